@@ -1,6 +1,6 @@
 """The verbs: everything that the programs do goes through here.
 
-Each room has a class with its verbs, on top of `Core`; here they become one, and a history is opened.
+Each room has a class with its verbs, on top of `HistoryContext`; here they become one, and a history is opened.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from git_envhist.model import EnvPath, Moment, Trigger
 from git_envhist.moments import Moments
 from git_envhist.opening import open_repository
 from git_envhist.sharing.verbs import Sharing
-from git_envhist.store.durable import told_by_the_system
+from git_envhist.store.durable import system_errors
 from git_envhist.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
-    from git_envhist.beginning import Beginning
-    from git_envhist.model import ForkPlan, Progress
+    from git_envhist.beginning import InitKeywords
+    from git_envhist.model import CaptureProgress, ForkPlan
 
 
 class EnvHistory(Taking, Moments, Keeping, Doing, Upkeep, Sharing, Retaining):
@@ -46,20 +46,20 @@ class EnvHistory(Taking, Moments, Keeping, Doing, Upkeep, Sharing, Retaining):
         `bare`: open a bare repository too; its snapshots can be read and written into a new directory (`write_to`).
         """
         chosen = os.environ if environ is None else environ
-        with told_by_the_system(directory):
+        with system_errors(directory):
             opened = open_repository(directory, chosen, bare=bare)
             return cls(opened, chosen, workers=workers, directory=directory)
 
     @classmethod
-    def init(cls, directory: str = ".", *, workers: str = "spawn", **wish: Unpack[Beginning]) -> Self:
+    def init(cls, directory: str = ".", *, workers: str = "spawn", **wish: Unpack[InitKeywords]) -> Self:
         """The history of a plain directory, begun where there is none; inside a git repository, that repository's."""
-        from git_envhist.beginning import Beginning, begin  # loaded late: keeps envlog fast
+        from git_envhist.beginning import InitKeywords, init_history  # loaded late: keeps envlog fast
 
-        refuse_unknown("init", wish, Beginning.__annotations__)
+        refuse_unknown("init", wish, InitKeywords.__annotations__)
         given = wish.get("environ")
         chosen = os.environ if given is None else given
-        with told_by_the_system(directory):
-            return cls(begin(directory, chosen, wish), chosen, workers=workers, directory=directory)
+        with system_errors(directory):
+            return cls(init_history(directory, chosen, wish), chosen, workers=workers, directory=directory)
 
     def fork(
         self,
@@ -70,7 +70,7 @@ class EnvHistory(Taking, Moments, Keeping, Doing, Upkeep, Sharing, Retaining):
         relocate: bool = False,
         foreign: bool = False,
         trigger: Trigger = Trigger.API,
-        progress: Callable[[Progress], None] | None = None,
+        progress: Callable[[CaptureProgress], None] | None = None,
     ) -> Self:
         """A directory of its own that holds the environment of a moment, on a timeline that begins there.
 
@@ -82,9 +82,9 @@ class EnvHistory(Taking, Moments, Keeping, Doing, Upkeep, Sharing, Retaining):
         >>> attempt.forked.branch, attempt.forked.exact, attempt.log(limit=1)[0].intent
         ('attempt', True, 'forked from ...')
         """
-        from git_envhist.forking.fork import Forking, fork  # loaded late: keeps envlog fast
+        from git_envhist.forking.fork import ForkOptions, fork  # loaded late: keeps envlog fast
 
-        wish = Forking(branch, relocate, foreign, trigger, progress or self.progress)
+        wish = ForkOptions(branch, relocate, foreign, trigger, progress or self.progress)
         source = self.judge(self._snapshot(revision))
         self.bring(source, EnvPath(b""))
         made, opened = fork(self._seeing, self.open_sealed, source, os.fspath(directory), wish)
@@ -103,7 +103,7 @@ class EnvHistory(Taking, Moments, Keeping, Doing, Upkeep, Sharing, Retaining):
         foreign: bool = False,
     ) -> ForkPlan:
         """What `fork` would do with these arguments, refused as it would be; nothing is written."""
-        from git_envhist.forking.fork import Forking, plan_fork  # loaded late: keeps envlog fast
+        from git_envhist.forking.fork import ForkOptions, plan_fork  # loaded late: keeps envlog fast
 
         source = self.judge(self._snapshot(revision))
-        return plan_fork(self._seeing, source, os.fspath(directory), Forking(branch, relocate, foreign))
+        return plan_fork(self._seeing, source, os.fspath(directory), ForkOptions(branch, relocate, foreign))

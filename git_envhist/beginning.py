@@ -12,27 +12,27 @@ from git_envhist.capturing.timelines import slug
 from git_envhist.errors import EnvhistError, Refused, UsageError
 from git_envhist.opening import (
     HISTORIES,
-    AnotherDirectory,
-    Opened,
+    DirectoryReplaced,
+    OpenedRepository,
     damaged_record,
-    earlier,
+    earlier_history_remark,
     homes_of,
     in_bytes,
     is_below,
     own_data,
 )
 from git_envhist.store.durable import cannot_write
-from git_envhist.store.homes import Home, Homes, TwoDirectories, is_meant
+from git_envhist.store.homes import DirectoryRegistry, DuplicateDirectory, RegisteredDirectory, is_meant
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.plain import make_repository, open_plain
-from git_envhist.store.repository import NothingHere, Repository
+from git_envhist.store.repository import NoRepository, Repository
 from git_envhist.store.sameness import identify
 from git_envhist.values import replace
 
 LOCK = "lock"
 
 
-class Beginning(TypedDict, total=False):
+class InitKeywords(TypedDict, total=False):
     """How a history for a plain directory is to begin."""
 
     storage: str
@@ -44,7 +44,7 @@ class Beginning(TypedDict, total=False):
     environ: Mapping[str, str]
 
 
-def begin(directory: str, environ: Mapping[str, str], wish: Beginning) -> Opened:
+def init_history(directory: str, environ: Mapping[str, str], wish: InitKeywords) -> OpenedRepository:
     """The repository of a directory's history, made where there is none yet."""
     root = os.path.realpath(directory)
     if not os.path.isdir(root):
@@ -58,22 +58,22 @@ def begin(directory: str, environ: Mapping[str, str], wish: Beginning) -> Opened
         return _begin(homes, root, environ, wish)
 
 
-def _covered_by_git(root: str, environ: Mapping[str, str]) -> Opened | None:
+def _covered_by_git(root: str, environ: Mapping[str, str]) -> OpenedRepository | None:
     """git's repository, where a directory is in one and has no nearer history of its own."""
     try:
         repository = Repository.open(root, in_bytes(environ))
-    except NothingHere:
+    except NoRepository:
         return None
     found = homes_of(environ).find(root)
     if found is None or not (found[1] == root or is_below(found[1], repository.root)):
-        return Opened(repository)
+        return OpenedRepository(repository)
     if is_below(found[1], repository.root):
-        return Opened(open_plain(*found))
-    return Opened(repository, (earlier(found[0], repository),))
+        return OpenedRepository(open_plain(*found))
+    return OpenedRepository(repository, (earlier_history_remark(found[0], repository),))
 
 
 @contextmanager
-def _records(environ: Mapping[str, str]) -> Iterator[Homes]:
+def _records(environ: Mapping[str, str]) -> Iterator[DirectoryRegistry]:
     """The records, private and with nobody else writing any."""
     homes = homes_of(environ)
     place = state_directory(homes.directory)
@@ -86,35 +86,37 @@ def _records(environ: Mapping[str, str]) -> Iterator[Homes]:
         yield homes
 
 
-def _begin(homes: Homes, root: str, environ: Mapping[str, str], wish: Beginning) -> Opened:
+def _begin(
+    homes: DirectoryRegistry, root: str, environ: Mapping[str, str], wish: InitKeywords
+) -> OpenedRepository:
     own = _own(homes, root, wish)
     if own is not None and not wish.get("anew") and wish.get("adopt") is None:
         _refuse_elsewhere(own, wish.get("storage"))
-        return Opened(open_plain(own, root))
+        return OpenedRepository(open_plain(own, root))
     if not wish.get("force"):
         refuse_home(root, environ)
     if wish.get("adopt") is not None:
-        taken_up = _adopted(homes, root, wish)
-        _let_go(homes, root, own, taken_up)
-        return Opened(open_plain(taken_up, root))
+        taken_up = _adopt_history(homes, root, wish)
+        _release_record(homes, root, own, taken_up)
+        return OpenedRepository(open_plain(taken_up, root))
     if not wish.get("anew"):
         _refuse_anothers_place(homes, root)
     made = _make(homes, root, own_data(environ), wish)
-    _let_go(homes, root, own, made)
-    return Opened(open_plain(made, root), tuple(_beside(homes, root)))
+    _release_record(homes, root, own, made)
+    return OpenedRepository(open_plain(made, root), tuple(_beside(homes, root)))
 
 
-def _own(homes: Homes, root: str, wish: Beginning) -> Home | None:
+def _own(homes: DirectoryRegistry, root: str, wish: InitKeywords) -> RegisteredDirectory | None:
     try:
         found = homes.find(root)
-    except TwoDirectories:
+    except DuplicateDirectory:
         if wish.get("anew") or wish.get("adopt") is not None:
             return None
         raise
     return found[0] if found is not None and found[1] == root else None
 
 
-def _refuse_elsewhere(own: Home, storage: str | None) -> None:
+def _refuse_elsewhere(own: RegisteredDirectory, storage: str | None) -> None:
     if storage is not None and os.path.realpath(storage) != own.repository:
         raise Refused(
             f"the history of '{own.path}' is kept in '{own.repository}'",
@@ -122,14 +124,14 @@ def _refuse_elsewhere(own: Home, storage: str | None) -> None:
         )
 
 
-def _refuse_anothers_place(homes: Homes, root: str) -> None:
+def _refuse_anothers_place(homes: DirectoryRegistry, root: str) -> None:
     there = [home for home in homes.all() if home.path == root and home.identity is not None]
     if there:
-        refusal = AnotherDirectory(there[0])
+        refusal = DirectoryReplaced(there[0])
         raise Refused(refusal.message, hint=refusal.hint)
 
 
-def _adopted(homes: Homes, root: str, wish: Beginning) -> Home:
+def _adopt_history(homes: DirectoryRegistry, root: str, wish: InitKeywords) -> RegisteredDirectory:
     words = wish.get("adopt") or ""
     places = {words, os.path.realpath(words)}
     found = [h for h in homes.all() if h.name == words or places & {h.path, h.repository}]
@@ -150,14 +152,14 @@ def _adopted(homes: Homes, root: str, wish: Beginning) -> Home:
     return taken_up
 
 
-def _without_record(homes: Homes, root: str, name: str) -> list[Home]:
+def _without_record(homes: DirectoryRegistry, root: str, name: str) -> list[RegisteredDirectory]:
     """Return the history of a name if its record is damaged and its repository is where it is usually made."""
     place = os.path.join(os.path.dirname(homes.directory), HISTORIES, f"{name}.git")
     exists = name in homes.damaged() and os.path.isdir(os.path.join(place, "objects"))
-    return [Home(name, root, place, identify(root))] if exists else []
+    return [RegisteredDirectory(name, root, place, identify(root))] if exists else []
 
 
-def _make(homes: Homes, root: str, data: str, wish: Beginning) -> Home:
+def _make(homes: DirectoryRegistry, root: str, data: str, wish: InitKeywords) -> RegisteredDirectory:
     name = f"{slug(os.path.basename(root))}-{os.urandom(3).hex()}"
     place = os.path.join(data, HISTORIES, f"{name}.git")
     if "storage" in wish:
@@ -169,12 +171,12 @@ def _make(homes: Homes, root: str, data: str, wish: Beginning) -> Home:
                 f"something is there already: '{place}'", hint="name a directory that is not there yet"
             )
     make_repository(place)
-    home = Home(name, root, place, identify(root))
+    home = RegisteredDirectory(name, root, place, identify(root))
     homes.write(home)
     return home
 
 
-def forget_directory(repository: Repository, environ: Mapping[str, str]) -> None:
+def unregister_directory(repository: Repository, environ: Mapping[str, str]) -> None:
     """Have a plain directory, and the forks that share its repository, be as if they never had a history."""
     import shutil  # loaded late: hardly ever asked for
 
@@ -186,7 +188,9 @@ def forget_directory(repository: Repository, environ: Mapping[str, str]) -> None
     shutil.rmtree(repository.common_dir, ignore_errors=True)
 
 
-def _let_go(homes: Homes, root: str, own: Home | None, kept: Home) -> None:
+def _release_record(
+    homes: DirectoryRegistry, root: str, own: RegisteredDirectory | None, kept: RegisteredDirectory
+) -> None:
     """No other record claims this directory, or its place, from now on."""
     for home in homes.all():
         mine = home.path == root or (own is not None and home.name == own.name)
@@ -194,7 +198,7 @@ def _let_go(homes: Homes, root: str, own: Home | None, kept: Home) -> None:
             homes.write(replace(home, identity=None))
 
 
-def _beside(homes: Homes, root: str) -> Iterator[str]:
+def _beside(homes: DirectoryRegistry, root: str) -> Iterator[str]:
     warning = damaged_record(homes)
     if warning is not None:
         yield warning

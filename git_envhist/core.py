@@ -7,43 +7,43 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from git_envhist.capturing.identity import agent_of, moment, signature, who_am_i
+from git_envhist.capturing.identity import agent_of, current_actor, current_time, signature
 from git_envhist.capturing.timelines import find_timeline
 from git_envhist.errors import SnapshotNotFound
-from git_envhist.history.timeline import Timeline, World
+from git_envhist.history.timeline import Catalog, Timeline
 from git_envhist.lookup import (
     judge_verdicts,
     list_timelines,
     newest_at,
-    newest_of_all,
+    newest_snapshots,
     read_timeline,
     refuse_newer,
     world_of,
 )
-from git_envhist.model import Captured, EnvPath, Moment, Progress, Record, Snapshot
-from git_envhist.opening import Opened
+from git_envhist.model import CaptureProgress, CaptureResult, EnvPath, Moment, NoteRecord, Snapshot
+from git_envhist.opening import OpenedRepository
 from git_envhist.settings import config_home, read_settings
-from git_envhist.store.fetched import Fetched, is_fetched, seeing_fetched, without_fetched
+from git_envhist.store.fetched import FetchedStore, is_fetched, seeing_fetched, without_fetched
 from git_envhist.values import once, replace
 
 FETCH = "another fetch or import"
 
 if TYPE_CHECKING:
     from git_envhist.capture.identities import Identities
-    from git_envhist.capturing.capture import Capturing
-    from git_envhist.model import Agent, Forked
+    from git_envhist.capturing.capture import CapturePipeline
+    from git_envhist.model import AgentName, ForkResult
     from git_envhist.settings import Settings
     from git_envhist.store.keys import KeyRing
     from git_envhist.store.repository import Repository
     from git_envhist.store.wrappedkeys import WrappedKeys
 
 
-class Core:
+class HistoryContext:
     """A history that can be read and spoken of; each room adds its verbs to it, and `EnvHistory` is all of them."""
 
     def __init__(
         self,
-        opened: Opened,
+        opened: OpenedRepository,
         environ: Mapping[str, str],
         *,
         workers: str = "spawn",
@@ -59,7 +59,7 @@ class Core:
         """Told for whom, where something shared has to wait: a program of ours says so."""
         self.step: Callable[[str], None] | None = None
         """Told how far a push or a fetch is, in a few words: a program of ours shows it."""
-        self.forked: Forked | None = None  # what `fork` made, where this is what it gave
+        self.forked: ForkResult | None = None  # what `fork` made, where this is what it gave
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -107,7 +107,7 @@ class Core:
         ordered = {
             name: tips[name] for name in sorted(tips, key=lambda name: (is_fetched(name), name != own))
         }
-        return newest_of_all(
+        return newest_snapshots(
             ordered, lambda name, most: Timeline.of(name, self.log(most, name)).snapshots, limit
         )
 
@@ -124,9 +124,9 @@ class Core:
 
     def judge(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot, and whether a key that is here signed it, or an allowed SSH signer its timeline."""
-        from git_envhist.store.signatures import judged  # loaded late: keeps a capture fast
+        from git_envhist.store.signatures import with_trust  # loaded late: keeps a capture fast
 
-        found = judged(snapshot, self.keys.get)
+        found = with_trust(snapshot, self.keys.get)
         if found.trusted or not is_fetched(found.timeline):
             return found
         return replace(found, trusted=found.commit in self._vouched(found.timeline))
@@ -137,15 +137,15 @@ class Core:
 
         known: dict[str, frozenset[str]] = self.__dict__.setdefault("_vouched_known", {})
         if timeline not in known:
-            known[timeline] = vouched_by_ssh(Fetched.of(self.repository), timeline)
+            known[timeline] = vouched_by_ssh(FetchedStore.of(self.repository), timeline)
         return known[timeline]
 
     @once
-    def world(self) -> World:
+    def world(self) -> Catalog:
         """All that a revision can speak of."""
         return self._read_world()
 
-    def _read_world(self) -> World:
+    def _read_world(self) -> Catalog:
         return world_of(
             self.timeline or "", self.timelines, self.log, self.repository.git, self.settings.has_remote
         )
@@ -156,7 +156,7 @@ class Core:
         return self._read_clock()
 
     def _read_clock(self) -> datetime:
-        return moment(self.repository.git, self._environ)
+        return current_time(self.repository.git, self._environ)
 
     def open_sealed(self, path: EnvPath, blob: bytes) -> bytes:
         """The plain bytes of a sealed file; `SealingError` where the key is not here."""
@@ -165,25 +165,25 @@ class Core:
         return unseal(self.keys.to_open, path, b"file", blob)
 
     @once
-    def _capturing(self) -> Capturing:
-        from git_envhist.capturing.capture import Capturing  # loaded late: keeps envlog fast
+    def _capturing(self) -> CapturePipeline:
+        from git_envhist.capturing.capture import CapturePipeline  # loaded late: keeps envlog fast
 
         own = without_fetched(self.repository)
-        return Capturing(own, self.settings, self.keys, self._workers, self._environ)
+        return CapturePipeline(own, self.settings, self.keys, self._workers, self._environ)
 
     @once
-    def _seeing(self) -> Capturing:
+    def _seeing(self) -> CapturePipeline:
         """What takes a moment, and reads those that were fetched, too."""
         return replace(self._capturing, repository=self.repository)
 
     def bring(self, snapshot: Snapshot, *paths: EnvPath) -> Snapshot:
         """The snapshot; where it was fetched, its lists are here then, and these paths (the top: all of it)."""
         if is_fetched(snapshot.timeline):
-            from git_envhist.sharing.bringing import bring  # loaded late: most snapshots are ours
+            from git_envhist.sharing.bringing import fetch_missing  # loaded late: most snapshots are ours
 
-            bring(self.repository, self._environ, snapshot, paths, self._waits_for(FETCH))
+            fetch_missing(self.repository, self._environ, snapshot, paths, self._waits_for(FETCH))
         else:
-            look_at(self, [snapshot])
+            refuse_endless_trees(self, [snapshot])
         return snapshot
 
     def _waits_for(self, whom: str) -> Callable[[], None]:
@@ -200,12 +200,12 @@ class Core:
         self.__dict__.pop("_vouched_known", None)
 
     @property
-    def agent(self) -> Agent | None:
+    def agent(self) -> AgentName | None:
         """The agent in whose name this history is used; None where a person does."""
         return agent_of(self._environ)
 
     @property
-    def progress(self) -> Callable[[Progress], None] | None:
+    def progress(self) -> Callable[[CaptureProgress], None] | None:
         """Told how far a verb has come that was given nobody else to tell."""
         return None
 
@@ -217,7 +217,7 @@ class Core:
             self.warnings.append(sentence)
 
     def _snapshot(self, revision: Moment) -> Snapshot:
-        if isinstance(revision, Captured):
+        if isinstance(revision, CaptureResult):
             # Where nothing had changed, none was made: the newest holds what was here.
             return revision.snapshot or self.resolve("@")
         return self.resolve(revision) if isinstance(revision, str) else revision
@@ -225,28 +225,32 @@ class Core:
     def _tree(self, moment_of: Moment | None) -> str | None:
         return None if moment_of is None else self.bring(self._snapshot(moment_of)).tree
 
-    def tell(self, snapshot: Snapshot, *records: Record, files: Mapping[bytes, bytes] | None = None) -> None:
+    def tell(
+        self, snapshot: Snapshot, *records: NoteRecord, files: Mapping[bytes, bytes] | None = None
+    ) -> None:
         """Add records to the note of a moment, and beside the notes the files that they speak of."""
-        from git_envhist.capturing.annotating import annotate_now  # loaded late: keeps envlog fast
+        from git_envhist.capturing.annotating import add_note_records  # loaded late: keeps envlog fast
 
-        line = signature(who_am_i(self.settings, self._environ), self.now)
+        line = signature(current_actor(self.settings, self._environ), self.now)
         if is_fetched(snapshot.timeline):
-            from git_envhist.store.othernotes import speak_of_fetched  # loaded late: most snapshots are ours
+            from git_envhist.store.othernotes import (
+                mark_fetched_notes,  # loaded late: most snapshots are ours
+            )
 
-            speak_of_fetched(Fetched.of(self.repository))
-        annotate_now(self.repository, self.settings, snapshot, records, line, files or {})
+            mark_fetched_notes(FetchedStore.of(self.repository))
+        add_note_records(self.repository, self.settings, snapshot, records, line, files or {})
         self.forget_world()
         self.happened("told", snapshot, *records)
 
 
-def look_at(history: Core, snapshots: Iterable[Snapshot]) -> None:
+def refuse_endless_trees(history: HistoryContext, snapshots: Iterable[Snapshot]) -> None:
     """Refuse trees without end, of what plain git brought: nobody has looked at that yet."""
     unknown = [one for one in snapshots if not (one.trusted or is_fetched(one.timeline))]
     unseen = [one.tree for one in unknown if not history.judge(one).trusted]
     if unseen:
-        from git_envhist.store.unfolding import refuse_endless  # loaded late: most snapshots are ours
+        from git_envhist.store.unfolding import refuse_too_large  # loaded late: most snapshots are ours
 
-        refuse_endless(history.repository.git, unseen)
+        refuse_too_large(history.repository.git, unseen)
 
 
 def identities_of(settings: Settings, environ: Mapping[str, str]) -> Identities:

@@ -86,7 +86,7 @@ class GitFailed(EnvhistError):
         super().__init__(_in_one_line(message), hint=hint)
 
 
-class GitEnded(GitFailed):
+class GitKilled(GitFailed):
     """A git was ended by somebody else before it had said all: nothing may be decided by what it did say.
 
     Whoever takes a failure for an answer (damage, nothing there) does not mean this one.
@@ -98,7 +98,7 @@ class GitEnded(GitFailed):
         super().__init__(f"{what} ended by signal {signal_number}", hint=self.usual_hint)
 
 
-class RestoreLeft(EnvhistError):
+class UnfinishedRestore(EnvhistError):
     """A restore was broken off; nothing is lost, and nothing else may change the environment before it is ended."""
 
     code = "restore-left"

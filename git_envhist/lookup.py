@@ -9,12 +9,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from git_envhist.errors import Damaged, GitFailed, UsageError
-from git_envhist.history.timeline import Timeline, World
+from git_envhist.history.timeline import Catalog, Timeline
 from git_envhist.model import EnvPath, Snapshot
 from git_envhist.store.chain import Tell, read_chain
-from git_envhist.store.fetched import REMOTES, Fetched, is_fetched
+from git_envhist.store.fetched import REMOTES, FetchedStore, is_fetched
 from git_envhist.store.git import Git
-from git_envhist.store.othernotes import with_others_words, with_our_words
+from git_envhist.store.othernotes import add_fetched_notes, add_local_notes
 from git_envhist.store.repository import HEADS, TRASH, Repository
 from git_envhist.values import once, replace
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from git_envhist.store.keys import KeyRing
 
 
-def each(said: object) -> tuple[Any, ...]:
+def as_sequence(said: object) -> tuple[Any, ...]:
     """What somebody says, also one word alone: to Python that is a sequence of letters, and to nobody else."""
     return (said,) if isinstance(said, str | bytes | os.PathLike) else tuple(cast("Iterable[Any]", said))
 
@@ -36,10 +36,10 @@ def refuse_unknown(verb: str, said: Iterable[str], known: Iterable[str]) -> None
 
 def read_timeline(repository: Repository, name: str, limit: int | None, tell: Tell) -> list[Snapshot]:
     """The snapshots of a timeline, newest first; none where there is no such timeline."""
-    fetched = Fetched.of(repository)
+    fetched = FetchedStore.of(repository)
     if is_fetched(name) and fetched.is_there:
         found = _read_fetched(fetched, name, limit, tell)
-        return with_others_words(fetched, with_our_words(repository.git, fetched, found))
+        return add_fetched_notes(fetched, add_local_notes(repository.git, fetched, found))
     ref = HEADS + name
     try:
         found = list(read_chain(repository.git, ref, limit=limit, tell=tell))
@@ -62,12 +62,12 @@ def read_timeline(repository: Repository, name: str, limit: int | None, tell: Te
         # Its first snapshot may have come between the two.
         found = list(read_chain(repository.git, ref, limit=limit, tell=tell))
     if fetched.is_there:
-        found = with_others_words(fetched, found)
+        found = add_fetched_notes(fetched, found)
     # What a commit says of its timeline is its author's word: none that stands here was fetched.
     return [replace(one, timeline=name) if is_fetched(one.timeline) else one for one in found]
 
 
-def _read_fetched(fetched: Fetched, name: str, limit: int | None, tell: Tell) -> list[Snapshot]:
+def _read_fetched(fetched: FetchedStore, name: str, limit: int | None, tell: Tell) -> list[Snapshot]:
     try:
         return list(fetched.read(name, limit, tell))
     except GitFailed:
@@ -81,13 +81,13 @@ def _read_fetched(fetched: Fetched, name: str, limit: int | None, tell: Tell) ->
 def list_timelines(repository: Repository, own: str | None) -> tuple[str, ...]:
     """The names of all timelines, this working tree's own first and those that were fetched last."""
     names = sorted(ref.removeprefix(HEADS) for ref in repository.list_refs(HEADS))
-    fetched = Fetched.of(repository).timelines()
+    fetched = FetchedStore.of(repository).timelines()
     return (*sorted(names, key=lambda name: name != own), *fetched)
 
 
 def newest_at(repository: Repository) -> dict[str, float] | None:
     """When each timeline's tip was taken, ours first; None where git cannot say it of all of them."""
-    fetched = Fetched.of(repository)
+    fetched = FetchedStore.of(repository)
     found: dict[str, float] = {}
     for git, place in ((repository.git, HEADS), (fetched.git, REMOTES))[: 1 + fetched.is_there]:
         told = git.try_run("for-each-ref", "--format=%(committerdate:unix) %(refname)", place)
@@ -101,7 +101,7 @@ def newest_at(repository: Repository) -> dict[str, float] | None:
     return found
 
 
-def newest_of_all(
+def newest_snapshots(
     tips: Mapping[str, float], read: Callable[[str, int], Sequence[Snapshot]], limit: int
 ) -> list[Snapshot]:
     """The newest of all timelines, each moment once and as the first of them tells it; read are only those that count.
@@ -140,15 +140,17 @@ def world_of(
     log: Callable[[int | None, str | None], Sequence[Snapshot]],
     git: Git,
     has_remote: bool,
-) -> World:
+) -> Catalog:
     """All that a revision can speak of."""
-    others = Others(lambda: [name for name in list_names() if name != own], lambda name: log(None, name))
-    dropped = Dropped(git)
+    others = OtherTimelines(
+        lambda: [name for name in list_names() if name != own], lambda name: log(None, name)
+    )
+    dropped = DroppedIds(git)
     mine = Timeline.of(own, log(None, own or None))
-    return World(mine, others, CodeCommits(git), Paths(git, own), dropped, has_remote)
+    return Catalog(mine, others, GitCommits(git), PathMatcher(git, own), dropped, has_remote)
 
 
-class Paths:
+class PathMatcher:
     """Whether words are a path: one that stands here, or that stood here when the newest snapshot was taken."""
 
     def __init__(self, git: Git, timeline: str) -> None:
@@ -186,7 +188,7 @@ LISTED = rb"^commit [0-9a-f]+\n([0-9a-f]+)\0(.*?)\0"
 """Compiled where it is used: hardly anybody asks for what was let go."""
 
 
-class Dropped:
+class DroppedIds:
     """The ids of what was let go, and can be brought back."""
 
     def __init__(self, git: Git) -> None:
@@ -226,7 +228,7 @@ def refuse_newer(git: Git, text: str) -> None:
         return
 
 
-class CodeCommits:
+class GitCommits:
     """git's own revisions."""
 
     def __init__(self, git: Git) -> None:
@@ -238,7 +240,7 @@ class CodeCommits:
         return done.out.decode("ascii", "replace").strip() if done.status == 0 else None
 
 
-class Others(Mapping[str, Timeline]):
+class OtherTimelines(Mapping[str, Timeline]):
     """Timelines by name, their names and each of them read when they are asked for."""
 
     def __init__(

@@ -6,27 +6,27 @@ import os
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from git_envhist.core import Core
+from git_envhist.core import HistoryContext
 from git_envhist.errors import SnapshotNotFound
-from git_envhist.history.timeline import by_name, next_word_on
+from git_envhist.history.timeline import by_name, next_name_time
 from git_envhist.lookup import path_below
 from git_envhist.model import EnvPath, Moment, Snapshot
-from git_envhist.spelling import whole
+from git_envhist.spelling import replace_surrogates
 from git_envhist.store.records import name_record, remark_record
 
 if TYPE_CHECKING:
     from git_envhist.store.files import FileReader
 
 
-class Moments(Core):
+class Moments(HistoryContext):
     """Names, remarks and files of moments."""
 
     def name(self, name: str, revision: Moment = "@", *, remove: bool = False) -> Snapshot:
         """Give a moment a name, or take it away."""
-        name = whole(name)
+        name = replace_surrogates(name)
         snapshot = self._snapshot(revision)
         line = self.world.timeline(snapshot.timeline) or self.world.own
-        self.tell(snapshot, name_record(name, next_word_on(line, name, self.now), removed=remove))
+        self.tell(snapshot, name_record(name, next_name_time(line, name, self.now), removed=remove))
         return snapshot
 
     def remove_name(self, name: str) -> Snapshot:

@@ -13,20 +13,20 @@ from collections.abc import Mapping
 from git_envhist.capturing.timelines import FILE as TIMELINE
 from git_envhist.errors import EnvhistError
 from git_envhist.settings import data_home
-from git_envhist.store.homes import Home, Homes
+from git_envhist.store.homes import DirectoryRegistry, RegisteredDirectory
 from git_envhist.store.plain import open_plain
-from git_envhist.store.repository import NothingHere, Repository
+from git_envhist.store.repository import NoRepository, Repository
 from git_envhist.values import dataclass
 
 HOMES, HISTORIES, COMPAT = "homes", "histories", "compat"
 
 
-class AnotherDirectory(EnvhistError):
+class DirectoryReplaced(EnvhistError):
     """Another directory stands where the one was whose history is kept."""
 
     code = "another-directory"
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: RegisteredDirectory) -> None:
         super().__init__(
             f"'{home.path}' is not the directory whose history was kept, but another one at its place",
             hint=f"go on with that history: git envlog init --adopt={home.name}\nbegin another: git envlog init --new",
@@ -34,7 +34,7 @@ class AnotherDirectory(EnvhistError):
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedRepository:
     """A repository, and what is to be said about how it was found."""
 
     repository: Repository
@@ -46,38 +46,38 @@ def own_data(environ: Mapping[str, str]) -> str:
     return os.path.join(data_home(environ), "git-envhist")
 
 
-def homes_of(environ: Mapping[str, str]) -> Homes:
+def homes_of(environ: Mapping[str, str]) -> DirectoryRegistry:
     """The records of the user's plain directories."""
-    return Homes(os.path.join(own_data(environ), HOMES))
+    return DirectoryRegistry(os.path.join(own_data(environ), HOMES))
 
 
-def kept_apart(environ: Mapping[str, str]) -> tuple[str, ...]:
+def history_directories(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Where the histories of plain directories are, those of other libraries' interfaces too, with the keys of each."""
     usual = [os.path.join(own_data(environ), place) for place in (HOMES, HISTORIES, COMPAT)]
     return (*usual, *(home.repository for home in homes_of(environ).all()))
 
 
-def open_repository(directory: str, environ: Mapping[str, str], *, bare: bool = False) -> Opened:
+def open_repository(directory: str, environ: Mapping[str, str], *, bare: bool = False) -> OpenedRepository:
     """Return the repository with a directory's history; `bare`: also one without a working tree."""
     told = in_bytes(environ)
     if "GIT_DIR" in environ:
-        return Opened(Repository.open(directory, told, bare=bare))
+        return OpenedRepository(Repository.open(directory, told, bare=bare))
     homes = homes_of(environ)
     found = homes.find(directory)
     try:
         repository = Repository.open(directory, told, bare=bare)
-    except NothingHere:
+    except NoRepository:
         if found is None:
             _refuse_another(homes, directory)
             _refuse_damaged(homes)
             raise
-        return Opened(open_plain(*found))
+        return OpenedRepository(open_plain(*found))
     if found is None:
-        return Opened(repository)
+        return OpenedRepository(repository)
     home, root = found
     if is_below(root, repository.root):
-        return Opened(open_plain(home, root))
-    return Opened(repository, _remarks(home, root, repository))
+        return OpenedRepository(open_plain(home, root))
+    return OpenedRepository(repository, _remarks(home, root, repository))
 
 
 def in_bytes(environ: Mapping[str, str]) -> dict[bytes, bytes]:
@@ -90,7 +90,7 @@ def is_below(path: str, top: str) -> bool:
     return path != top and path.startswith(top.rstrip("/") + "/")
 
 
-def earlier(home: Home, repository: Repository) -> str:
+def earlier_history_remark(home: RegisteredDirectory, repository: Repository) -> str:
     """What is to be said where a directory that had a history became a git repository."""
     return (
         f"'{repository.root}' is a git repository now, and its history is kept there; the earlier one stays in "
@@ -98,13 +98,13 @@ def earlier(home: Home, repository: Repository) -> str:
     )
 
 
-def _remarks(home: Home, root: str, repository: Repository) -> tuple[str, ...]:
+def _remarks(home: RegisteredDirectory, root: str, repository: Repository) -> tuple[str, ...]:
     # Once something was captured into git's, nobody needs to be told again.
     told = root != repository.root or os.path.exists(os.path.join(repository.state, TIMELINE))
-    return () if told else (earlier(home, repository),)
+    return () if told else (earlier_history_remark(home, repository),)
 
 
-def damaged_record(homes: Homes) -> str | None:
+def damaged_record(homes: DirectoryRegistry) -> str | None:
     """Return a warning about a record that cannot be read, with the command that writes it again; None if all can."""
     lost = homes.damaged()
     if not lost:
@@ -113,15 +113,15 @@ def damaged_record(homes: Homes) -> str | None:
     return f"'{path}' is damaged; if it was the record of this directory: git envlog init --adopt={lost[0]}"
 
 
-def _refuse_damaged(homes: Homes) -> None:
+def _refuse_damaged(homes: DirectoryRegistry) -> None:
     warning = damaged_record(homes)
     if warning is not None:
-        raise NothingHere(
+        raise NoRepository(
             "not a git repository, and no record of a history names this directory", hint=warning
         )
 
 
-def _refuse_another(homes: Homes, directory: str) -> None:
+def _refuse_another(homes: DirectoryRegistry, directory: str) -> None:
     home = homes.stood_here(directory)
     if home is not None:
-        raise AnotherDirectory(home)
+        raise DirectoryReplaced(home)

@@ -12,7 +12,7 @@ import sys
 START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from git_envhist.cli.entry import {0}; {0}()"
 
 
-def start_words(program: str) -> list[str]:
+def own_command(program: str) -> list[str]:
     """The words before those of a command line: `envlog`, `envdiff`, `envrestore`, `envhist`, `upkeep`."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return [sys.executable, "-P", "-c", START.format(program), package]

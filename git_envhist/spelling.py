@@ -40,7 +40,7 @@ def escape_invalid(text: str) -> str:
     return "".join(_spell_surrogate(letter) if "\ud800" <= letter <= "\udfff" else letter for letter in text)
 
 
-def whole(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The text, with a mark for each half of a letter: what was cut inside one no byte can say."""
     try:
         text.encode("utf-8", "surrogateescape")
@@ -51,7 +51,7 @@ def whole(text: str) -> str:
 
 def in_bytes(text: str) -> bytes:
     """Somebody's words as they are kept; what stands for bytes that are no text is these again."""
-    return whole(text).encode("utf-8", "surrogateescape")
+    return replace_surrogates(text).encode("utf-8", "surrogateescape")
 
 
 def _spell_out(letter: str) -> str:

@@ -22,7 +22,7 @@ NOT_A_FILE = "not a regular file: move it away"
 WITHOUT = "GIT_ENVHIST_WITHOUT"
 
 
-class System(NamedTuple):
+class Platform(NamedTuple):
     """What there is; each name may stand in the variable."""
 
     fork: bool = True
@@ -63,10 +63,10 @@ class System(NamedTuple):
     """No name is reserved, as some are on Windows (likewise)."""
 
 
-def read_system(environ: Mapping[str, str]) -> System:
+def read_system(environ: Mapping[str, str]) -> Platform:
     """What this machine has, less what the variable takes away."""
     lacking = set(environ.get(WITHOUT, "").replace(",", " ").split())
-    there = System(
+    there = Platform(
         fork=hasattr(os, "fork") and sys.platform != "darwin",
         spawn=hasattr(os, "posix_spawn") and bool(sys.executable),
         fchdir=hasattr(os, "fchdir") and os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY"),
@@ -79,7 +79,7 @@ def read_system(environ: Mapping[str, str]) -> System:
         nowait=hasattr(os, "RWF_NOWAIT"),
         openat2=sys.platform == "linux" and sys.maxsize > 1 << 32,
     )
-    return System(**{name: there_is and name not in lacking for name, there_is in there._asdict().items()})
+    return Platform(**{name: there_is and name not in lacking for name, there_is in there._asdict().items()})
 
 
 SYSTEM = read_system(os.environ)
@@ -165,7 +165,7 @@ def list_directory(descriptor: int) -> list[bytes]:
         os.close(again)
 
 
-def how_workers_run(wanted: str) -> str:
+def worker_mode(wanted: str) -> str:
     """`fork`, `spawn` or `here`: the nearest to what was wanted that this system has."""
     if wanted == "fork" and not SYSTEM.fork:
         wanted = "spawn"
@@ -179,7 +179,7 @@ def core_count() -> int:
     return len(os.sched_getaffinity(0)) if SYSTEM.affinity else os.cpu_count() or 1
 
 
-def room_left(path: str, kept_free: int) -> int | None:
+def free_bytes(path: str, kept_free: int) -> int | None:
     """How many bytes a file system has for us if a `kept_free`-th of it stays free; None where nobody says."""
     if not SYSTEM.statvfs:
         return None
@@ -218,7 +218,7 @@ def signals_held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def nameless_file() -> int:
+def anonymous_file() -> int:
     """A descriptor of an empty file that goes with the last process that has it open."""
     if SYSTEM.memfd:
         return os.memfd_create("git-envhist", os.MFD_CLOEXEC)
@@ -229,7 +229,7 @@ def nameless_file() -> int:
     return descriptor
 
 
-class _Copies:
+class _ForkGuard:
     """What a host program's copy of itself must not go on holding.
 
     A host program may fork while one of its threads is in here. The copy has our descriptors, too: it would keep locked
@@ -293,10 +293,10 @@ class _Copies:
             os.close(nothing)
 
 
-COPIES = _Copies()
+COPIES = _ForkGuard()
 
 
-def open_ours(path: str, flags: int, mode: int = 0o777) -> int:
+def open_cloexec_guarded(path: str, flags: int, mode: int = 0o777) -> int:
     """`os.open`, of what no copy of a host program shall hold."""
     if not COPIES.watched:
         return os.open(path, flags, mode)

@@ -34,7 +34,7 @@ C = TypeVar("C", bound=type)
 MISSING: Any = object()
 
 
-class _Once:
+class _CachedProperty:
     """Computed when it is first asked for; two threads that ask at once may both compute it."""
 
     def __init__(self, compute: Callable[[Any], Any]) -> None:
@@ -80,7 +80,7 @@ class _Field:
         self.compared = compared
 
 
-class _Standard:
+class _StandardAttribute:
     """An attribute of a class that is read from what the standard library makes of it, when somebody asks."""
 
     __slots__ = ("_make", "_read")
@@ -211,8 +211,8 @@ def _answer_as_standard(made: Any, plain: Any, fields: dict[str, _Field], option
         return known[0]
 
     for name in ("__dataclass_fields__", "__dataclass_params__"):
-        setattr(made, name, _Standard(standard, attrgetter(name)))
-    made.__signature__ = _Standard(standard, _signature)
+        setattr(made, name, _StandardAttribute(standard, attrgetter(name)))
+    made.__signature__ = _StandardAttribute(standard, _signature)
 
 
 def _standard(plain: Any, fields: dict[str, _Field], options: dict[str, bool]) -> type:
@@ -256,4 +256,4 @@ def _set_state(self: Any, state: list[Any]) -> None:
 
 
 if not TYPE_CHECKING:
-    dataclass, field, once, pattern, replace = _dataclass, _field, _Once, _Pattern, _replace
+    dataclass, field, once, pattern, replace = _dataclass, _field, _CachedProperty, _Pattern, _replace

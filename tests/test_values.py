@@ -15,7 +15,7 @@ import sys
 import pytest
 
 import git_envhist
-from git_envhist.model import Change, EntryKind, EnvPath, Side
+from git_envhist.model import Change, ChangeSide, EntryKind, EnvPath
 from git_envhist.values import dataclass, field, pattern, replace
 
 
@@ -130,7 +130,7 @@ def test_one_that_changes_is_no_key_and_shares_no_list() -> None:
 
 
 def test_values_are_copied_pickled_and_matched() -> None:
-    side = Side(EnvPath(b"a"), EntryKind.FILE, 0o644, None)
+    side = ChangeSide(EnvPath(b"a"), EntryKind.FILE, 0o644, None)
     change = Change(side, None)
     assert pickle.loads(pickle.dumps(change)) == change
     assert copy.copy(change) == copy.deepcopy(change) == change

@@ -16,12 +16,12 @@ from textual.widgets import Footer, Input, Static
 from textual.worker import get_current_worker
 
 from git_envhist.browse import dialogs, plans
-from git_envhist.browse.asking import Answer, Row, Told, ask_json, fits, rows
-from git_envhist.browse.moments import Moments
-from git_envhist.browse.panel import Panel, Write, set_in
+from git_envhist.browse.asking import JsonResult, OwnProgramResult, SnapshotRow, ask_json, fits, rows
+from git_envhist.browse.moments import SnapshotList
+from git_envhist.browse.panel import Panel, Write, indent_text
 from git_envhist.browse.plaintext import Text
 from git_envhist.browse.texts import headline
-from git_envhist.browse.told import difference, step
+from git_envhist.browse.told import diff_text, snapshot_text
 from git_envhist.spelling import escape
 
 PATIENCE = 0.08
@@ -63,7 +63,7 @@ class Browser(App[None]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._all: list[Row] = []
+        self._all: list[SnapshotRow] = []
         self._shown_for: str | None = None
         self._doing = ""
         """What is under way; nothing else is begun meanwhile."""
@@ -71,7 +71,7 @@ class Browser(App[None]):
     def compose(self) -> ComposeResult:
         yield Static("looking…", id="top")
         with Horizontal(id="middle"):
-            yield Moments(id="moments")
+            yield SnapshotList(id="moments")
             yield Panel(id="right")
         yield Input(placeholder="words that the moment is told with", id="search")
         yield Footer(show_command_palette=False)
@@ -81,7 +81,7 @@ class Browser(App[None]):
         loop.add_signal_handler(signal.SIGTERM, lambda: self.exit(return_code=128 + signal.SIGTERM))
         # The terminal is gone, and with it all there was to tidy up; a restore under way is a process of its own.
         loop.add_signal_handler(signal.SIGHUP, os._exit, 128 + signal.SIGHUP)
-        self.query_one(Moments).focus()
+        self.query_one(SnapshotList).focus()
         self._look()
 
     # --- what is shown
@@ -91,7 +91,7 @@ class Browser(App[None]):
         found, answer = rows(time.strftime("%Y"))
         self.call_from_thread(self._have, found, answer)
 
-    def _have(self, found: list[Row], answer: Answer) -> None:
+    def _have(self, found: list[SnapshotRow], answer: OwnProgramResult) -> None:
         self._all = found
         self._narrow()
         if answer.status or not found:
@@ -101,13 +101,13 @@ class Browser(App[None]):
     def _narrow(self) -> None:
         words = self._words()
         shown = [row for row in self._all if fits(row, words)] if words else self._all
-        self.query_one(Moments).put(shown)
+        self.query_one(SnapshotList).put(shown)
         self._head()
         if not shown and self._all:
             self.query_one(Panel).tell(Text("no moment is told with these words"))
 
     def _head(self) -> None:
-        moments = self.query_one(Moments)
+        moments = self.query_one(SnapshotList)
         number = f"{len(self._all):,}"
         if self._words():
             number = f"{moments.count:,} of {number}"
@@ -122,27 +122,27 @@ class Browser(App[None]):
     def _words(self) -> list[str]:
         return self.query_one("#search", Input).value.split()
 
-    def on_moments_chosen(self, event: Moments.Chosen) -> None:
+    def on_moments_chosen(self, event: SnapshotList.Chosen) -> None:
         if self._shown_for != event.row.id:
             self._shown_for = event.row.id
             self._card(event.row)
 
     @work(thread=True, exclusive=True, group="card")
-    def _card(self, row: Row) -> None:
+    def _card(self, row: SnapshotRow) -> None:
         worker = get_current_worker()
         time.sleep(PATIENCE)
         if worker.is_cancelled:
             return
         told = ask_json("envlog", "show", row.id)
-        self._show(worker.is_cancelled, headline(row), told, step)
+        self._show(worker.is_cancelled, headline(row), told, snapshot_text)
 
     @work(thread=True, exclusive=True, group="card")
     def _difference(self, old: str, new: str) -> None:
         told = ask_json("envdiff", f"{old}..{new}")
         head = Text(f"from {old[:7]} to {new[:7]}", style="bold")
-        self._show(get_current_worker().is_cancelled, head, told, difference)
+        self._show(get_current_worker().is_cancelled, head, told, diff_text)
 
-    def _show(self, too_late: bool, head: Text, told: Told, write: Write) -> None:
+    def _show(self, too_late: bool, head: Text, told: JsonResult, write: Write) -> None:
         if not too_late:
             self.call_from_thread(self.query_one(Panel).draw, head, told, write)
 
@@ -168,10 +168,10 @@ class Browser(App[None]):
         self._narrow()
 
     def on_input_submitted(self) -> None:
-        self.query_one(Moments).focus()
+        self.query_one(SnapshotList).focus()
 
     def action_clear(self) -> None:
-        field, moments = self.query_one("#search", Input), self.query_one(Moments)
+        field, moments = self.query_one("#search", Input), self.query_one(SnapshotList)
         field.value = ""
         field.display = False
         moments.marked = None
@@ -179,14 +179,14 @@ class Browser(App[None]):
         self._shown_for = None
         self._narrow()
 
-    def on_moments_wanted(self, event: Moments.Wanted) -> None:
+    def on_moments_wanted(self, event: SnapshotList.Wanted) -> None:
         if event.what == "mark":
             self._mark(event.row)
         else:
             self._go(f"restore {event.row.short} “{event.row.intent}”", event.row.id)
 
-    def _mark(self, row: Row) -> None:
-        moments = self.query_one(Moments)
+    def _mark(self, row: SnapshotRow) -> None:
+        moments = self.query_one(SnapshotList)
         first, moments.marked = moments.marked, row.id if moments.marked is None else None
         if first is not None and first != row.id:
             order = [one.id for one in self._all]
@@ -226,9 +226,9 @@ class Browser(App[None]):
         told = ask_json("envrestore", "--dry-run", *words)
         self.call_from_thread(self._ask_whether, title, words, told)
 
-    def _ask_whether(self, title: str, words: tuple[str, ...], told: Told) -> None:
+    def _ask_whether(self, title: str, words: tuple[str, ...], told: JsonResult) -> None:
         if told.value is None or plans.is_idle(told.value):
-            self._said(title, told, plans.planned)
+            self._said(title, told, plans.plan_text)
             return
         self._do("")
         # What was shown is done, or nothing is.
@@ -239,17 +239,17 @@ class Browser(App[None]):
                 self._do(f"{title}: under way")
                 self._carry_out(title, agreed)
 
-        self.push_screen(dialogs.plan(title, plans.planned(told.value, self._columns_over())), answered)
+        self.push_screen(dialogs.plan(title, plans.plan_text(told.value, self._columns_over())), answered)
 
     @work(thread=True, group="restore")
     def _carry_out(self, title: str, words: tuple[str, ...]) -> None:
         told = ask_json("envrestore", *words)
-        self.call_from_thread(self._said, title, told, plans.done)
+        self.call_from_thread(self._said, title, told, plans.result_text)
 
-    def _said(self, title: str, told: Told, write: Write) -> None:
+    def _said(self, title: str, told: JsonResult, write: Write) -> None:
         self._do("")
         how = title if told.value is not None else f"{title}: not done"
-        text = set_in(told, write, self._columns_over())
+        text = indent_text(told, write, self._columns_over())
         self.push_screen(dialogs.message(how, text), lambda _: self.action_look_again())
 
     def _columns_over(self) -> int:

@@ -14,7 +14,7 @@ from typing import IO, NamedTuple
 
 from git_envhist.browse.values import Json
 from git_envhist.history.story import with_minus_signs
-from git_envhist.ourselves import start_words
+from git_envhist.ourselves import own_command
 from git_envhist.spelling import escape
 
 FIELDS = ("%H", "%h", "%(time)", "%(verdict)", "%(title)", "%(name)", "%(story)", "%(trigger)")
@@ -24,7 +24,7 @@ NO_PAGER = {"GIT_PAGER_IN_USE": "true", "GIT_PAGER": "cat"}
 """A program that writes to us writes to nobody's pager."""
 
 
-class Row(NamedTuple):
+class SnapshotRow(NamedTuple):
     """A moment, as the list has it."""
 
     id: str
@@ -37,7 +37,7 @@ class Row(NamedTuple):
     trigger: str
 
 
-class Answer(NamedTuple):
+class OwnProgramResult(NamedTuple):
     """What a program said, and how it ended."""
 
     status: int
@@ -45,22 +45,22 @@ class Answer(NamedTuple):
     err: str
 
 
-class Told(NamedTuple):
+class JsonResult(NamedTuple):
     """What a program answered under `--json`: a value, or in its place why there is none."""
 
     value: Json | None
     trouble: str = ""
 
 
-def ask(program: str, *words: str) -> Answer:
+def ask(program: str, *words: str) -> OwnProgramResult:
     """Run a program of ours to its end."""
     try:
         # Into files: when this browser is killed, a restore has nobody to write to, and goes on to its end.
         with TemporaryFile() as out, TemporaryFile() as err:
-            status = _run([*start_words(program), *words], out, err)
-            return Answer(status, *map(_read, (out, err)))
+            status = _run([*own_command(program), *words], out, err)
+            return OwnProgramResult(status, *map(_read, (out, err)))
     except OSError as error:
-        return Answer(REFUSED, "", f"git-{program} could not be run: {error.strerror}")
+        return OwnProgramResult(REFUSED, "", f"git-{program} could not be run: {error.strerror}")
 
 
 def _run(words: list[str], out: IO[bytes], err: IO[bytes]) -> int:
@@ -76,31 +76,31 @@ def _run(words: list[str], out: IO[bytes], err: IO[bytes]) -> int:
     ).returncode
 
 
-def ask_json(program: str, *words: str) -> Told:
+def ask_json(program: str, *words: str) -> JsonResult:
     """What a program of ours tells as JSON."""
     answer = ask(program, *words, "--json")
     try:
         value = json.loads(answer.out)
     except ValueError:
-        return Told(None, answer.err.strip() or f"git-{program} ended with {answer.status}")
+        return JsonResult(None, answer.err.strip() or f"git-{program} ended with {answer.status}")
     if not isinstance(value, dict) or "error" in value:
-        return Told(None, _error_words(value["error"] if isinstance(value, dict) else {}))
-    return Told(value)
+        return JsonResult(None, _error_words(value["error"] if isinstance(value, dict) else {}))
+    return JsonResult(value)
 
 
-def rows(year: str) -> tuple[list[Row], Answer]:
+def rows(year: str) -> tuple[list[SnapshotRow], OwnProgramResult]:
     """The moments of the timeline, newest first, and how it went; the year that is said of none is this one."""
     answer = ask("envlog", "--fold", "-z", f"--format={TEMPLATE}")
     found = [row._replace(time=row.time.removeprefix(f"{year}-")) for row in read_rows(answer.out)]
     return found, answer
 
 
-def read_rows(text: str) -> list[Row]:
+def read_rows(text: str) -> list[SnapshotRow]:
     """The rows that the list prints, each field ended by NUL, each record by one more."""
     fields = text.split("\0")
     width = len(FIELDS) + 1
     records = (fields[at : at + width - 1] for at in range(0, len(fields) - width + 1, width))
-    rows = (Row(*(escape(field.replace("\n", " ")) for field in record)) for record in records)
+    rows = (SnapshotRow(*(escape(field.replace("\n", " ")) for field in record)) for record in records)
     return [row._replace(story=with_minus_signs(row.story)) for row in rows]
 
 
@@ -114,7 +114,7 @@ def _read(file: IO[bytes]) -> str:
     return file.read().decode("utf-8", "backslashreplace")
 
 
-def fits(row: Row, words: Sequence[str]) -> bool:
+def fits(row: SnapshotRow, words: Sequence[str]) -> bool:
     """Whether a moment is told with all of some words, in whatever case."""
     hay = "\n".join(row).lower()
     return all(word.lower() in hay for word in words)

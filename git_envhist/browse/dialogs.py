@@ -29,7 +29,7 @@ BESIDE, ABOVE = 7, 9
 """What the frame, the heading and the foot take."""
 
 
-class Told(ModalScreen[bool]):
+class TextDialog(ModalScreen[bool]):
     """A text, and one key that says yes where something is to be agreed to."""
 
     BINDINGS = [  # noqa: RUF012 - as textual has it
@@ -76,18 +76,18 @@ def columns_in(width: int) -> int:
     return max(20, min(WIDEST, width * SHARE // 100) - BESIDE)
 
 
-def plan(title: str, text: Text) -> Told:
+def plan(title: str, text: Text) -> TextDialog:
     """A plan that is carried out where somebody agrees."""
-    return Told(title, text, "Enter does it · Esc leaves everything as it is · j k scroll")
+    return TextDialog(title, text, "Enter does it · Esc leaves everything as it is · j k scroll")
 
 
-def message(title: str, text: Text) -> Told:
+def message(title: str, text: Text) -> TextDialog:
     """What came of something."""
-    return Told(title, text, "Enter or Esc goes on · j k scroll")
+    return TextDialog(title, text, "Enter or Esc goes on · j k scroll")
 
 
-def keys() -> Told:
+def keys() -> TextDialog:
     """The keys there are."""
     width = max(len(names) for names, _ in KEYS)
     lines = [Text.assemble((names.ljust(width + 2), "bold"), meaning) for names, meaning in KEYS]
-    return Told("Keys", Text("\n").join(lines), "Enter or Esc goes on")
+    return TextDialog("Keys", Text("\n").join(lines), "Enter or Esc goes on")

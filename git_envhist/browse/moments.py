@@ -15,7 +15,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from git_envhist.browse.asking import Row
+from git_envhist.browse.asking import SnapshotRow
 
 MARKS = {"verify passing": ("✓", "green"), "verify failing": ("✗", "red")}
 SIGNS, GAP = 4, 2
@@ -24,14 +24,14 @@ UNJUDGED = ("·", "")
 OTHERWISE = ("!", "yellow")
 
 
-def mark_of(verdict: str) -> tuple[str, str]:
+def verdict_mark(verdict: str) -> tuple[str, str]:
     """The sign of a verdict, and its colour."""
     if not verdict:
         return UNJUDGED
     return next((mark for words, mark in MARKS.items() if verdict.startswith(words)), OTHERWISE)
 
 
-def _shortened(row: Row, room: int) -> str:
+def _shortened(row: SnapshotRow, room: int) -> str:
     """Return the intent, shortened so that the summary fits on the same line."""
     story = cell_len(row.story) + GAP if row.story else 0
     most = max(room // 2, room - story - cell_len(row.name))
@@ -40,7 +40,7 @@ def _shortened(row: Row, room: int) -> str:
     return set_cell_size(row.intent, most - 1).rstrip() + "…"
 
 
-class Moments(ScrollView, can_focus=True):
+class SnapshotList(ScrollView, can_focus=True):
     """Rows, one of which the cursor is on, and one of which may be marked."""
 
     BINDINGS = [  # noqa: RUF012 - as textual has it
@@ -60,24 +60,24 @@ class Moments(ScrollView, can_focus=True):
     class Chosen(Message):
         """The cursor came to a moment."""
 
-        def __init__(self, row: Row) -> None:
+        def __init__(self, row: SnapshotRow) -> None:
             super().__init__()
             self.row = row
 
     class Wanted(Message):
         """Something is to be done with the moment under the cursor."""
 
-        def __init__(self, what: str, row: Row) -> None:
+        def __init__(self, what: str, row: SnapshotRow) -> None:
             super().__init__()
             self.what = what
             self.row = row
 
     def __init__(self, **words: str) -> None:
         super().__init__(**words)  # type: ignore[arg-type]
-        self._rows: Sequence[Row] = ()
+        self._rows: Sequence[SnapshotRow] = ()
 
     @property
-    def row(self) -> Row | None:
+    def row(self) -> SnapshotRow | None:
         """The one under the cursor."""
         return self._rows[self.cursor] if self._rows else None
 
@@ -85,13 +85,13 @@ class Moments(ScrollView, can_focus=True):
     def count(self) -> int:
         return len(self._rows)
 
-    def put(self, rows: Sequence[Row]) -> None:
+    def put(self, rows: Sequence[SnapshotRow]) -> None:
         """Show others; the cursor stays on the moment it was on, where that is still here."""
         kept = self.row.id if self.row else None
         self._rows = rows
         place = next((number for number, row in enumerate(rows) if row.id == kept), 0)
         self.virtual_size = Size(self.size.width, len(rows))
-        self.set_reactive(Moments.cursor, place)
+        self.set_reactive(SnapshotList.cursor, place)
         self._come_to(place)
 
     def _come_to(self, place: int) -> None:
@@ -137,10 +137,10 @@ class Moments(ScrollView, can_focus=True):
             return Strip.blank(width, self.rich_style)
         return self._strip(self._rows[place], place == self.cursor).adjust_cell_length(width)
 
-    def _strip(self, row: Row, is_here: bool) -> Strip:
+    def _strip(self, row: SnapshotRow, is_here: bool) -> Strip:
         ground = self.rich_style + Style(reverse=is_here and self.has_focus, bold=is_here)
         soft = ground + Style(dim=not is_here)
-        sign, colour = mark_of(row.verdict)
+        sign, colour = verdict_mark(row.verdict)
         flag = "◆" if row.id == self.marked else "›" if is_here else " "
         parts = [
             Segment(flag, ground),

@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from git_envhist.browse.asking import Told
+from git_envhist.browse.asking import JsonResult
 from git_envhist.browse.plaintext import Text
 from git_envhist.browse.values import Json
 from git_envhist.spelling import escape
@@ -20,7 +20,7 @@ BESIDE = 3
 """What stands beside the text: a space to either side, and the bar that scrolls it."""
 
 
-def set_in(told: Told, write: Write, columns: int) -> Text:
+def indent_text(told: JsonResult, write: Write, columns: int) -> Text:
     """What a program told as a text, or in its place why it told nothing."""
     return Text(escape(told.trouble, lines=True)) if told.value is None else write(told.value, columns)
 
@@ -30,7 +30,7 @@ class Panel(VerticalScroll):
 
     def __init__(self, **words: str) -> None:
         super().__init__(**words)  # type: ignore[arg-type]
-        self._drawn: tuple[Text, Told, Write] | None = None
+        self._drawn: tuple[Text, JsonResult, Write] | None = None
 
     def compose(self) -> ComposeResult:
         yield Static()
@@ -41,7 +41,7 @@ class Panel(VerticalScroll):
         self._put(text)
         self.scroll_home(animate=False)
 
-    def draw(self, head: Text, told: Told, write: Write) -> None:
+    def draw(self, head: Text, told: JsonResult, write: Write) -> None:
         """Show a value below a heading."""
         self._drawn = (head, told, write)
         self._set()
@@ -53,7 +53,7 @@ class Panel(VerticalScroll):
     def _set(self) -> None:
         if self._drawn is not None:
             head, told, write = self._drawn
-            text = set_in(told, write, max(LEAST, self.size.width - BESIDE))
+            text = indent_text(told, write, max(LEAST, self.size.width - BESIDE))
             self._put(Text("\n\n").join([head, text]))
 
     def _put(self, text: Text) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from git_envhist.browse.plaintext import Text
-from git_envhist.browse.texts import HANG, folded, joined
+from git_envhist.browse.texts import HANG, folded, wrap_lines
 from git_envhist.browse.values import Json, steps_of
 from git_envhist.history.factkeys import name_of
 from git_envhist.history.facts import facts_from_values
@@ -23,14 +23,14 @@ def is_idle(value: Json) -> bool:
     return not (any(plan["counts"].values()) or plan["steps"] or value["services"] or value["head"])
 
 
-def planned(value: Json, columns: int) -> Text:
+def plan_text(value: Json, columns: int) -> Text:
     """The plan: how much of what, which paths, what it cannot bring back."""
-    return joined(_planned(value), columns)
+    return wrap_lines(_planned(value), columns)
 
 
-def done(value: Json, columns: int) -> Text:
+def result_text(value: Json, columns: int) -> Text:
     """What came of it, and what takes it back."""
-    return joined(_done(value), columns)
+    return wrap_lines(_done(value), columns)
 
 
 def _planned(value: Json) -> Iterator[Text]:

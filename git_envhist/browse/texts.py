@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from rich.cells import cell_len
 from rich.console import Console
 
-from git_envhist.browse.asking import Row
+from git_envhist.browse.asking import SnapshotRow
 from git_envhist.browse.plaintext import Text
 from git_envhist.history.facts import fact_rows, fact_words, row_cells
-from git_envhist.history.story import Row as Folded
+from git_envhist.history.story import SummaryRow as Folded
 from git_envhist.history.story import describe_marks, fold_by_directory
 from git_envhist.model import Change, ChangeKind, EntryKind, FactChange
 from git_envhist.spelling import escape
@@ -28,7 +28,7 @@ CONSOLE = Console(width=80, color_system=None, file=None)
 """Measures and breaks; nothing is ever written by it."""
 
 
-def headline(row: Row) -> Text:
+def headline(row: SnapshotRow) -> Text:
     """Why a moment was taken, when, and whether it was good."""
     about = [row.time, row.trigger, row.verdict or "not checked", *([row.name] if row.name else [])]
     return Text.assemble((row.intent, "bold"), "\n", (" · ".join(about), "dim"))
@@ -45,7 +45,7 @@ def paragraph(text: str, indent: int = HANG) -> list[Text]:
     return [Text(" " * indent + line.rstrip()) for line in lines]
 
 
-def joined(lines: Iterable[Text], columns: int) -> Text:
+def wrap_lines(lines: Iterable[Text], columns: int) -> Text:
     """All of it in lines of at most so many columns: what is longer goes on below, set in."""
     return Text("\n").join(part for line in lines for part in _hung(line, columns))
 

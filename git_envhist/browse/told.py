@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from git_envhist.browse.plaintext import Text
-from git_envhist.browse.texts import HANG, field, joined, paragraph, story
+from git_envhist.browse.texts import HANG, field, paragraph, story, wrap_lines
 from git_envhist.browse.values import Json, changes_of
 from git_envhist.history.facts import facts_from_values
 from git_envhist.spelling import escape
@@ -20,17 +20,17 @@ MOST_LISTED = 20
 SHORT = 12
 
 
-def step(value: Json, columns: int) -> Text:
+def snapshot_text(value: Json, columns: int) -> Text:
     """What a moment changed, and below it its card: what it changed is what it is looked at for."""
     changed = value["env_changed"]
     lines = story(facts_from_values(value["story"]), changes_of(changed["paths"]), columns)
-    return joined([*(lines or [Text("nothing changed")]), Text(), *_card(value, columns)], columns)
+    return wrap_lines([*(lines or [Text("nothing changed")]), Text(), *_card(value, columns)], columns)
 
 
-def difference(value: Json, columns: int) -> Text:
+def diff_text(value: Json, columns: int) -> Text:
     """What differs between two moments."""
     lines = story(facts_from_values(value["facts"]), changes_of(value["files"]), columns)
-    return joined(lines or [Text("nothing differs")], columns)
+    return wrap_lines(lines or [Text("nothing differs")], columns)
 
 
 def _card(value: Json, columns: int) -> Iterator[Text]:

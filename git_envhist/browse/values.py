@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from git_envhist.model import Change, ChangeKind, EntryKind, EnvPath, Side
+from git_envhist.model import Change, ChangeKind, ChangeSide, EntryKind, EnvPath
 
 Json = Mapping[str, Any]
 
@@ -25,9 +25,9 @@ def _change(status: str, path: str, old_path: str | None) -> Change:
     return Change(before, None if status == ChangeKind.REMOVED.value else _side(path))
 
 
-def _side(path: str, kind: str | None = "file") -> Side | None:
+def _side(path: str, kind: str | None = "file") -> ChangeSide | None:
     if kind is None:
         return None
     stands = EntryKind.DIRECTORY if kind == "directory" else EntryKind.FILE
     # As it is to be shown: where it is no UTF-8 the programs have spelled it out.
-    return Side(EnvPath(path.encode("utf-8", "surrogateescape")), stands, 0, None)
+    return ChangeSide(EnvPath(path.encode("utf-8", "surrogateescape")), stands, 0, None)

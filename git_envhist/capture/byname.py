@@ -12,18 +12,18 @@ import os
 import stat
 from collections.abc import Callable, Mapping
 
-from git_envhist.capture.descent import Descent, below_realm, realm_of
+from git_envhist.capture.descent import DirectoryCursor, path_below_root, root_name_of
 from git_envhist.system import DIRECTORY, SYSTEM
 
 Identity = tuple[int, int]
 
 
-def descent_into(bases: Mapping[bytes, bytes]) -> Descent:
+def descent_into(bases: Mapping[bytes, bytes]) -> DirectoryCursor:
     """The way into directories that this system has."""
-    return Descent(bases) if SYSTEM.fchdir and SYSTEM.nofollow else NamedDescent(bases)
+    return DirectoryCursor(bases) if SYSTEM.fchdir and SYSTEM.nofollow else PathDirectoryCursor(bases)
 
 
-class NamedDescent(Descent):
+class PathDirectoryCursor(DirectoryCursor):
     """Enters directories one name at a time, and knows by their numbers that they are the ones it looked at."""
 
     def __init__(self, bases: Mapping[bytes, bytes]) -> None:
@@ -32,10 +32,10 @@ class NamedDescent(Descent):
 
     def enter(self, path: bytes) -> os.stat_result:
         """Go into a directory; its own stat. OSError where it is gone, closed to us, or no directory any more."""
-        wanted = below_realm(path).split(b"/") if below_realm(path) else []
+        wanted = path_below_root(path).split(b"/") if path_below_root(path) else []
         try:
-            if realm_of(path) != self._realm or not self._is_here() or not self._went_up(wanted):
-                self._start(realm_of(path))
+            if root_name_of(path) != self._realm or not self._is_here() or not self._went_up(wanted):
+                self._start(root_name_of(path))
             for name in wanted[len(self._way) :]:
                 self._go_down(name)
         except OSError:
@@ -78,7 +78,7 @@ class NamedDescent(Descent):
         self._seen.append(_identity(before))
 
 
-def remember_here() -> Callable[[], None]:
+def save_current_directory() -> Callable[[], None]:
     """What brings the process back to its present current directory; to be called once."""
     if not SYSTEM.fchdir:
         here = os.getcwdb()

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 
-from git_envhist.capture.descent import REALM_MARK, below_realm, is_realm_top, realm_of
+from git_envhist.capture.descent import REALM_MARK, is_realm_top, path_below_root, root_name_of
 from git_envhist.capture.records import COLUMNS, GLANCE, HEADER, INCOMPLETE, cut, stat_columns
 
 Enter = Callable[[bytes], object]
@@ -55,7 +55,7 @@ def differing_records(data: bytes, bases: Mapping[bytes, bytes], enter: Enter) -
         at += length
 
 
-def tops_among(data: bytes) -> Iterator[bytes]:
+def root_directories_in(data: bytes) -> Iterator[bytes]:
     """The tops of roots that a shard has a record of."""
     # They are rare, and stand where the paths that begin with their mark do: first of all.
     for path, _ in cut(data):
@@ -84,7 +84,7 @@ def _goer(bases: Mapping[bytes, bytes], enter: Enter) -> Callable[[bytes], None]
     def go(path: bytes) -> None:
         base = top
         if path.startswith(REALM_MARK):
-            base, path = bases.get(realm_of(path), b""), below_realm(path)
+            base, path = bases.get(root_name_of(path), b""), path_below_root(path)
         if not base:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         try:
@@ -98,7 +98,7 @@ def _goer(bases: Mapping[bytes, bytes], enter: Enter) -> Callable[[bytes], None]
 
 
 @contextmanager
-def no_collection() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Millions of short-lived values and no cycle among them: looking for garbage is lost time."""
     enabled = gc.isenabled()
     gc.disable()

@@ -9,77 +9,79 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from git_envhist.capture.attributes import Attributes, ExtrasFormat, leaf_extras, read_xattrs
-from git_envhist.capture.databases import Patience, is_database
+from git_envhist.capture.databases import WaitBudget, is_database
 from git_envhist.capture.descent import join
 from git_envhist.capture.fingerprints import chained
-from git_envhist.capture.holding import Unit
-from git_envhist.capture.policy import BlobStore, Policy
+from git_envhist.capture.holding import DatabaseFiles
+from git_envhist.capture.policy import BlobStore, ContentPolicy
 from git_envhist.capture.reading import (
     Block,
     FileRead,
-    OtherKind,
-    Outgrown,
+    FileVanished,
+    GrewTooLarge,
+    KindChanged,
     Unreadable,
-    Vanished,
     lstat_of,
-    open_seen,
+    open_with_stat,
     read_file,
     read_streamed,
     unreadable,
 )
 from git_envhist.capture.records import COLUMNS, INODE, MODE, SIZE
 from git_envhist.capture.twins import Twins
-from git_envhist.capture.visits import Leaf, Visit
+from git_envhist.capture.visits import ScannedDirectory, ScannedEntry
 from git_envhist.errors import StorageFull
-from git_envhist.model import StoredAs, WhyMissing
+from git_envhist.model import MissingReason, StoredAs
 
 KIND_TRIES = 3
 MOST_SEALED = 1 << 30
 """A seal is made in memory, in one piece."""
 
 
-class OverBudget(Exception):
+class BudgetExceeded(Exception):
     """No more bytes may be added."""
 
 
-class Taker:
+class FileSaver:
     """Takes the content of leaves into the store."""
 
     def __init__(
-        self, store: BlobStore, extras: ExtrasFormat, policy: Policy, budget: int, home_device: int
+        self, store: BlobStore, extras: ExtrasFormat, policy: ContentPolicy, budget: int, home_device: int
     ) -> None:
         self._store = store
         self._extras = extras
         self._policy = policy
         self._budget = budget
         self._home_device = home_device
-        self.patience = Patience()
+        self.patience = WaitBudget()
         self._scans: tuple[bytes, bool] = (b"", False)
         self.twins = Twins(b"")
 
-    def take(self, visit: Visit, leaf: Leaf) -> bool:
+    def take(self, visit: ScannedDirectory, leaf: ScannedEntry) -> bool:
         """Fill in a leaf's id and extras; False where the path is gone or cannot be had, and is no leaf any more."""
         for _ in range(KIND_TRIES):
             try:
                 self._take(visit, leaf)
                 leaf.waits = False
                 return True
-            except Vanished:
+            except FileVanished:
                 return False
             except Unreadable as reason:
                 visit.miss(leaf.name, reason.why, reason.detail)
                 return False
-            except OtherKind:
+            except KindChanged:
                 if not _look_again(visit, leaf):
                     return False
-        visit.miss(leaf.name, WhyMissing.UNSTABLE, "it kept turning into something else")
+        visit.miss(leaf.name, MissingReason.UNSTABLE, "it kept turning into something else")
         return False
 
-    def take_unit(self, visit: Visit, database: Leaf, sidecars: list[Leaf], descriptor: int) -> list[Leaf]:
+    def take_unit(
+        self, visit: ScannedDirectory, database: ScannedEntry, sidecars: list[ScannedEntry], descriptor: int
+    ) -> list[ScannedEntry]:
         """Take an open database and its sidecars as they are at one moment; those that are no leaves any more."""
-        return Unit(self, visit, database, sidecars, descriptor).take()
+        return DatabaseFiles(self, visit, database, sidecars, descriptor).take()
 
-    def take_open(self, visit: Visit, leaf: Leaf, descriptor: int) -> None:
+    def take_open(self, visit: ScannedDirectory, leaf: ScannedEntry, descriptor: int) -> None:
         """Take an open file."""
         self._take_open(visit, leaf, join(visit.path, leaf.name), descriptor)
 
@@ -87,42 +89,42 @@ class Taker:
         """What undoes all that is taken from here on."""
         return partial(self._store.forget, self._store.mark())
 
-    def _take(self, visit: Visit, leaf: Leaf) -> None:
+    def _take(self, visit: ScannedDirectory, leaf: ScannedEntry) -> None:
         kind = stat.S_IFMT(leaf.row[MODE])
         if kind == stat.S_IFREG:
             self._take_file(visit, leaf)
         elif kind == stat.S_IFLNK:
             self._take_link(visit, leaf)
         elif kind == stat.S_IFDIR:
-            raise Unreadable(WhyMissing.UNSTABLE, "it became a directory while it was read")
+            raise Unreadable(MissingReason.UNSTABLE, "it became a directory while it was read")
         else:
             self._take_node(visit, leaf)
 
-    def _take_node(self, visit: Visit, leaf: Leaf) -> None:
+    def _take_node(self, visit: ScannedDirectory, leaf: ScannedEntry) -> None:
         seen = lstat_of(leaf.name)
         # A pipe that is written to has another time at every look.
         if stat.S_IFMT(seen.st_mode) != stat.S_IFMT(leaf.row[MODE]):
-            raise OtherKind
+            raise KindChanged
         leaf.row = COLUMNS(seen)
         leaf.extras = self._describe(visit, leaf, seen, read_xattrs(leaf.name))
 
-    def _take_link(self, visit: Visit, leaf: Leaf) -> None:
+    def _take_link(self, visit: ScannedDirectory, leaf: ScannedEntry) -> None:
         try:
             target = os.readlink(leaf.name)
             seen = os.lstat(leaf.name)
         except FileNotFoundError as gone:
-            raise Vanished from gone
+            raise FileVanished from gone
         except OSError as error:
             if error.errno == errno.EINVAL:
-                raise OtherKind from error
+                raise KindChanged from error
             raise unreadable(error) from error
         if COLUMNS(seen) != leaf.row:
-            raise OtherKind
+            raise KindChanged
         leaf.oid = self._store.add_blob(target)
         leaf.extras = self._describe(visit, leaf, seen, read_xattrs(leaf.name))
 
-    def _take_file(self, visit: Visit, leaf: Leaf) -> None:
-        descriptor, seen = open_seen(leaf.name)
+    def _take_file(self, visit: ScannedDirectory, leaf: ScannedEntry) -> None:
+        descriptor, seen = open_with_stat(leaf.name)
         try:
             size = leaf.row[SIZE]
             if self._is_held(descriptor, size):
@@ -130,22 +132,27 @@ class Taker:
                 return
             self._take_open(visit, leaf, join(visit.path, leaf.name), descriptor, seen)
             if leaf.row[SIZE] != size and self._is_held(descriptor, leaf.row[SIZE]):
-                raise OtherKind  # it is a database by now
+                raise KindChanged  # it is a database by now
         finally:
             os.close(descriptor)
 
     def _is_held(self, descriptor: int, size: int) -> bool:
         return self._policy.holds_databases and is_database(descriptor, size)
 
-    def _take_lone_database(self, visit: Visit, leaf: Leaf, descriptor: int) -> None:
+    def _take_lone_database(self, visit: ScannedDirectory, leaf: ScannedEntry, descriptor: int) -> None:
         gone = self.take_unit(visit, leaf, [], descriptor)
         if gone:
             visit.leaves = [other for other in visit.leaves if other is leaf or other not in gone]
         if leaf in gone:
-            raise Vanished
+            raise FileVanished
 
     def _take_open(
-        self, visit: Visit, leaf: Leaf, path: bytes, descriptor: int, seen: os.stat_result | None = None
+        self,
+        visit: ScannedDirectory,
+        leaf: ScannedEntry,
+        path: bytes,
+        descriptor: int,
+        seen: os.stat_result | None = None,
     ) -> None:
         policy = self._policy
         if policy.fingerprinted is not None and policy.fingerprinted(path):
@@ -155,19 +162,21 @@ class Taker:
         else:
             try:
                 read = read_file(descriptor, seen, grows=leaf.grows, limit=policy.big_file)
-            except Outgrown:
+            except GrewTooLarge:
                 if not self._take_big_twin(visit, leaf, path, descriptor):
                     self._take_big(visit, leaf, descriptor)
             else:
                 self._take_small(visit, leaf, path, descriptor, read)
 
-    def _take_small(self, visit: Visit, leaf: Leaf, path: bytes, descriptor: int, read: FileRead) -> None:
+    def _take_small(
+        self, visit: ScannedDirectory, leaf: ScannedEntry, path: bytes, descriptor: int, read: FileRead
+    ) -> None:
         if self._holds_secret(visit.path, path, read.data) or self._is_copy(path, read.data):
             self._put(visit, leaf, descriptor, read, self._sealed(path, read.data), StoredAs.SEALED)
         else:
             self._put(visit, leaf, descriptor, read, read.data, StoredAs.PLAIN)
 
-    def _is_secret(self, visit: Visit, leaf: Leaf, path: bytes) -> bool:
+    def _is_secret(self, visit: ScannedDirectory, leaf: ScannedEntry, path: bytes) -> bool:
         """Whether a file is secret by its name, or is one that has another name that is."""
         secret = self._policy.secret_name(path) if leaf.secret is None else leaf.secret
         if secret or (visit.own.st_dev, leaf.row[INODE]) not in self.twins.files:
@@ -177,7 +186,9 @@ class Taker:
     def _is_copy(self, path: bytes, data: bytes) -> bool:
         return self.twins.has_content(data) and not self._policy.excluded(path)
 
-    def _take_big_twin(self, visit: Visit, leaf: Leaf, path: bytes, descriptor: int) -> bool:
+    def _take_big_twin(
+        self, visit: ScannedDirectory, leaf: ScannedEntry, path: bytes, descriptor: int
+    ) -> bool:
         """Take a big file that is the copy of a sealed one; False where it is none."""
         if leaf.row[SIZE] not in self.twins.sizes:
             return False
@@ -187,33 +198,39 @@ class Taker:
         self._put(visit, leaf, descriptor, read, self._sealed(path, read.data), StoredAs.SEALED)
         return True
 
-    def _take_secret(self, visit: Visit, leaf: Leaf, path: bytes, descriptor: int) -> None:
+    def _take_secret(self, visit: ScannedDirectory, leaf: ScannedEntry, path: bytes, descriptor: int) -> None:
         try:
             read = read_file(descriptor, grows=leaf.grows, limit=MOST_SEALED)
-        except Outgrown:
-            raise Unreadable(WhyMissing.BUDGET, "it is secret, and too large to be sealed") from None
+        except GrewTooLarge:
+            raise Unreadable(MissingReason.BUDGET, "it is secret, and too large to be sealed") from None
         self._put(visit, leaf, descriptor, read, self._sealed(path, read.data), StoredAs.SEALED)
 
     def _sealed(self, path: bytes, data: bytes) -> bytes:
         if self._policy.seal is None:
-            raise Unreadable(WhyMissing.NO_KEY, "it is secret, and no key can be kept here to seal it")
+            raise Unreadable(MissingReason.NO_KEY, "it is secret, and no key can be kept here to seal it")
         return self._policy.seal(path, data)
 
     def _put(
-        self, visit: Visit, leaf: Leaf, descriptor: int, read: FileRead, data: bytes, stored: StoredAs
+        self,
+        visit: ScannedDirectory,
+        leaf: ScannedEntry,
+        descriptor: int,
+        read: FileRead,
+        data: bytes,
+        stored: StoredAs,
     ) -> None:
         store = self._store
         mark = store.mark()
         try:
             leaf.oid = store.add_blob(data)
             self._check_budget()
-        except (OverBudget, StorageFull) as full:
+        except (BudgetExceeded, StorageFull) as full:
             # What fills the disk is left out like what fills the budget: there may be room for all the rest.
             store.forget(mark)
-            raise OverBudget from full
+            raise BudgetExceeded from full
         self._settle(visit, leaf, read.stat, descriptor, stored, read.stable)
 
-    def _take_big(self, visit: Visit, leaf: Leaf, descriptor: int) -> None:
+    def _take_big(self, visit: ScannedDirectory, leaf: ScannedEntry, descriptor: int) -> None:
         mark = self._store.mark()
         result: list[tuple[int, bytes, bytes]] = []
 
@@ -227,9 +244,9 @@ class Taker:
         except Unreadable:
             self._store.forget(mark)
             raise
-        except (OverBudget, StorageFull) as full:
+        except (BudgetExceeded, StorageFull) as full:
             self._store.forget(mark)
-            raise OverBudget from full
+            raise BudgetExceeded from full
         _, leaf.oid, leaf.pieces = result[0]
         self._settle(visit, leaf, seen, descriptor, StoredAs.PIECES, stable)
 
@@ -240,11 +257,11 @@ class Taker:
 
     def _check_budget(self) -> None:
         if self._store.added_bytes() > self._budget:
-            raise OverBudget
+            raise BudgetExceeded
 
-    def _fingerprint(self, visit: Visit, leaf: Leaf, descriptor: int) -> None:
+    def _fingerprint(self, visit: ScannedDirectory, leaf: ScannedEntry, descriptor: int) -> None:
         if self._policy.keyed_hash is None:
-            raise Unreadable(WhyMissing.NO_KEY, "no key can be kept here to take its fingerprint with")
+            raise Unreadable(MissingReason.NO_KEY, "no key can be kept here to take its fingerprint with")
         parts: list[bytes] = []
         keyed_hash = self._policy.keyed_hash
 
@@ -257,8 +274,8 @@ class Taker:
 
     def _settle(
         self,
-        visit: Visit,
-        leaf: Leaf,
+        visit: ScannedDirectory,
+        leaf: ScannedEntry,
         seen: os.stat_result,
         descriptor: int,
         stored: StoredAs,
@@ -268,7 +285,7 @@ class Taker:
         leaf.row = COLUMNS(seen) if stable else (0, *COLUMNS(seen)[1:])
         leaf.extras = self._describe(visit, leaf, seen, read_xattrs(descriptor), stored, digest)
         if not stable:
-            visit.miss(leaf.name, WhyMissing.UNSTABLE, "it changed during every reading")
+            visit.miss(leaf.name, MissingReason.UNSTABLE, "it changed during every reading")
 
     def _holds_secret(self, directory: bytes, path: bytes, data: bytes) -> bool:
         policy = self._policy
@@ -280,8 +297,8 @@ class Taker:
 
     def _describe(
         self,
-        visit: Visit,
-        leaf: Leaf,
+        visit: ScannedDirectory,
+        leaf: ScannedEntry,
         seen: os.stat_result,
         attributes: Attributes,
         stored: StoredAs = StoredAs.PLAIN,
@@ -291,11 +308,11 @@ class Taker:
         if unread:
             # A change time of zero never matches: the next capture reads the attributes again.
             leaf.row = (0, *leaf.row[1:])
-            visit.miss(leaf.name, WhyMissing.ATTRIBUTES, unread)
+            visit.miss(leaf.name, MissingReason.ATTRIBUTES, unread)
         return leaf_extras(self._extras, visit.own, seen, self._home_device, xattrs, stored, digest)
 
 
-def _look_again(visit: Visit, leaf: Leaf) -> bool:
+def _look_again(visit: ScannedDirectory, leaf: ScannedEntry) -> bool:
     try:
         leaf.row = COLUMNS(os.lstat(leaf.name))
     except OSError as error:

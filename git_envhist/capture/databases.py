@@ -57,12 +57,12 @@ BUSY = (errno.EAGAIN, errno.EACCES)
 Identity = tuple[int, int]
 
 
-class Restless(Exception):
+class DatabaseBusy(Exception):
     """The database could not be held still, and why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class DatabaseLock:
     """A database that stands still."""
 
     is_hot: bool
@@ -102,7 +102,7 @@ def base_of(name: bytes) -> bytes | None:
     return None
 
 
-class Patience:
+class WaitBudget:
     """What is left of the time that a capture waits for databases."""
 
     def __init__(self) -> None:
@@ -119,8 +119,8 @@ class Patience:
 
 
 @contextmanager
-def held_still(descriptor: int, name: bytes, patience: Patience) -> Iterator[Hold]:
-    """Hold the database that is open on `descriptor` and called `name` here; `Restless` where somebody else won't
+def locked_database(descriptor: int, name: bytes, patience: WaitBudget) -> Iterator[DatabaseLock]:
+    """Hold the database that is open on `descriptor` and called `name` here; `DatabaseBusy` where somebody else won't
     let go of it in time, or where the file system knows no locks."""
     with patience.waiting() as deadline:
         _patiently(lambda: _share_database(descriptor), deadline)
@@ -133,7 +133,7 @@ def held_still(descriptor: int, name: bytes, patience: Patience) -> Iterator[Hol
         # In this order: a journal that is there although nobody writes was there before we came.
         has_journal = os.path.lexists(name + JOURNAL)
         is_hot = has_journal and not is_locked(descriptor, RESERVED_BYTE)
-        yield Hold(is_hot, _identity(os.fstat(memory)) if memory >= 0 else None)
+        yield DatabaseLock(is_hot, _identity(os.fstat(memory)) if memory >= 0 else None)
     finally:
         if memory >= 0:
             os.close(memory)
@@ -141,7 +141,7 @@ def held_still(descriptor: int, name: bytes, patience: Patience) -> Iterator[Hol
             fcntl.lockf(descriptor, fcntl.LOCK_UN, SHARED_SIZE, SHARED_FIRST)
 
 
-def what_moved(descriptor: int, name: bytes, hold: Hold) -> str | None:
+def changed_during_lock(descriptor: int, name: bytes, hold: DatabaseLock) -> str | None:
     """What has happened, to be asked at the end of the hold, that the locks could not keep away."""
     if _identity_of(name) != _identity(os.fstat(descriptor)):
         return "another one took its place"
@@ -185,7 +185,7 @@ def _open_memory(name: bytes) -> int:
     except FileNotFoundError:
         return -1
     except OSError as error:
-        raise Restless(
+        raise DatabaseBusy(
             f"its shared memory cannot be opened: {os.strerror(error.errno or 0).lower()}"
         ) from error
 
@@ -199,9 +199,9 @@ def _patiently(lock: object, deadline: float) -> None:
             return
         except OSError as error:
             if error.errno not in BUSY:
-                raise Restless(f"it cannot be locked: {os.strerror(error.errno or 0).lower()}") from error
+                raise DatabaseBusy(f"it cannot be locked: {os.strerror(error.errno or 0).lower()}") from error
             if time.monotonic() > deadline:
-                raise Restless("another program keeps it locked") from error
+                raise DatabaseBusy("another program keeps it locked") from error
         time.sleep(wait)
         # Programs that write and checkpoint one after the other let a reader in for moments only: look often.
         wait = min(wait * 2, 0.000_4)

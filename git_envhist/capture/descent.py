@@ -26,7 +26,7 @@ def join(directory: bytes, name: bytes) -> bytes:
     return directory + b"/" + name if directory else name
 
 
-def realm_of(path: bytes) -> bytes:
+def root_name_of(path: bytes) -> bytes:
     """The name of the further root that a directory belongs to; empty for the working tree itself."""
     return path[1:].partition(b"/")[0] if path.startswith(REALM_MARK) else b""
 
@@ -35,17 +35,17 @@ def is_realm_top(path: bytes) -> bool:
     return not path or (path.startswith(REALM_MARK) and b"/" not in path)
 
 
-def below_realm(path: bytes) -> bytes:
+def path_below_root(path: bytes) -> bytes:
     """The path without the root's name in front."""
     return path.partition(b"/")[2] if path.startswith(REALM_MARK) else path
 
 
-def shown_path(path: bytes) -> bytes:
+def display_path(path: bytes) -> bytes:
     """A path as people see it: one of a further root has the root's name in front, ``nginx://conf.d``."""
-    return realm_of(path) + b"://" + below_realm(path) if path.startswith(REALM_MARK) else path
+    return root_name_of(path) + b"://" + path_below_root(path) if path.startswith(REALM_MARK) else path
 
 
-class Descent:
+class DirectoryCursor:
     """Enters directories: the process's current directory becomes the one that was asked for."""
 
     def __init__(self, bases: Mapping[bytes, bytes]) -> None:
@@ -56,7 +56,7 @@ class Descent:
 
     def enter(self, path: bytes) -> os.stat_result:
         """Go into a directory; its own stat. OSError where it is gone, closed to us, or no directory any more."""
-        realm, rest = realm_of(path), below_realm(path)
+        realm, rest = root_name_of(path), path_below_root(path)
         if realm != self._realm:
             self._start(realm)
         wanted = rest.split(b"/") if rest else []

@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 
-from git_envhist.capture.descent import DOT_GIT, below_realm, join, realm_of
+from git_envhist.capture.descent import DOT_GIT, join, path_below_root, root_name_of
 from git_envhist.capture.globs import bounded, needs_bounds
 from git_envhist.errors import EnvhistError
 from git_envhist.system import open_file_only
@@ -45,10 +45,10 @@ def ignore_rules(
         return None
 
     def ignored(directory: bytes, name: bytes, is_directory: bool) -> bool:
-        matches = there if realm_of(directory) else here
+        matches = there if root_name_of(directory) else here
         if matches is None or _inside_git(directory):
             return False
-        path = join(below_realm(directory), name)
+        path = join(path_below_root(directory), name)
         return matches(path + b"/" if is_directory else path)
 
     return ignored

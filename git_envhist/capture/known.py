@@ -10,8 +10,8 @@ import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
-from git_envhist.capture.records import Record, count_names, cut, decode
-from git_envhist.capture.statcache import Shard, StatCache
+from git_envhist.capture.records import DirectoryRecord, count_names, cut, decode
+from git_envhist.capture.statcache import CacheShard, StatCache
 
 SHARD_SIZE = 1 << 17
 """Shards are cut at this size. With smaller ones the head grows, with larger ones each change writes more."""
@@ -21,16 +21,16 @@ class CacheDamaged(Exception):
     """A part of the cache is not what its head promised: look at everything afresh."""
 
 
-class Records:
+class DirectoryRecords:
     """The records of all directories; changes are kept in memory until `to_write` gives them."""
 
-    def __init__(self, cache: StatCache, shards: Sequence[Shard] = (), files: int = 0) -> None:
+    def __init__(self, cache: StatCache, shards: Sequence[CacheShard] = (), files: int = 0) -> None:
         self.files = files
         """How many entries they have together."""
         self._cache = cache
-        self._shards = list(shards) or [Shard(b"", "", 0)]
+        self._shards = list(shards) or [CacheShard(b"", "", 0)]
         self._firsts = [shard.first for shard in self._shards]
-        self._read: dict[int, dict[bytes, bytes | Record]] = {} if shards else {0: {}}
+        self._read: dict[int, dict[bytes, bytes | DirectoryRecord]] = {} if shards else {0: {}}
         self._touched = set() if shards else {0}
 
     def __contains__(self, path: bytes) -> bool:
@@ -40,19 +40,19 @@ class Records:
         for number in range(len(self._shards)):
             yield from list(self._open(number))
 
-    def get(self, path: bytes) -> Record | None:
+    def get(self, path: bytes) -> DirectoryRecord | None:
         shard = self._around(path)
         found = shard.get(path)
         if isinstance(found, bytes):
             found = shard[path] = _decode(found)
         return found
 
-    def peek(self, path: bytes) -> Record | None:
+    def peek(self, path: bytes) -> DirectoryRecord | None:
         """Return a record to be read only, which is not kept in memory in its larger, decoded form."""
         found = self._around(path).get(path)
         return _decode(found) if isinstance(found, bytes) else found
 
-    def keep(self, record: Record) -> None:
+    def keep(self, record: DirectoryRecord) -> None:
         """Take in a new record, or take back one that was changed."""
         number = self._number(record.path)
         shard = self._open(number)
@@ -78,7 +78,7 @@ class Records:
         ]
         return [path, *found] if path in self else found
 
-    def to_write(self) -> Iterator[tuple[bytes, bytes] | Shard]:
+    def to_write(self) -> Iterator[tuple[bytes, bytes] | CacheShard]:
         """The shards for `StatCache.write`: as they stand, or anew."""
         for number, shard in enumerate(self._shards):
             if number in self._touched:
@@ -86,13 +86,13 @@ class Records:
             else:
                 yield shard
 
-    def _around(self, path: bytes) -> dict[bytes, bytes | Record]:
+    def _around(self, path: bytes) -> dict[bytes, bytes | DirectoryRecord]:
         return self._open(self._number(path))
 
     def _number(self, path: bytes) -> int:
         return max(0, bisect_right(self._firsts, path) - 1)
 
-    def _open(self, number: int) -> dict[bytes, bytes | Record]:
+    def _open(self, number: int) -> dict[bytes, bytes | DirectoryRecord]:
         if number not in self._read:
             data = self._cache.read_shard(self._shards[number])
             if data is None:
@@ -104,26 +104,26 @@ class Records:
         return self._read[number]
 
 
-def shards_of(shards: Sequence[Shard], paths: Iterable[bytes]) -> list[Shard]:
+def shards_of(shards: Sequence[CacheShard], paths: Iterable[bytes]) -> list[CacheShard]:
     """The shards in which the records of some directories stand, if there are any."""
     firsts = [shard.first for shard in shards]
     return [shards[number] for number in sorted({max(0, bisect_right(firsts, path) - 1) for path in paths})]
 
 
-def _decode(encoded: bytes) -> Record:
+def _decode(encoded: bytes) -> DirectoryRecord:
     try:
         return decode(encoded)
     except (struct.error, ValueError) as wrong:
         raise CacheDamaged from wrong
 
 
-def _count(found: bytes | Record | None) -> int:
+def _count(found: bytes | DirectoryRecord | None) -> int:
     if found is None:
         return 0
     return count_names(found) if isinstance(found, bytes) else len(found.names)
 
 
-def _cut_evenly(first: bytes, records: dict[bytes, bytes | Record]) -> Iterator[tuple[bytes, bytes]]:
+def _cut_evenly(first: bytes, records: dict[bytes, bytes | DirectoryRecord]) -> Iterator[tuple[bytes, bytes]]:
     """Records in the order of their directories; twice the size of a shard is one too many."""
     ordered = [
         (path, one if isinstance(one, bytes) else one.encode()) for path, one in sorted(records.items())

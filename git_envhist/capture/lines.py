@@ -17,8 +17,18 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import cast
 
-from git_envhist.capture.byname import remember_here
-from git_envhist.capture.pool import DONE, FAILED, FRAME, Frame, Job, Line, Shared, Worker, WorkerFailed
+from git_envhist.capture.byname import save_current_directory
+from git_envhist.capture.pool import (
+    DONE,
+    FAILED,
+    FRAME,
+    Frame,
+    Job,
+    SharedCounters,
+    Worker,
+    WorkerFailed,
+    WorkerHandle,
+)
 from git_envhist.system import COPIES, STOPPING, pipe_ours, signals_held_back
 
 FIRST, ABOVE = 3, 32
@@ -31,14 +41,14 @@ WIDE = 1 << 20
 """A pipe of this size lets a worker go on while its parent does something else."""
 
 
-class HereLine:
+class InlineWorker:
     """A worker in this very process."""
 
     descriptor = None
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._go_back = remember_here()
+        self._go_back = save_current_directory()
         self._frames: Iterator[Frame] = iter(())
 
     def ask(self, method: str, arguments: tuple[object, ...]) -> None:
@@ -55,7 +65,7 @@ class HereLine:
         self._go_back()
 
 
-class ChildLine:
+class ChildWorker:
     """A worker in a child process."""
 
     def __init__(self, child: int, asking: int, answering: int) -> None:
@@ -97,7 +107,7 @@ def _died() -> WorkerFailed:
     return WorkerFailed("a worker process ended unexpectedly", hint="run the command again")
 
 
-def fork_line(make: Callable[[], Worker], others: list[Line]) -> ChildLine:
+def fork_line(make: Callable[[], Worker], others: list[WorkerHandle]) -> ChildWorker:
     """A worker in a forked child; `others` are the lines that the child must not hold open."""
     asking, answering = pipe_ours(), _wide_pipe()
     with signals_held_back():
@@ -107,16 +117,16 @@ def fork_line(make: Callable[[], Worker], others: list[Line]) -> ChildLine:
                 os.close(asking[1])
                 os.close(answering[0])
                 for line in others:
-                    if isinstance(line, ChildLine):
+                    if isinstance(line, ChildWorker):
                         line.let_go()
                 serve(make, asking[0], answering[1])
             os._exit(0)
     os.close(asking[0])
     os.close(answering[1])
-    return ChildLine(child, asking[1], answering[0])
+    return ChildWorker(child, asking[1], answering[0])
 
 
-def spawn_line(module: str, job: Job, shared: Shared, number: int) -> ChildLine:
+def spawn_line(module: str, job: Job, shared: SharedCounters, number: int) -> ChildWorker:
     """A worker in a fresh interpreter, for callers that must not be forked; it is given its job as a first frame."""
     asking, answering = pipe_ours(), _wide_pipe()
     # No descriptor of the host program becomes inheritable for it, since another thread may start something: each is
@@ -138,7 +148,7 @@ def spawn_line(module: str, job: Job, shared: Shared, number: int) -> ChildLine:
             os.close(descriptor)
     os.close(asking[0])
     os.close(answering[1])
-    line = ChildLine(child, asking[1], answering[0])
+    line = ChildWorker(child, asking[1], answering[0])
     try:
         send(asking[1], tuple(job.items()))
     except BrokenPipeError as gone:

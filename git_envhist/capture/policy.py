@@ -10,7 +10,7 @@ from git_envhist.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class ContentPolicy:
     """How the bytes of a path are to be kept."""
 
     secret_name: Callable[[bytes], bool]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from git_envhist.errors import Damaged, EnvhistError, SealingError, StorageFull, WorkingTreeGone
-from git_envhist.system import nameless_file, pipe_ours
+from git_envhist.system import anonymous_file, pipe_ours
 
 SLOTS = struct.Struct("<QQQ")
 DONE, FRAME, FAILED = 0, 1, 2
@@ -47,7 +47,7 @@ TOLD: dict[str, type[EnvhistError]] = {
 """The errors that mean something to the caller keep their class on the way through the pipe."""
 
 
-class Shared:
+class SharedCounters:
     """What all workers see at once: counters, a slot each, and the tickets for work that nobody owns."""
 
     def __init__(self, workers: int, descriptors: tuple[int, int, int] | None = None) -> None:
@@ -101,7 +101,9 @@ class Shared:
 class Pool:
     """Some workers, and one way to ask them all."""
 
-    def __init__(self, shared: Shared, lines: list[Line], tick: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, shared: SharedCounters, lines: list[WorkerHandle], tick: Callable[[], None] | None = None
+    ) -> None:
         self.shared = shared
         self.lines = lines
         self._tick = tick
@@ -114,7 +116,7 @@ class Pool:
 
     def _answers(self) -> Iterator[tuple[int, Frame]]:
         waiting = dict(enumerate(self.lines))
-        watch = _Watch(waiting, self._tick)
+        watch = _Poller(waiting, self._tick)
         while waiting:
             for number in watch.ready():
                 for kind, *frame in waiting[number].receive():
@@ -136,10 +138,10 @@ class Pool:
         self.shared.close()
 
 
-class _Watch:
+class _Poller:
     """Tells which of the lines that are waited for have something to say."""
 
-    def __init__(self, waiting: dict[int, Line], tick: Callable[[], None] | None) -> None:
+    def __init__(self, waiting: dict[int, WorkerHandle], tick: Callable[[], None] | None) -> None:
         self._waiting = waiting
         self._tick = tick
         self._numbers = {
@@ -168,7 +170,7 @@ class _Watch:
             self._poll.unregister(descriptor)
 
 
-class Line(Protocol):
+class WorkerHandle(Protocol):
     """One worker, as its caller sees it."""
 
     @property
@@ -197,6 +199,6 @@ def _pipe_without_waiting() -> tuple[int, int]:
 
 
 def _counter_file(size: int) -> int:
-    descriptor = nameless_file()
+    descriptor = anonymous_file()
     os.ftruncate(descriptor, max(mmap.PAGESIZE, size))
     return descriptor

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from git_envhist.capture.records import COLUMNS
-from git_envhist.model import WhyMissing
+from git_envhist.model import MissingReason
 from git_envhist.system import NOFOLLOW, SYSTEM, open_compared
 
 TRIES = 10
@@ -41,21 +41,21 @@ DISK_BLOCK = 512
 class Unreadable(Exception):
     """The bytes of a path cannot be had, and why."""
 
-    def __init__(self, why: WhyMissing, detail: str) -> None:
+    def __init__(self, why: MissingReason, detail: str) -> None:
         super().__init__(detail)
         self.why = why
         self.detail = detail
 
 
-class Vanished(Exception):
+class FileVanished(Exception):
     """The path is no longer there."""
 
 
-class OtherKind(Exception):
+class KindChanged(Exception):
     """The path is no longer what it was: look at it again."""
 
 
-class Outgrown(Exception):
+class GrewTooLarge(Exception):
     """The file has become too large to be held in memory."""
 
 
@@ -69,23 +69,23 @@ class FileRead(NamedTuple):
 
 def open_file(name: bytes) -> int:
     """A descriptor on a regular file of the current directory, with its atime left alone where we may."""
-    return open_seen(name)[0]
+    return open_with_stat(name)[0]
 
 
-def open_seen(name: bytes) -> tuple[int, os.stat_result]:
+def open_with_stat(name: bytes) -> tuple[int, os.stat_result]:
     """The same, and the stat of the open file."""
     try:
         descriptor = _open(name)
     except FileNotFoundError as gone:
-        raise Vanished from gone
+        raise FileVanished from gone
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENOTDIR):
-            raise OtherKind from error
+            raise KindChanged from error
         raise unreadable(error) from error
     try:
         seen = stat_of(descriptor)
         if not stat.S_ISREG(seen.st_mode):
-            raise OtherKind
+            raise KindChanged
     except BaseException:
         os.close(descriptor)
         raise
@@ -93,11 +93,11 @@ def open_seen(name: bytes) -> tuple[int, os.stat_result]:
 
 
 def lstat_of(name: bytes) -> os.stat_result:
-    """Return the stat of a name in the current directory; `Vanished` or `Unreadable` if there is none."""
+    """Return the stat of a name in the current directory; `FileVanished` or `Unreadable` if there is none."""
     try:
         return os.lstat(name)
     except FileNotFoundError as gone:
-        raise Vanished from gone
+        raise FileVanished from gone
     except OSError as error:
         raise unreadable(error) from error
 
@@ -125,14 +125,14 @@ def read_file(
     """The whole of an open file as it was at one moment; marked where no such moment was to be had.
 
     `seen`: its stat of just now. `grows`: the file is only ever appended to as long as we look, so that what was
-    there at first is such a moment. `Outgrown` where it has `limit` bytes or more.
+    there at first is such a moment. `GrewTooLarge` where it has `limit` bytes or more.
     """
     data = b""
     before = stat_of(descriptor) if seen is None else seen
     for attempt in range(TRIES):
         before, settled = _past_the_grain(descriptor, before)
         if limit is not None and before.st_size >= limit:
-            raise Outgrown
+            raise GrewTooLarge
         data = _read_to_end(descriptor, before.st_size)
         after = stat_of(descriptor)
         if grows and len(data) >= before.st_size:
@@ -152,7 +152,7 @@ def read_streamed(
     before = stat_of(descriptor)
     for attempt in range(TRIES):
         before, settled = _past_the_grain(descriptor, before)
-        counted = _Counted(_blocks(descriptor, before.st_size if grows else before.st_size + 1))
+        counted = _CountingIterator(_blocks(descriptor, before.st_size if grows else before.st_size + 1))
         consume(counted)
         after = stat_of(descriptor)
         if grows and counted.size == before.st_size:
@@ -164,7 +164,7 @@ def read_streamed(
     return before, False
 
 
-class _Counted:
+class _CountingIterator:
     """An iterator of blocks that knows how many bytes went by."""
 
     def __init__(self, blocks: Iterator[Block]) -> None:
@@ -197,7 +197,9 @@ def _read_to_end(descriptor: int, size: int) -> bytes:
 
 def _blocks(descriptor: int, size: int) -> Iterator[Block]:
     if _hides_its_holes(descriptor, size):
-        raise Unreadable(WhyMissing.BUDGET, f"{size} bytes, and its file system does not tell which are none")
+        raise Unreadable(
+            MissingReason.BUDGET, f"{size} bytes, and its file system does not tell which are none"
+        )
     at = 0
     while at < size:
         end = _end_of_hole(descriptor, at, size)
@@ -256,11 +258,15 @@ def _youth(seen: os.stat_result) -> int:
     if seen.st_ctime_ns <= now - LONGEST_GRAIN_NS and seen.st_mtime_ns <= now - LONGEST_GRAIN_NS:
         return 0
     # A time to come is none that a change would keep.
-    young = [when + grain(when) - now for when in (seen.st_ctime_ns, seen.st_mtime_ns) if when <= now]
+    young = [
+        when + timestamp_granularity(when) - now
+        for when in (seen.st_ctime_ns, seen.st_mtime_ns)
+        if when <= now
+    ]
     return max([0, *young])
 
 
-def grain(time_ns: int) -> int:
+def timestamp_granularity(time_ns: int) -> int:
     """Within what time two changes can share this time stamp."""
     # A whole second is hardly ever chance: some file systems keep no more, and FAT every other one alone.
     if time_ns % SECOND_NS:
@@ -275,5 +281,5 @@ def is_gone(error: OSError) -> bool:
 
 def unreadable(error: OSError) -> Unreadable:
     """The reason that a snapshot gives for an error of the file system."""
-    why = WhyMissing.UNREADABLE if error.errno in (errno.EACCES, errno.EPERM) else WhyMissing.IO_ERROR
+    why = MissingReason.UNREADABLE if error.errno in (errno.EACCES, errno.EPERM) else MissingReason.IO_ERROR
     return Unreadable(why, os.strerror(error.errno or 0).lower())

@@ -38,7 +38,7 @@ INCOMPLETE = 1
 
 
 @dataclass(slots=True)
-class Record:
+class DirectoryRecord:
     """One directory: `names` and `columns` run in parallel over its entries that are not directories."""
 
     path: bytes
@@ -114,7 +114,7 @@ class Record:
         return b"".join((head, *sections))
 
 
-def decode(data: bytes) -> Record:
+def decode(data: bytes) -> DirectoryRecord:
     """The record that `encode` made these bytes of."""
     (_, ctime, mtime, inode, device, flags, mode, uid, gid, *rest) = HEADER.unpack_from(data)
     lengths, (shard, leaf_modes) = rest[:9], rest[9:]
@@ -126,7 +126,7 @@ def decode(data: bytes) -> Record:
     path, names, columns, ids, subdirectories, boundaries, extras, pieces, below = sections
     extras, _, told = extras.partition(b"\0")
     times = {number: int(time) for number, time in _decode_extras(told).items()}
-    return Record(
+    return DirectoryRecord(
         path, ctime, times.pop(-1, mtime), inode, device, mode, uid, gid, flags,
         names.split(b"\0") if names else [], columns, ids,
         subdirectories.split(b"\0") if subdirectories else [],
@@ -184,7 +184,7 @@ def _wrapped(cell: int) -> int:
     return (cell + HALF) % (2 * HALF) - HALF
 
 
-def _wide_times(record: Record) -> dict[int, int]:
+def _wide_times(record: DirectoryRecord) -> dict[int, int]:
     """Return the times that cells do not hold; -1 is the directory itself."""
     return {-1: record.mtime_ns, **record.times} if _is_wide(record.mtime_ns) else record.times
 

@@ -11,11 +11,11 @@ import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
-from git_envhist.capture.descent import DOT_GIT, Descent, is_realm_top, join, realm_of
+from git_envhist.capture.descent import DOT_GIT, DirectoryCursor, is_realm_top, join, root_name_of
 from git_envhist.capture.reading import is_gone, unreadable
-from git_envhist.capture.records import COLUMNS, Record, differing, stat_columns
-from git_envhist.capture.visits import ROW, Leaf, Visit, is_settled, leaf_of
-from git_envhist.model import WhyMissing
+from git_envhist.capture.records import COLUMNS, DirectoryRecord, differing, stat_columns
+from git_envhist.capture.visits import ROW, ScannedDirectory, ScannedEntry, is_settled, leaf_of
+from git_envhist.model import MissingReason
 from git_envhist.values import dataclass, field
 
 Ignored = Callable[[bytes, bytes, bool], bool]
@@ -27,7 +27,7 @@ LARGE = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ScanLimits:
     """What a scan does not enter: (directory, name) -> why; None for what is no part of the environment at all."""
 
     pruned: Mapping[bytes, str | None] = field(default_factory=dict)
@@ -38,14 +38,16 @@ class Limits:
     """The same for directories that may be met under any name: (device, number) -> why."""
 
 
-class LeftOut(FileNotFoundError):
+class ExcludedPath(FileNotFoundError):
     """A directory that is no part of the environment, met under a name that did not tell."""
 
 
 class Scanner:
     """Looks at the directories of an environment, one at a time."""
 
-    def __init__(self, descent: Descent, ignored: Ignored | None, limits: Limits, started_ns: int) -> None:
+    def __init__(
+        self, descent: DirectoryCursor, ignored: Ignored | None, limits: ScanLimits, started_ns: int
+    ) -> None:
         self._descent = descent
         self._ignored = ignored
         self._limits = limits
@@ -77,12 +79,14 @@ class Scanner:
         """Whether a directory is on another file system than the top, where nobody told of mounts before."""
         if self._limits.mounts_known or self._limits.cross_mounts:
             return False
-        realm = realm_of(path)
+        realm = root_name_of(path)
         if realm not in self._devices:
             self._devices[realm] = self._descent.base(realm).st_dev
         return device != self._devices[realm]
 
-    def visit(self, path: bytes, old: Record | None, changed: frozenset[bytes] | None = None) -> Visit:
+    def visit(
+        self, path: bytes, old: DirectoryRecord | None, changed: frozenset[bytes] | None = None
+    ) -> ScannedDirectory:
         """List a directory; what `old` knows of unchanged entries is taken over, the rest is left to be read.
 
         `changed`: in a large one with the names that it had only these are looked at.
@@ -92,23 +96,27 @@ class Scanner:
         if not is_realm_top(path) and (
             (own.st_dev, own.st_ino) in self._limits.known or self._is_elsewhere(path, own.st_dev)
         ):
-            raise LeftOut
+            raise ExcludedPath
         names = os.listdir(b".")
-        visit = Visit(path, own)
+        visit = ScannedDirectory(path, own)
         visit.young = not is_settled(own.st_ctime_ns, own.st_mtime_ns, self._started_ns)
         # What is known of an entry says where its owner differs from the directory's: with another it says nothing.
         if old is not None and (old.uid, old.gid) != (own.st_uid, own.st_gid):
             old = None
         if old is not None and len(names) >= LARGE and self._is_like(visit, old, names, changed):
             return visit
-        known = _Known(old)
+        known = _KnownEntries(old)
         pruned = self._limits.pruned if path in self._parents else {}
         for name in sorted(names):
             self._look_at(visit, name, known, pruned)
         return visit
 
     def _is_like(
-        self, visit: Visit, old: Record, names: list[bytes], changed: frozenset[bytes] | None
+        self,
+        visit: ScannedDirectory,
+        old: DirectoryRecord,
+        names: list[bytes],
+        changed: frozenset[bytes] | None,
     ) -> bool:
         """Whether the directory has the entries that its record names, of the kinds they had; what differs is noted."""
         if self._ignored is not None or visit.path in self._parents or old.boundaries or not visit.path:
@@ -127,11 +135,15 @@ class Scanner:
         if any(stat.S_ISDIR(seen.st_mode) or self._is_mount(visit, seen) for seen in fresh.values()):
             return False
         visit.subdirectories, visit.like = old.subdirectories, old
-        visit.fresh = {number: Leaf(old.names[number], COLUMNS(seen), True) for number, seen in fresh.items()}
+        visit.fresh = {
+            number: ScannedEntry(old.names[number], COLUMNS(seen), True) for number, seen in fresh.items()
+        }
         visit.unread = list(visit.fresh.values())
         return True
 
-    def _look_at(self, visit: Visit, name: bytes, known: _Known, pruned: Mapping[bytes, str | None]) -> None:
+    def _look_at(
+        self, visit: ScannedDirectory, name: bytes, known: _KnownEntries, pruned: Mapping[bytes, str | None]
+    ) -> None:
         if not visit.path and _leads_to_repository(name):
             return  # the repository that holds the history is no part of the environment
         if pruned and join(visit.path, name) in pruned:
@@ -154,51 +166,51 @@ class Scanner:
         else:
             visit.leaves.append(known.leaf(visit, name, seen))
 
-    def _is_mount(self, visit: Visit, seen: os.stat_result) -> bool:
+    def _is_mount(self, visit: ScannedDirectory, seen: os.stat_result) -> bool:
         limits = self._limits
         return not limits.mounts_known and not limits.cross_mounts and seen.st_dev != visit.own.st_dev
 
-    def _stop_at(self, visit: Visit, name: bytes, why: str | None) -> None:
+    def _stop_at(self, visit: ScannedDirectory, name: bytes, why: str | None) -> None:
         if self._ignored is not None and self._ignored(visit.path, name, True):
             return
-        if why == WhyMissing.MOUNT.value:
-            visit.miss(name, WhyMissing.MOUNT, "another file system is mounted here")
+        if why == MissingReason.MOUNT.value:
+            visit.miss(name, MissingReason.MOUNT, "another file system is mounted here")
         elif why is not None:
             visit.boundaries.append(name)
 
-    def _go_into(self, visit: Visit, name: bytes, seen: os.stat_result) -> None:
+    def _go_into(self, visit: ScannedDirectory, name: bytes, seen: os.stat_result) -> None:
         if (seen.st_dev, seen.st_ino) in self._limits.known:
             self._stop_at(visit, name, self._limits.known[seen.st_dev, seen.st_ino])
         elif self._is_mount(visit, seen):
-            self._stop_at(visit, name, WhyMissing.MOUNT.value)
+            self._stop_at(visit, name, MissingReason.MOUNT.value)
         elif visit.path.count(b"/") >= MAX_DEPTH:
-            visit.miss(name, WhyMissing.TOO_DEEP, f"more than {MAX_DEPTH} directories deep")
+            visit.miss(name, MissingReason.TOO_DEEP, f"more than {MAX_DEPTH} directories deep")
         else:
             visit.subdirectories.append(name)
 
 
-def _differing(old: Record, changed: frozenset[bytes] | None) -> list[int]:
+def _differing(old: DirectoryRecord, changed: frozenset[bytes] | None) -> list[int]:
     """Which entries of the current directory may differ from its record, looked at or said to be `changed`."""
     if changed is None:
         return differing(old.columns, stat_columns(old.names), ROW)
     return [number for number, name in enumerate(old.names) if name in changed]
 
 
-class _Known:
+class _KnownEntries:
     """What the record of a directory knows of its entries."""
 
-    def __init__(self, old: Record | None) -> None:
+    def __init__(self, old: DirectoryRecord | None) -> None:
         self._old = old
         self._numbers = {name: number for number, name in enumerate(old.names)} if old else {}
 
-    def leaf(self, visit: Visit, name: bytes, seen: os.stat_result) -> Leaf:
+    def leaf(self, visit: ScannedDirectory, name: bytes, seen: os.stat_result) -> ScannedEntry:
         row = COLUMNS(seen)
         number = self._numbers.get(name)
         if number is not None and self._old is not None:
             known = leaf_of(self._old, number)
             if known.row == row:
                 return known
-        leaf = Leaf(name, row, True)
+        leaf = ScannedEntry(name, row, True)
         visit.unread.append(leaf)
         return leaf
 
@@ -218,7 +230,11 @@ Unlisted = dict[bytes, int]
 
 
 def walk(
-    descent: Descent, tops: Iterable[bytes], limits: Limits, ignored: Ignored | None, unlisted: Unlisted
+    descent: DirectoryCursor,
+    tops: Iterable[bytes],
+    limits: ScanLimits,
+    ignored: Ignored | None,
+    unlisted: Unlisted,
 ) -> list[bytes]:
     """Every directory at and below some, in the order of their paths, by type alone and without a stat."""
     found: list[bytes] = []
@@ -231,10 +247,10 @@ def walk(
 
 
 def spread(
-    descent: Descent,
+    descent: DirectoryCursor,
     tops: Iterable[bytes],
     enough: int,
-    limits: Limits,
+    limits: ScanLimits,
     ignored: Ignored | None,
     unlisted: Unlisted,
 ) -> tuple[list[bytes], list[bytes]]:
@@ -249,7 +265,7 @@ def spread(
 
 
 def _directories(
-    descent: Descent, path: bytes, limits: Limits, ignored: Ignored | None, unlisted: Unlisted
+    descent: DirectoryCursor, path: bytes, limits: ScanLimits, ignored: Ignored | None, unlisted: Unlisted
 ) -> list[bytes]:
     found = []
     try:

@@ -43,7 +43,7 @@ class SealingKey(Protocol):
     def derive(self, label: bytes) -> bytes: ...
 
 
-class Head(NamedTuple):
+class SealedHeader(NamedTuple):
     """What the plain text at the head of a sealed file says, and where it ends."""
 
     key_id: str
@@ -136,7 +136,7 @@ def _write_head(key: SealingKey, path: bytes, kind: bytes) -> bytes:
     return MAGIC + VERSION + b"\n" + b"\n".join(lines) + b"\n\n"
 
 
-def _read_head(path: bytes, sealed: bytes) -> Head:
+def _read_head(path: bytes, sealed: bytes) -> SealedHeader:
     text, end, _ = sealed[:HEAD_LIMIT].partition(b"\n\n")
     first, *lines = text.split(b"\n")
     if not first.startswith(MAGIC) or not end:
@@ -150,10 +150,10 @@ def _read_head(path: bytes, sealed: bytes) -> Head:
     if [word for word, _, _ in words] != [b"key", b"kind", b"place"]:
         raise _damaged(path)
     key_id, kind, place = (value for _, _, value in words)
-    return Head(key_id.decode("ascii", "replace"), kind, place, len(text) + len(end))
+    return SealedHeader(key_id.decode("ascii", "replace"), kind, place, len(text) + len(end))
 
 
-def _key_of(find_key: Callable[[str], SealingKey | None], path: bytes, head: Head) -> SealingKey:
+def _key_of(find_key: Callable[[str], SealingKey | None], path: bytes, head: SealedHeader) -> SealingKey:
     key = find_key(head.key_id)
     if key is None or key.id != head.key_id:
         raise SealingError(

@@ -12,9 +12,9 @@ import stat
 from contextlib import suppress
 
 from git_envhist.capture.databases import is_locked
-from git_envhist.capture.reading import OtherKind, Unreadable, Vanished, open_file
-from git_envhist.capture.visits import Visit
-from git_envhist.model import WhyMissing
+from git_envhist.capture.reading import FileVanished, KindChanged, Unreadable, open_file
+from git_envhist.capture.visits import ScannedDirectory
+from git_envhist.model import MissingReason
 from git_envhist.values import dataclass
 
 CLUSTER_MARK, CLUSTER_LOCK = b"PG_VERSION", b"postmaster.pid"
@@ -28,7 +28,7 @@ PROCESSES = b"/proc"
 
 
 @dataclass(frozen=True, slots=True)
-class Locked:
+class LockFileRule:
     """A kind of directory whose server keeps a lock on one of its files."""
 
     server: str
@@ -37,10 +37,10 @@ class Locked:
 
 
 LOCKED = (
-    Locked("MySQL", b"ibdata1", b"ibdata1"),
-    Locked("MongoDB", b"WiredTiger", b"WiredTiger.lock"),
-    Locked("LMDB", b"data.mdb", b"lock.mdb"),
-    Locked("LevelDB", b"CURRENT", b"LOCK"),
+    LockFileRule("MySQL", b"ibdata1", b"ibdata1"),
+    LockFileRule("MongoDB", b"WiredTiger", b"WiredTiger.lock"),
+    LockFileRule("LMDB", b"data.mdb", b"lock.mdb"),
+    LockFileRule("LevelDB", b"CURRENT", b"LOCK"),
 )
 MARKS = {kind.mark for kind in LOCKED} | {CLUSTER_MARK} | REDIS_MARKS
 
@@ -51,7 +51,7 @@ def may_have_servers(names: set[bytes]) -> bool:
     return not MARKS.isdisjoint(names) or any(tail + b"\0" in joined for tail in (LMDB_LOCK, REDIS_LOG_MARK))
 
 
-def tell_servers(visit: Visit) -> None:
+def report_servers(visit: ScannedDirectory) -> None:
     """Say so where a server is at work; called with the directory entered."""
     names = {*visit.names, *visit.subdirectories}
     if not MARKS.isdisjoint(names):
@@ -63,7 +63,7 @@ def tell_servers(visit: Visit) -> None:
             _tell(visit, "Redis", _process_in(b"..", REDIS))
 
 
-def _tell_directory(visit: Visit, names: set[bytes]) -> None:
+def _tell_directory(visit: ScannedDirectory, names: set[bytes]) -> None:
     for kind in LOCKED:
         if kind.mark in names and _is_held(kind.lock):
             _tell(visit, kind.server, 0)
@@ -73,22 +73,22 @@ def _tell_directory(visit: Visit, names: set[bytes]) -> None:
         _tell(visit, "Redis", _process_in(b".", REDIS))
 
 
-def _tell_lone_lmdb(visit: Visit, name: bytes) -> None:
+def _tell_lone_lmdb(visit: ScannedDirectory, name: bytes) -> None:
     if _reads(name, LMDB_MAGIC_AT, len(LMDB_MAGIC)) == LMDB_MAGIC and _is_held(name + LMDB_LOCK):
-        visit.miss(name, WhyMissing.UNSTABLE, "another program has this LMDB file open: it may be torn")
+        visit.miss(name, MissingReason.UNSTABLE, "another program has this LMDB file open: it may be torn")
 
 
-def _tell(visit: Visit, server: str, process: int | None) -> None:
+def _tell(visit: ScannedDirectory, server: str, process: int | None) -> None:
     if process is not None:
         who = f" (process {process})" if process else ""
-        visit.miss(b"", WhyMissing.UNSTABLE, f"{server} is at work on it{who}: a dump holds its state")
+        visit.miss(b"", MissingReason.UNSTABLE, f"{server} is at work on it{who}: a dump holds its state")
 
 
 def _is_held(name: bytes) -> bool:
     """Whether another process has a lock anywhere in a file."""
     try:
         descriptor = open_file(name)
-    except (Vanished, Unreadable, OtherKind):
+    except (FileVanished, Unreadable, KindChanged):
         return False
     try:
         return is_locked(descriptor, 0, 0)
@@ -99,7 +99,7 @@ def _is_held(name: bytes) -> bool:
 def _reads(name: bytes, start: int, size: int) -> bytes:
     try:
         descriptor = open_file(name)
-    except (Vanished, Unreadable, OtherKind):
+    except (FileVanished, Unreadable, KindChanged):
         return b""
     try:
         return os.pread(descriptor, size, start)

@@ -24,7 +24,7 @@ COMPRESSED = b"\x28\xb5\x2f\xfd"
 Checksum = Callable[[bytes], int]
 
 
-class Shard(NamedTuple):
+class CacheShard(NamedTuple):
     """One file of records."""
 
     first: bytes
@@ -33,7 +33,7 @@ class Shard(NamedTuple):
     checksum: int
 
 
-class KeptFacts(NamedTuple):
+class CachedFacts(NamedTuple):
     """The text of a probe in the snapshot that the cache relies on."""
 
     version: int
@@ -44,7 +44,7 @@ class KeptFacts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CacheHead:
+class CacheHeader:
     """What the records of a cache are true for."""
 
     naming: str
@@ -53,13 +53,13 @@ class CacheHead:
     """A digest of the rules that say how content is kept."""
     base: str
     """The commit whose trees hold every id in the records."""
-    shards: tuple[Shard, ...] = ()
+    shards: tuple[CacheShard, ...] = ()
     pieces: dict[bytes, list[bytes]] = field(default_factory=dict)
     """Directory -> the trees of the pieces of its big files."""
     elsewhere: dict[bytes, bytes] = field(default_factory=dict)
     """Nested repositories and further roots: their trees, and digests of their modes."""
     files: int = 0
-    facts: dict[str, KeptFacts] = field(default_factory=dict)
+    facts: dict[str, CachedFacts] = field(default_factory=dict)
     """By probe, what the snapshot says beside the files."""
 
 
@@ -70,7 +70,7 @@ class StatCache:
         self.directory = directory
         self._checksum = checksum
 
-    def read_head(self) -> CacheHead | None:
+    def read_head(self) -> CacheHeader | None:
         """The head, or None where there is no cache that can be trusted."""
         try:
             with open(os.path.join(self.directory, HEAD), "rb", opener=open_file_only) as file:
@@ -80,16 +80,18 @@ class StatCache:
             told = json.loads(text)
             if told["version"] != VERSION:
                 return None
-            return CacheHead(
+            return CacheHeader(
                 told["naming"],
                 told["keeping"],
                 told["base"],
-                tuple(Shard(bytes.fromhex(first), name, int(crc)) for first, name, crc in told["shards"]),
+                tuple(
+                    CacheShard(bytes.fromhex(first), name, int(crc)) for first, name, crc in told["shards"]
+                ),
                 {_raw(path): list(map(_raw, oids)) for path, oids in told["pieces"].items()},
                 {_raw(path): _raw(below) for path, below in told["elsewhere"].items()},
                 int(told["files"]),
                 {
-                    name: KeptFacts(int(version), stamp, oid)
+                    name: CachedFacts(int(version), stamp, oid)
                     for name, (version, stamp, oid) in told.get("facts", {}).items()
                 },
             )
@@ -106,7 +108,7 @@ class StatCache:
         except (OSError, ValueError):
             return True
 
-    def read_shard(self, shard: Shard) -> bytes | None:
+    def read_shard(self, shard: CacheShard) -> bytes | None:
         """The records of one shard, or None where they are not what the head promised."""
         try:
             with open(
@@ -117,11 +119,11 @@ class StatCache:
             return None
         return data if self._checksum(data) == shard.checksum else None
 
-    def write(self, head: CacheHead, shards: Iterable[tuple[bytes, bytes] | Shard]) -> None:
+    def write(self, head: CacheHeader, shards: Iterable[tuple[bytes, bytes] | CacheShard]) -> None:
         """Replace the cache; a shard that did not change is given as it stands, the others as (first, records)."""
         with contextlib.suppress(FileExistsError):
             os.mkdir(self.directory, 0o700)
-        told = _told(head, [item if isinstance(item, Shard) else self._write(*item) for item in shards])
+        told = _told(head, [item if isinstance(item, CacheShard) else self._write(*item) for item in shards])
         text = json.dumps(told).encode("ascii")
         temporary = os.path.join(self.directory, f"{HEAD}.{os.getpid()}")
         # Not synced: after a power cut a torn file fails its checksum, and the next capture reads everything once.
@@ -146,17 +148,17 @@ class StatCache:
             for name in os.listdir(self.directory):
                 os.unlink(os.path.join(self.directory, name))
 
-    def _write(self, first: bytes, records: bytes) -> Shard:
+    def _write(self, first: bytes, records: bytes) -> CacheShard:
         name = f"shard-{os.urandom(12).hex()}"
         with open(os.path.join(self.directory, name), "xb") as file:
             file.write(records)
-        return Shard(first, name, self._checksum(records))
+        return CacheShard(first, name, self._checksum(records))
 
 
 _raw = bytes.fromhex
 
 
-def _told(head: CacheHead, shards: list[Shard]) -> dict[str, Any]:
+def _told(head: CacheHeader, shards: list[CacheShard]) -> dict[str, Any]:
     return {
         "version": VERSION,
         "naming": head.naming,

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 from git_envhist.capture.databases import LOG, SHARED_MEMORY, SIDECARS, base_of, is_database, is_sidecar
-from git_envhist.capture.reading import OtherKind, Unreadable, Vanished, open_file
+from git_envhist.capture.reading import FileVanished, KindChanged, Unreadable, open_file
 from git_envhist.capture.records import MODE, SIZE
-from git_envhist.capture.visits import Leaf, Visit
+from git_envhist.capture.visits import ScannedDirectory, ScannedEntry
 
 
-def find_units(visit: Visit) -> None:
+def find_database_files(visit: ScannedDirectory) -> None:
     """Set databases with sidecars apart from what is read file by file; called with their directory entered.
 
     The shared memory of a log holds no data, and is no entry.
@@ -22,7 +22,7 @@ def find_units(visit: Visit) -> None:
         return
     sidecars = [leaf for leaf in visit.leaves if base_of(leaf.name) is not None]
     by_name = {leaf.name: leaf for leaf in visit.leaves}
-    units: dict[bytes, list[Leaf]] = {}
+    units: dict[bytes, list[ScannedEntry]] = {}
     bases = _databases(by_name, sidecars)
     for leaf in sidecars:
         base = by_name.get(base_of(leaf.name) or b"")
@@ -39,7 +39,7 @@ def find_units(visit: Visit) -> None:
         _set_apart(visit, by_name[name], belonging)
 
 
-def _set_apart(visit: Visit, database: Leaf, sidecars: list[Leaf]) -> None:
+def _set_apart(visit: ScannedDirectory, database: ScannedEntry, sidecars: list[ScannedEntry]) -> None:
     members = [database, *sidecars]
     # Whatever is still to be read brings the others along: they are true for one moment only together.
     if not any(leaf.waits for leaf in members):
@@ -48,7 +48,7 @@ def _set_apart(visit: Visit, database: Leaf, sidecars: list[Leaf]) -> None:
     visit.units.append((database, sidecars))
 
 
-def _databases(by_name: dict[bytes, Leaf], sidecars: list[Leaf]) -> set[bytes]:
+def _databases(by_name: dict[bytes, ScannedEntry], sidecars: list[ScannedEntry]) -> set[bytes]:
     """The names of the databases that sidecars belong to; an encrypted one is known by these alone."""
     found: set[bytes] = set()
     for leaf in sidecars:
@@ -60,11 +60,11 @@ def _databases(by_name: dict[bytes, Leaf], sidecars: list[Leaf]) -> set[bytes]:
     return found
 
 
-def _answers(leaf: Leaf, question: Callable[[int, Any], bool], hint: object) -> bool:
+def _answers(leaf: ScannedEntry, question: Callable[[int, Any], bool], hint: object) -> bool:
     """What is to be said of an open file; no, where it cannot be opened."""
     try:
         descriptor = open_file(leaf.name)
-    except (Vanished, Unreadable, OtherKind):
+    except (FileVanished, Unreadable, KindChanged):
         return False
     try:
         return question(descriptor, hint)

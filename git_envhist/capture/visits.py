@@ -12,16 +12,25 @@ from array import array
 from collections.abc import Iterable
 from typing import Any
 
-from git_envhist.capture.reading import grain, is_gone, unreadable
-from git_envhist.capture.records import CELL, CTIME, INCOMPLETE, MTIME, NO_ID, WIDTH, Record, pack_rows
-from git_envhist.model import WhyMissing
+from git_envhist.capture.reading import is_gone, timestamp_granularity, unreadable
+from git_envhist.capture.records import (
+    CELL,
+    CTIME,
+    INCOMPLETE,
+    MTIME,
+    NO_ID,
+    WIDTH,
+    DirectoryRecord,
+    pack_rows,
+)
+from git_envhist.model import MissingReason
 from git_envhist.values import dataclass, replace
 
 ROW = CELL * WIDTH
 
 
 @dataclass(slots=True, eq=False)
-class Leaf:
+class ScannedEntry:
     """One entry that is not a directory, on its way into a record."""
 
     name: bytes
@@ -38,7 +47,7 @@ class Leaf:
     """It is appended to while it is read: what was there at first is all that counts."""
 
 
-class Visit:
+class ScannedDirectory:
     """What stands in one directory now; `unread` are the leaves whose bytes are not known yet."""
 
     __slots__ = (
@@ -60,20 +69,20 @@ class Visit:
         self.own = own
         self.young = young
         """It changed within the clock's grain of our look: not to be trusted next time."""
-        self.unread: list[Leaf] = []
+        self.unread: list[ScannedEntry] = []
         self.subdirectories: list[bytes] = []
         self.boundaries: list[bytes] = []
-        self.units: list[tuple[Leaf, list[Leaf]]] = []
+        self.units: list[tuple[ScannedEntry, list[ScannedEntry]]] = []
         """Databases with their sidecars, to be read while they are held still."""
         self.missing: list[tuple[bytes, str, str]] = []
         """(name, why, detail)."""
-        self.like: Record | None = None
+        self.like: DirectoryRecord | None = None
         """The record that it is like, but for the entries in `fresh`."""
-        self.fresh: dict[int, Leaf] = {}
-        self._leaves: list[Leaf] = []
+        self.fresh: dict[int, ScannedEntry] = {}
+        self._leaves: list[ScannedEntry] = []
 
     @property
-    def leaves(self) -> list[Leaf]:
+    def leaves(self) -> list[ScannedEntry]:
         """All entries that are no directories."""
         if self.like is not None:
             self._leaves = [self.fresh.get(number) or leaf for number, leaf in enumerate(_known(self.like))]
@@ -81,7 +90,7 @@ class Visit:
         return self._leaves
 
     @leaves.setter
-    def leaves(self, leaves: list[Leaf]) -> None:
+    def leaves(self, leaves: list[ScannedEntry]) -> None:
         self.like = None
         self._leaves = leaves
 
@@ -95,7 +104,7 @@ class Visit:
         joined = b"\0".join(self.names) + b"\0"
         return any(tail + b"\0" in joined for tail in tails)
 
-    def drop(self, leaves: Iterable[Leaf]) -> None:
+    def drop(self, leaves: Iterable[ScannedEntry]) -> None:
         """Some turned out to be gone, or cannot be had."""
         # All at once: to look for each among its neighbours takes the square of the time.
         gone = set(leaves)
@@ -117,12 +126,12 @@ class Visit:
         self.drop(lost)
 
     @property
-    def pending(self) -> list[Leaf]:
+    def pending(self) -> list[ScannedEntry]:
         """All that is still to be read."""
         members = [leaf for database, sidecars in self.units for leaf in (database, *sidecars)]
         return [*self.unread, *(leaf for leaf in members if leaf.waits)]
 
-    def miss(self, name: bytes, why: WhyMissing, detail: str) -> None:
+    def miss(self, name: bytes, why: MissingReason, detail: str) -> None:
         self.missing.append((name, why.value, detail))
 
     def miss_for(self, error: OSError, name: bytes) -> None:
@@ -132,27 +141,27 @@ class Visit:
             self.miss(name, reason.why, reason.detail)
 
 
-def leaf_of(record: Record, number: int) -> Leaf:
+def leaf_of(record: DirectoryRecord, number: int) -> ScannedEntry:
     """An entry as a record knows it."""
     row = tuple(array("q", record.columns[number * ROW : (number + 1) * ROW]))
     if number in record.times:
         row = (*row[:MTIME], record.times[number], *row[MTIME + 1 :])
     oid = record.id_at(number, id_width(record))
-    return Leaf(
+    return ScannedEntry(
         record.names[number], row, False, oid, record.extras.get(number, b""), record.pieces.get(number, b"")
     )
 
 
-def id_width(record: Record) -> int:
+def id_width(record: DirectoryRecord) -> int:
     """How many bytes an id has in a record."""
     return len(record.ids) // len(record.names) if record.names else 0
 
 
-def _known(record: Record) -> Iterable[Leaf]:
+def _known(record: DirectoryRecord) -> Iterable[ScannedEntry]:
     return (leaf_of(record, number) for number in range(len(record.names)))
 
 
-def finish(visit: Visit, started_ns: int, width: int, own_extras: bytes) -> Record:
+def build_record(visit: ScannedDirectory, started_ns: int, width: int, own_extras: bytes) -> DirectoryRecord:
     """The record of a visited directory once all of its leaves are read."""
     own = visit.own
     record = (
@@ -171,9 +180,9 @@ def finish(visit: Visit, started_ns: int, width: int, own_extras: bytes) -> Reco
     return record
 
 
-def _from_leaves(visit: Visit, started_ns: int, width: int) -> Record:
+def _from_leaves(visit: ScannedDirectory, started_ns: int, width: int) -> DirectoryRecord:
     leaves = visit.leaves
-    record = Record(visit.path, names=[leaf.name for leaf in leaves])
+    record = DirectoryRecord(visit.path, names=[leaf.name for leaf in leaves])
     record.columns, record.times = pack_rows([_settled(leaf.row, started_ns) for leaf in leaves])
     record.ids = b"".join(leaf.oid or NO_ID[:width] for leaf in leaves)
     record.extras = {index: leaf.extras for index, leaf in enumerate(leaves) if leaf.extras}
@@ -181,7 +190,9 @@ def _from_leaves(visit: Visit, started_ns: int, width: int) -> Record:
     return record
 
 
-def _carried_over(like: Record, fresh: dict[int, Leaf], started_ns: int, width: int) -> Record:
+def _carried_over(
+    like: DirectoryRecord, fresh: dict[int, ScannedEntry], started_ns: int, width: int
+) -> DirectoryRecord:
     columns, ids = bytearray(like.columns), bytearray(like.ids)
     extras, pieces, times = dict(like.extras), dict(like.pieces), dict(like.times)
     for index, leaf in fresh.items():
@@ -201,7 +212,10 @@ def _carried_over(like: Record, fresh: dict[int, Leaf], started_ns: int, width: 
 
 def is_settled(ctime_ns: int, mtime_ns: int, started_ns: int) -> bool:
     """Whether something can no more change and keep its time stamps."""
-    return ctime_ns + grain(ctime_ns) < started_ns and mtime_ns + grain(mtime_ns) < started_ns
+    return (
+        ctime_ns + timestamp_granularity(ctime_ns) < started_ns
+        and mtime_ns + timestamp_granularity(mtime_ns) < started_ns
+    )
 
 
 def _settled(row: tuple[int, ...], started_ns: int) -> tuple[int, ...]:

@@ -7,20 +7,20 @@ from collections.abc import Mapping
 
 from git_envhist.capturing.publish import annotate
 from git_envhist.capturing.timelines import ensure_timeline
-from git_envhist.model import Record, Snapshot
+from git_envhist.model import NoteRecord, Snapshot
 from git_envhist.settings import Settings
 from git_envhist.store.locks import COMMON_LOCK, locked, state_directory
 from git_envhist.store.notes import NO_FILES
 from git_envhist.store.repository import Repository
-from git_envhist.store.rewritten import newest, read_rewritten
+from git_envhist.store.rewritten import current_commit, read_rewritten
 from git_envhist.store.staging import Staging
 
 
-def annotate_now(
+def add_note_records(
     repository: Repository,
     settings: Settings,
     snapshot: Snapshot,
-    records: tuple[Record, ...],
+    records: tuple[NoteRecord, ...],
     signature: bytes,
     files: Mapping[bytes, bytes] = NO_FILES,
 ) -> None:
@@ -35,7 +35,7 @@ def annotate_now(
         timeline = ensure_timeline(repository, settings)
         if snapshot.timeline == timeline:
             # Nobody rewrites the timeline now; who did since the snapshot was read has said what became of it.
-            place = newest(read_rewritten(repository.common_state), snapshot.commit)
+            place = current_commit(read_rewritten(repository.common_state), snapshot.commit)
         else:
             # Nobody moves what others say of a moment: it stands on its id, which stays for ever.
             place = snapshot.id

@@ -7,19 +7,19 @@ import os
 from collections.abc import Callable, Mapping
 
 from git_envhist.capture.descent import REALM_MARK, join
-from git_envhist.capture.known import Records
-from git_envhist.capture.records import BELOW, INCOMPLETE, NO_ID, Record
-from git_envhist.capturing.merge import UNKNOWN, Merged
+from git_envhist.capture.known import DirectoryRecords
+from git_envhist.capture.records import BELOW, INCOMPLETE, NO_ID, DirectoryRecord
+from git_envhist.capturing.merge import UNKNOWN, RecordChanges
 from git_envhist.capturing.patch import PATCHED_FROM, patched_tree
 from git_envhist.capturing.shards import shard_text, stored_directory
-from git_envhist.capturing.stored import entries_of, hangs_elsewhere, stands_in_git
+from git_envhist.capturing.stored import entries_of, is_inside_git_directory, is_stored_outside_tree
 from git_envhist.errors import Damaged
 from git_envhist.store.snapshots import DIRECTORY, ManifestTree, ObjectSink, TreeEntry, write_tree
 from git_envhist.values import dataclass, field
 
 
 @dataclass(slots=True)
-class Assembled:
+class BuiltTree:
     """The environment as trees, less what stands below the reserved name beside it."""
 
     top: list[TreeEntry]
@@ -35,12 +35,12 @@ Holds = Callable[[bytes], bool]
 Read = Callable[[bytes], bytes]
 
 
-class Assembler:
+class TreeBuilder:
     """Builds trees from records into a sink."""
 
     def __init__(
         self,
-        records: Records,
+        records: DirectoryRecords,
         manifest: ManifestTree,
         sink: ObjectSink,
         width: int,
@@ -63,14 +63,14 @@ class Assembler:
         self._built: dict[bytes, bytes] = {}
         self._before: dict[bytes, dict[bytes, bytes]] = {}
 
-    def assemble(self, merged: Merged) -> Assembled:
+    def assemble(self, merged: RecordChanges) -> BuiltTree:
         """Build the trees of changed directories and of all above them; store what is new."""
         touched = _with_ancestors({b"", *merged.changed, *merged.gone})
         for path in sorted(touched, key=lambda path: (path != b"", path.count(b"/")), reverse=True):
             record = self._records.get(path)
             if record is not None:
                 self._build(record, merged)
-            if hangs_elsewhere(path):
+            if is_stored_outside_tree(path):
                 self._elsewhere.pop(path, None)
                 if record is not None:
                     self._elsewhere[path] = self._built[path]
@@ -82,7 +82,7 @@ class Assembler:
                 self._manifest.put(stored_directory(path), record.shard[: self._width])
         return self._join(self._manifest.write())
 
-    def _build(self, record: Record, merged: Merged) -> None:
+    def _build(self, record: DirectoryRecord, merged: RecordChanges) -> None:
         """Give one record the trees below it, built already, and tell those above of its own."""
         self._before[record.path] = known = record.below_by_name()
         below = {name: self._tree_below(join(record.path, name), known[name], merged) for name in known}
@@ -101,10 +101,10 @@ class Assembler:
         if record.below != old_below:
             self._records.keep(record)
 
-    def _tree_below(self, path: bytes, known: bytes, merged: Merged) -> bytes:
+    def _tree_below(self, path: bytes, known: bytes, merged: RecordChanges) -> bytes:
         return self._built.get(path) or (UNKNOWN if path in merged.gone else known)
 
-    def _drop_vanished(self, record: Record, below: Mapping[bytes, bytes]) -> None:
+    def _drop_vanished(self, record: DirectoryRecord, below: Mapping[bytes, bytes]) -> None:
         """Directories that went away between the listing and the look into them were never seen."""
         record.subdirectories = [name for name in record.subdirectories if below[name] != UNKNOWN]
         record.below = b""
@@ -112,7 +112,7 @@ class Assembler:
         record.shard = self._sink.add(b"blob", shard_text(record))
         self._manifest.put(stored_directory(record.path), record.shard)
 
-    def _write(self, record: Record, old: Record | None, old_below: bytes) -> bytes | None:
+    def _write(self, record: DirectoryRecord, old: DirectoryRecord | None, old_below: bytes) -> bytes | None:
         """The tree of a directory; of a large one the old tree, where little in it changed."""
         above, _, name = record.path.rpartition(b"/")
         if old is not None and len(record.names) + len(record.subdirectories) >= PATCHED_FROM:
@@ -131,17 +131,17 @@ class Assembler:
             self._before[path] = record.below_by_name() if record is not None else {}
         return self._before[path]
 
-    def _check(self, record: Record, entries: list[TreeEntry]) -> None:
+    def _check(self, record: DirectoryRecord, entries: list[TreeEntry]) -> None:
         if self._holds is None:
             return
         for name, _, oid in (*entries, (b"its manifest", 0, record.shard[: self._width])):
             if not self._holds(oid):
                 raise Damaged(f"an object is missing of '{os.fsdecode(join(record.path, name))}'")
 
-    def _join(self, manifest: bytes | None) -> Assembled:
+    def _join(self, manifest: bytes | None) -> BuiltTree:
         top = self._records.get(b"")
         digest = hashlib.sha256(self._built[b""][BELOW // 2 :] if top else b"")
-        assembled = Assembled(entries_of(top, self._width) if top else [], manifest)
+        assembled = BuiltTree(entries_of(top, self._width) if top else [], manifest)
         digest.update(b"".join(b"%o %b\0%b" % (mode, name, oid) for name, mode, oid in sorted(assembled.top)))
         for path, told in sorted(self._elsewhere.items()):
             digest.update(path + b"\0" + told)
@@ -164,15 +164,15 @@ def _with_ancestors(paths: set[bytes]) -> set[bytes]:
     return found
 
 
-def count_entries(records: Records) -> int:
+def count_added_paths(records: DirectoryRecords) -> int:
     """How many paths a first snapshot adds: all that are no directories, and the empty directories."""
     total = 0
     for path in records:
         record = records.get(path)
         assert record is not None
-        if hangs_elsewhere(path) and not path.startswith(REALM_MARK):
+        if is_stored_outside_tree(path) and not path.startswith(REALM_MARK):
             total += 1
-        elif not stands_in_git(path):
+        elif not is_inside_git_directory(path):
             total += len(record.names) + len(record.boundaries)
             total += bool(path and not record.names and not record.subdirectories and not record.boundaries)
     return total

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from git_envhist.capture.pool import Shared
+from git_envhist.capture.pool import SharedCounters
 from git_envhist.capture.reading import Block
-from git_envhist.store.packs import Mark, PackWriter
+from git_envhist.store.packs import PackPosition, PackWriter
 from git_envhist.store.pieces import store_pieces
 from git_envhist.store.pointers import write_pointer
 
@@ -14,7 +14,7 @@ from git_envhist.store.pointers import write_pointer
 class Blobs:
     """The store, as far as what is taken from the environment needs it."""
 
-    def __init__(self, writer: PackWriter, shared: Shared, number: int) -> None:
+    def __init__(self, writer: PackWriter, shared: SharedCounters, number: int) -> None:
         self._writer = writer
         self._shared = shared
         self._number = number
@@ -36,13 +36,13 @@ class Blobs:
         self._count()
         return size, pointer, tree
 
-    def mark(self) -> Mark:
+    def mark(self) -> PackPosition:
         """This moment, for `forget`."""
         return self._writer.mark()
 
     def forget(self, mark: tuple[int, int, int]) -> None:
         """Undo everything that was added since."""
-        self._writer.rollback(Mark(*mark))
+        self._writer.rollback(PackPosition(*mark))
         # What was forgotten may not count against what the others still want to add.
         self._count()
 

@@ -8,36 +8,36 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from git_envhist.capturing.gather import Gathered
-from git_envhist.capturing.leftovers import is_left_half_way, restore_directory, sweep_staged
-from git_envhist.capturing.request import Request
-from git_envhist.capturing.since import Since
-from git_envhist.capturing.survey import Survey, bases_of, refuse_home, survey
-from git_envhist.capturing.take import Taker, Tools
-from git_envhist.capturing.tidying import COMMON_LOCK, tidy
+from git_envhist.capturing.gather import ScanResult
+from git_envhist.capturing.leftovers import has_unfinished_restore, restore_directory, sweep_staged
+from git_envhist.capturing.request import CaptureOptions
+from git_envhist.capturing.since import KnownWrites
+from git_envhist.capturing.survey import CaptureScope, bases_of, read_scope, refuse_home
+from git_envhist.capturing.take import Tools, TreeCapture
+from git_envhist.capturing.tidying import COMMON_LOCK, merge_packs_after
 from git_envhist.capturing.timelines import current_timeline
-from git_envhist.errors import Damaged, EnvhistError, Refused, RestoreLeft, SealingError, in_words
-from git_envhist.model import Captured, EnvPath, Snapshot
-from git_envhist.opening import kept_apart
+from git_envhist.errors import Damaged, EnvhistError, Refused, SealingError, UnfinishedRestore, in_words
+from git_envhist.model import CaptureResult, EnvPath, Snapshot
+from git_envhist.opening import history_directories
 from git_envhist.services.states import NONE, Dumps
 from git_envhist.settings import Settings
 from git_envhist.store.chain import read_chain, read_snapshot
-from git_envhist.store.durable import NoPlace
+from git_envhist.store.durable import CannotWrite
 from git_envhist.store.keys import Key, KeyRing
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.repository import HEADS, Repository
 from git_envhist.store.staging import Staging, sweep
-from git_envhist.system import how_workers_run
+from git_envhist.system import worker_mode
 from git_envhist.trace import step
 from git_envhist.values import dataclass, replace
 
 if TYPE_CHECKING:
-    from git_envhist.capturing.holding import Held
-    from git_envhist.store.gitview import GitView
+    from git_envhist.capturing.holding import CapturedTree
+    from git_envhist.store.gitview import GitStatus
 
 
 @dataclass(slots=True)
-class Capturing:
+class CapturePipeline:
     """One working tree, and how it is captured."""
 
     repository: Repository
@@ -47,28 +47,28 @@ class Capturing:
     """How workers run: fork, spawn, here."""
     environ: dict[str, str]
 
-    def capture(self, request: Request) -> Captured:
+    def capture(self, request: CaptureOptions) -> CaptureResult:
         """Take a snapshot, as it was asked for."""
         with self.dumped(request) as dumps:
             captured = self._capture(replace(request, dumps=dumps))
         if captured.snapshot is not None:
-            tidy(self.repository)
+            merge_packs_after(self.repository)
         return captured
 
     @contextmanager
-    def dumped(self, request: Request) -> Iterator[Dumps]:
+    def dumped(self, request: CaptureOptions) -> Iterator[Dumps]:
         """The states of the services that are configured; to be asked while no lock is held."""
         if not self.settings.services or request.dry_run:
             yield NONE
             return
-        from git_envhist.services.commands import Way  # loaded late: hardly anybody has one
-        from git_envhist.services.dumping import SECONDS, dumped  # loaded late: likewise
+        from git_envhist.services.commands import ServiceCommandContext  # loaded late: hardly anybody has one
+        from git_envhist.services.dumping import SECONDS, dump_services  # loaded late: likewise
 
-        way = Way(self.repository.root, self.environ, self.repository.common_dir, SECONDS)
-        with dumped(self.settings.services, way, self.settings, self.repository.state) as dumps:
+        way = ServiceCommandContext(self.repository.root, self.environ, self.repository.common_dir, SECONDS)
+        with dump_services(self.settings.services, way, self.settings, self.repository.state) as dumps:
             yield dumps
 
-    def _capture(self, request: Request) -> Captured:
+    def _capture(self, request: CaptureOptions) -> CaptureResult:
         # Who begins a history for such a place has been asked.
         if not request.force and not self.repository.plain:
             refuse_home(self.repository.root, self.environ)
@@ -85,14 +85,14 @@ class Capturing:
                     return held.leave()
                 return held.publish(request)
 
-    def _dry(self, request: Request) -> Captured:
+    def _dry(self, request: CaptureOptions) -> CaptureResult:
         started = time.monotonic()
         key, _ = self._key()
         with self._staging(reading=True) as staging, closing(self._taker(staging, key)) as taking:
             return _dry(taking.look(request.progress), started)
 
     @contextmanager
-    def locked(self, request: Request) -> Iterator[None]:
+    def locked(self, request: CaptureOptions) -> Iterator[None]:
         """Nobody else captures or restores this working tree, and no pack goes."""
         self.repository.require_tree()
         own = self._lock(self.repository.state, "lock", request.dry_run)
@@ -105,14 +105,14 @@ class Capturing:
 
     def _lock(self, state: str, name: str, reading: bool) -> str:
         # Who only reads makes do with what is there.
-        with suppress(*((NoPlace,) if reading else ())):
+        with suppress(*((CannotWrite,) if reading else ())):
             state_directory(state)
         return os.path.join(state, name)
 
     def refuse_broken_off(self) -> None:
         """What a restore left half done is neither of two moments, and nobody's to capture."""
-        if is_left_half_way(self.repository.state):
-            raise RestoreLeft
+        if has_unfinished_restore(self.repository.state):
+            raise UnfinishedRestore
 
     def sweep_staged(self) -> None:
         """Throw away what a restore staged that was killed before it began."""
@@ -148,7 +148,7 @@ class Capturing:
             staging = Staging.create(
                 self.repository.common_state, self.repository.pack_dir, self.repository.shared
             )
-        except NoPlace:
+        except CannotWrite:
             if not reading:
                 raise
             from tempfile import TemporaryDirectory  # loaded late: hardly any repository is closed
@@ -162,28 +162,28 @@ class Capturing:
         with staging:
             yield staging
 
-    def _taker(self, staging: Staging, key: Key | None) -> Taker:
+    def _taker(self, staging: Staging, key: Key | None) -> TreeCapture:
         extent = self.survey(key.id if key else None)
         timeline = current_timeline(self.repository, self.settings)
         tip = self.repository.resolve_ref(HEADS + timeline) if timeline else None
-        return Taker(
-            Tools(self.repository, self.settings, how_workers_run(self.how)), extent, staging, key, tip
+        return TreeCapture(
+            Tools(self.repository, self.settings, worker_mode(self.how)), extent, staging, key, tip
         )
 
     @step("what belongs to the environment is known")
-    def survey(self, key_id: str | None) -> Survey:
+    def survey(self, key_id: str | None) -> CaptureScope:
         """What belongs to the environment."""
         self.repository.require_tree()
         keys = self.keys.backup.directory
-        return survey(self.repository, self.settings, key_id, keys, kept_apart(self.environ))
+        return read_scope(self.repository, self.settings, key_id, keys, history_directories(self.environ))
 
     @step("git's view is read")
-    def _view(self, taking: Taker) -> GitView:
-        from git_envhist.store.gitview import GitView, read_view  # loaded late: while the workers look
+    def _view(self, taking: TreeCapture) -> GitStatus:
+        from git_envhist.store.gitview import GitStatus, read_view  # loaded late: while the workers look
 
         repository = self.repository
         if repository.plain:
-            return GitView()
+            return GitStatus()
         return read_view(
             repository.git,
             repository.root,
@@ -192,7 +192,7 @@ class Capturing:
             closed=taking.survey.mount_points,
         )
 
-    def _refuse_partial(self, request: Request, gathered: Gathered) -> None:
+    def _refuse_partial(self, request: CaptureOptions, gathered: ScanResult) -> None:
         if request.strict and gathered.missing:
             first = gathered.missing[0]
             raise Refused(
@@ -201,32 +201,32 @@ class Capturing:
                 hint="without --strict the rest is captured and these are listed",
             )
 
-    def _is_as_before(self, held: Held) -> bool:
+    def _is_as_before(self, held: CapturedTree) -> bool:
         tip = held.taken.tip
         before = self._snapshot(held.taking, tip) if tip else None
         return before is not None and before.content == held.content and held.has_packages_of(before)
 
-    def _snapshot(self, taking: Taker, commit: str) -> Snapshot | None:
+    def _snapshot(self, taking: TreeCapture, commit: str) -> Snapshot | None:
         try:
             return read_snapshot(commit, taking.known.read(bytes.fromhex(commit))[1])
         except (KeyError, Damaged):
             return next(iter(read_chain(self.repository.git, commit, limit=1, notes=False)), None)
 
     @contextmanager
-    def present(self) -> Iterator[Held]:
+    def present(self) -> Iterator[CapturedTree]:
         """The live environment, taken into a staging that goes away afterwards."""
         common = self._lock(self.repository.common_state, COMMON_LOCK, True)
         # No pack that this relies on may be merged away under it.
-        with locked(common, shared=True, reading=True), self.hold(Request(dry_run=True)) as held:
+        with locked(common, shared=True, reading=True), self.hold(CaptureOptions(dry_run=True)) as held:
             yield held
 
     @contextmanager
     def hold(
         self,
-        request: Request,
-        since: Since | None = None,
+        request: CaptureOptions,
+        since: KnownWrites | None = None,
         meanwhile: Callable[[str | None], None] = lambda tip: None,
-    ) -> Iterator[Held]:
+    ) -> Iterator[CapturedTree]:
         """The live environment, taken; whoever asks holds the locks. It becomes a snapshot only if it is published.
 
         `since`: what was taken by whoever asks, under the same locks, and where something happened after that.
@@ -240,15 +240,15 @@ class Capturing:
         ):
             taking.begin(request.progress, since)
             from git_envhist.capturing.facts import ask_machine  # loaded late: while the workers look
-            from git_envhist.capturing.holding import Context, Held  # loaded late: likewise
+            from git_envhist.capturing.holding import CaptureContext, CapturedTree  # loaded late: likewise
 
             with closing(ask_machine(taking, key, self.how, self.environ)) as facts:
                 meanwhile(taking.tip)
                 view = self._view(taking)
                 taken = taking.take(request.progress)
                 warnings += [*view.warnings, *taken.warnings]
-                context = Context(self.repository, self.settings, self.keys, self.environ)
-                yield Held(
+                context = CaptureContext(self.repository, self.settings, self.keys, self.environ)
+                yield CapturedTree(
                     context, staging, taking, taken, view, key, warnings, started, facts, request.dumps
                 )
 
@@ -259,8 +259,8 @@ def _is_published(repository: Repository, commit: str) -> bool:
     return is_published(repository.git, commit)
 
 
-def _dry(gathered: Gathered, started: float) -> Captured:
-    return Captured(
+def _dry(gathered: ScanResult, started: float) -> CaptureResult:
+    return CaptureResult(
         None,
         files=gathered.files,
         new_files=gathered.files,
@@ -272,6 +272,6 @@ def _dry(gathered: Gathered, started: float) -> Captured:
     )
 
 
-def _by_directory(gathered: Gathered) -> tuple[tuple[EnvPath, int, int], ...]:
+def _by_directory(gathered: ScanResult) -> tuple[tuple[EnvPath, int, int], ...]:
     rows = [(EnvPath(path), files, size) for path, files, size in gathered.listing if files]
     return tuple(sorted(rows, key=lambda row: (-row[2], row[0])))

@@ -12,18 +12,18 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from git_envhist.capture.lines import HereLine, fork_line, spawn_line
-from git_envhist.capture.pool import DONE, FRAME, Frame, Job, Line, Shared
-from git_envhist.capturing.factworker import FactWorker
+from git_envhist.capture.lines import InlineWorker, fork_line, spawn_line
+from git_envhist.capture.pool import DONE, FRAME, Frame, Job, SharedCounters, WorkerHandle
+from git_envhist.capturing.factworker import ProbeWorker
 from git_envhist.errors import EnvhistError
-from git_envhist.system import how_workers_run
+from git_envhist.system import worker_mode
 
 WORKER_MODULE = "git_envhist.capturing.factworker"
 SECONDS = 5.0
 """The time that one probe has in one capture."""
 
 
-class Answer(NamedTuple):
+class ProbeAnswer(NamedTuple):
     """What came of a question."""
 
     lines: list[bytes]
@@ -33,15 +33,15 @@ class Answer(NamedTuple):
     """Whether the probe answered to its end."""
 
 
-class Asking:
+class ProbeProcess:
     """One process for all probes, made when it is first asked."""
 
-    def __init__(self, how: str, job: Job, others: list[Line]) -> None:
-        self._how = how_workers_run(how)
+    def __init__(self, how: str, job: Job, others: list[WorkerHandle]) -> None:
+        self._how = worker_mode(how)
         self._job = job
         self._others = others
-        self._line: Line | None = None
-        self._shared: Shared | None = None
+        self._line: WorkerHandle | None = None
+        self._shared: SharedCounters | None = None
         self._asked = 0.0
 
     def ask(self, method: str, *arguments: object) -> None:
@@ -55,7 +55,7 @@ class Asking:
             # Whoever waits for the answer is told that there is none.
             self.close()
 
-    def answer(self, seconds: float = SECONDS) -> Answer:
+    def answer(self, seconds: float = SECONDS) -> ProbeAnswer:
         """What was answered, `seconds` after the question at the latest."""
         lines: list[bytes] = []
         failed: list[tuple[bytes, str]] = []
@@ -67,8 +67,8 @@ class Asking:
                     failed.append((words[0], words[1]))  # type: ignore[arg-type]
         except (EnvhistError, OSError) as error:
             self.close()
-            return Answer([], [(b"", str(error))], whole=False)
-        return Answer(lines, failed, whole=True)
+            return ProbeAnswer([], [(b"", str(error))], whole=False)
+        return ProbeAnswer(lines, failed, whole=True)
 
     def close(self) -> None:
         """End the process, whatever it is doing."""
@@ -95,13 +95,13 @@ class Asking:
                 else:
                     raise EnvhistError(f"{words[0]}: {words[1]}")
 
-    def _make_line(self) -> Line:
+    def _make_line(self) -> WorkerHandle:
         if self._how == "fork":
-            return fork_line(lambda: FactWorker(self._job), self._others)
+            return fork_line(lambda: ProbeWorker(self._job), self._others)
         if self._how == "spawn":
-            self._shared = Shared(1)
+            self._shared = SharedCounters(1)
             return spawn_line(WORKER_MODULE, self._job, self._shared, 0)
-        return HereLine(FactWorker(self._job))
+        return InlineWorker(ProbeWorker(self._job))
 
 
 def _has_come(descriptor: int, until: float) -> bool:

@@ -32,7 +32,7 @@ from git_envhist.store.objects import CatFile
 from git_envhist.store.trees import FILE, decode_tree
 
 if TYPE_CHECKING:
-    from git_envhist.capturing.factsealing import FindKey
+    from git_envhist.capturing.factsealing import FindFactsKey
 
 OF_FILES = ("sqlite", "redis", "parquet", "duckdb", "csv", "notebook", "env")
 """Probes whose places are files; whatever others tell of the top itself, a list has its own name there."""
@@ -57,7 +57,7 @@ def compare_facts(
     reader: CatFile,
     before: str,
     after: str,
-    find_key: FindKey | None = None,
+    find_key: FindFactsKey | None = None,
     opens: Container[str] | None = None,
 ) -> tuple[FactChange, ...]:
     """Return the differences between the facts of two commits or trees, by probe, the most important first.
@@ -86,13 +86,15 @@ def _failed_dumps(reader: CatFile, oid: str) -> list[FactChange]:
     return [FactChange(DUMP, fact.key, "", fact.value) for fact in facts if fact.value == FAILED]
 
 
-def brief_facts(reader: CatFile, before: str, after: str, find_key: FindKey | None) -> tuple[FactChange, ...]:
+def brief_facts(
+    reader: CatFile, before: str, after: str, find_key: FindFactsKey | None
+) -> tuple[FactChange, ...]:
     """Return the differences for a summary that everybody can read: of sealed facts only the variables."""
     return compare_facts(reader, before, after, find_key, STORY_VARIABLES)
 
 
 def _differences(
-    reader: CatFile, probe: str, old: Mapping[str, str], new: Mapping[str, str], find_key: FindKey | None
+    reader: CatFile, probe: str, old: Mapping[str, str], new: Mapping[str, str], find_key: FindFactsKey | None
 ) -> tuple[FactChange, ...]:
     """Return the differences of one probe; none where sealed facts differ and cannot be opened."""
     twin = probe + SUFFIX
@@ -107,7 +109,7 @@ def _differences(
 
 
 def _whole_text(
-    reader: CatFile, probe: str, ids: Mapping[str, str], find_key: FindKey | None
+    reader: CatFile, probe: str, ids: Mapping[str, str], find_key: FindFactsKey | None
 ) -> bytes | None:
     """Return the text of a probe with its sealed facts; None where these cannot be opened."""
     data, twin = _text(reader, ids[probe]), ids.get(probe + SUFFIX)
@@ -123,7 +125,7 @@ def _whole_text(
 
 
 def compare_declared(
-    reader: CatFile, before: str, after: str, find_key: FindKey | None = None
+    reader: CatFile, before: str, after: str, find_key: FindFactsKey | None = None
 ) -> tuple[FactChange, ...]:
     """Where what is asked for and what is installed began to disagree, and where they came to agree."""
     sides = [_texts_held(reader, side) for side in (before, after)]
@@ -149,7 +151,9 @@ def _texts_held(reader: CatFile, tree: str) -> dict[str, str]:
     return {probe: oid for probe, oid in fact_ids(reader, tree).items() if probe.removesuffix(SUFFIX) in held}
 
 
-def _opened(reader: CatFile, probe: str, ids: Mapping[str, str], find_key: FindKey | None) -> FactText | None:
+def _opened(
+    reader: CatFile, probe: str, ids: Mapping[str, str], find_key: FindFactsKey | None
+) -> FactText | None:
     text = _whole_text(reader, probe, ids, find_key)
     return read_fact_text(probe, _text(reader, ids[probe]) if text is None else text)
 
@@ -170,7 +174,7 @@ def compare_moments(
     after: str,
     pathspecs: Sequence[bytes],
     renames: int | None = None,
-    find_key: FindKey | None = None,
+    find_key: FindFactsKey | None = None,
 ) -> tuple[tuple[Change, ...], tuple[FactChange, ...]]:
     """What differs between two trees: the files, and what is told beside them."""
     changes = compare(git, before, after, pathspecs=pathspecs, renames=renames)
@@ -182,7 +186,7 @@ def changed_facts(
     before: str | None,
     after: str,
     pathspecs: Sequence[bytes] = (),
-    find_key: FindKey | None = None,
+    find_key: FindFactsKey | None = None,
 ) -> tuple[FactChange, ...]:
     """What the facts of two trees differ in; with pathspecs, spelled as from the top, of what they mean."""
     if before is None:
@@ -194,13 +198,13 @@ def changed_facts(
     from git_envhist.store.pathspecs import matching  # loaded late: few ask for paths
 
     directories = {change.at for change in changes} - {b""}
-    places = sorted({*directories, *map(about, changes)} - {b""})
+    places = sorted({*directories, *map(path_of_fact_change, changes)} - {b""})
     meant = matching(git, places, directories, pathspecs) if places else frozenset()
-    return tuple(change for change in changes if about(change) in meant)
+    return tuple(change for change in changes if path_of_fact_change(change) in meant)
 
 
 def facts_between(
-    reader: CatFile, before: str | None, after: str, find_key: FindKey | None = None
+    reader: CatFile, before: str | None, after: str, find_key: FindFactsKey | None = None
 ) -> tuple[FactChange, ...]:
     """What the facts of two trees differ in; nothing for the first moment."""
     if before is None:
@@ -218,7 +222,7 @@ def by_probe(changes: Iterable[FactChange]) -> tuple[FactChange, ...]:
     return tuple(sorted(changes, key=lambda change: places.get(change.probe, len(places))))
 
 
-def about(change: FactChange) -> bytes:
+def path_of_fact_change(change: FactChange) -> bytes:
     """The path that a change is about: its directory, or the file that it is told of."""
     if change.probe == BY_FILES:
         return join(change.at, change.by.encode("utf-8", "surrogateescape"))

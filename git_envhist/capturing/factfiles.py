@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import itemgetter
 from typing import NamedTuple
 
-from git_envhist.capture.descent import join, shown_path
-from git_envhist.capture.records import SIZE, WIDTH, Record
+from git_envhist.capture.descent import display_path, join
+from git_envhist.capture.records import SIZE, WIDTH, DirectoryRecord
 from git_envhist.capture.seal import unseal
-from git_envhist.capturing.factparts import InPieces, Whole, wanted_parts
+from git_envhist.capturing.factparts import ChunkedFile, WholeFile, wanted_parts
 from git_envhist.errors import Damaged, SealingError
 from git_envhist.facts import parts_leaf
-from git_envhist.facts.probe import Parts, Source, TreeProbe
+from git_envhist.facts.probe import FileProbe, Parts, RandomAccessFile
 from git_envhist.store.idx import PackIndex
 from git_envhist.store.keys import Key
 from git_envhist.store.packfile import PackFile, open_entry
@@ -30,23 +30,23 @@ WINDOW, MOST_MARKS = 1 << 17, 4
 """So much behind a mark is looked at; a program that looks for marks holds one in a text, too."""
 
 
-class Wake(NamedTuple):
+class FileTriggers(NamedTuple):
     """Which files wake which probes, by their names."""
 
     exact: dict[bytes, list[str]]
     starts: dict[bytes, list[str]]
     ends: dict[bytes, list[str]]
-    within: dict[bytes, Wake]
+    within: dict[bytes, FileTriggers]
     """By the name of a directory, what wakes in no other."""
     undotted: dict[str, int]
     """By probe, of what the size is a multiple where the name has no ending."""
 
-    def at(self, path: bytes) -> tuple[Wake, ...]:
+    def at(self, path: bytes) -> tuple[FileTriggers, ...]:
         """What wakes in a directory."""
         here = self.within.get(path.rpartition(b"/")[2])
         return (self,) if here is None else (self, here)
 
-    def numbers(self, record: Record) -> list[int]:
+    def numbers(self, record: DirectoryRecord) -> list[int]:
         """The entries of a directory that wake any; most wake none."""
         exact, starts, ends = self.exact, tuple(self.starts), tuple(self.ends)
         names = record.names
@@ -86,7 +86,7 @@ def _from_end(length: int) -> slice:
     return slice(-length, None)
 
 
-class Woken(NamedTuple):
+class TriggeredFile(NamedTuple):
     """A file that wakes a probe."""
 
     number: int
@@ -94,13 +94,15 @@ class Woken(NamedTuple):
     oid: bytes
 
 
-def make_wake(probes: Mapping[str, TreeProbe]) -> Wake:
+def compile_file_triggers(probes: Mapping[str, FileProbe]) -> FileTriggers:
     """Who is woken by what, from the lines of the registry."""
-    wake = Wake({}, {}, {}, {}, {probe: line.undotted for probe, line in probes.items() if line.undotted})
+    wake = FileTriggers(
+        {}, {}, {}, {}, {probe: line.undotted for probe, line in probes.items() if line.undotted}
+    )
     for probe, line in probes.items():
         for pattern in (*line.reads, *line.sees):
             directory, slash, name = pattern.rpartition(b"/")
-            place = wake.within.setdefault(directory, Wake({}, {}, {}, {}, {})) if slash else wake
+            place = wake.within.setdefault(directory, FileTriggers({}, {}, {}, {}, {})) if slash else wake
             table, key = place.exact, name
             if name.startswith(b"*"):
                 table, key = place.ends, name[1:]
@@ -110,9 +112,11 @@ def make_wake(probes: Mapping[str, TreeProbe]) -> Wake:
     return wake
 
 
-def woken_in(record: Record | None, wake: Wake, width: int) -> dict[str, list[Woken]]:
+def files_triggering_probes(
+    record: DirectoryRecord | None, wake: FileTriggers, width: int
+) -> dict[str, list[TriggeredFile]]:
     """By probe, the files of a directory that wake it."""
-    found: dict[str, list[Woken]] = {}
+    found: dict[str, list[TriggeredFile]] = {}
     if record is None:
         return found
     for place in wake.at(record.path):
@@ -120,15 +124,15 @@ def woken_in(record: Record | None, wake: Wake, width: int) -> dict[str, list[Wo
             name, oid = record.names[number], record.id_at(number, width)
             if any(oid):
                 for probe in place.probes(name):
-                    found.setdefault(probe, []).append(Woken(number, name, oid))
+                    found.setdefault(probe, []).append(TriggeredFile(number, name, oid))
     for probe, number in _undotted(record, wake):
         oid = record.id_at(number, width)
         if any(oid):
-            found.setdefault(probe, []).append(Woken(number, record.names[number], oid))
+            found.setdefault(probe, []).append(TriggeredFile(number, record.names[number], oid))
     return found
 
 
-def _undotted(record: Record, wake: Wake) -> Iterator[tuple[str, int]]:
+def _undotted(record: DirectoryRecord, wake: FileTriggers) -> Iterator[tuple[str, int]]:
     """Files that by their sizes may be what a probe reads, though no ending says so; hardly any is."""
     numbers = (
         [number for number, name in enumerate(record.names) if b"." not in name] if wake.undotted else []
@@ -161,7 +165,9 @@ class CapturedFiles:
         self._key = key
         self._given = 0
 
-    def show(self, record: Record, woken: Iterable[Woken], probe: TreeProbe) -> Iterator[tuple[object, ...]]:
+    def show(
+        self, record: DirectoryRecord, woken: Iterable[TriggeredFile], probe: FileProbe
+    ) -> Iterator[tuple[object, ...]]:
         """The files of a directory as `probe.File` is made of: (name, bytes, size, sealed, id, parts)."""
         woken = list(woken)
         parts = self._parts(record, woken, probe) if probe.in_parts else {}
@@ -180,21 +186,23 @@ class CapturedFiles:
                 data = self._data(join(record.path, name), oid, sealed)
             yield (name, data, size, sealed, oid, parts.get(name, ()))
 
-    def _parts(self, record: Record, woken: list[Woken], probe: TreeProbe) -> dict[bytes, Parts]:
+    def _parts(
+        self, record: DirectoryRecord, woken: list[TriggeredFile], probe: FileProbe
+    ) -> dict[bytes, Parts]:
         """Of a directory that holds files in pieces, what is wanted of them."""
         if not any(record.pieces.get(number) for number, _, _ in woken):
             return {}
         sources = {name: self._source(record, number, name, oid) for number, name, oid in woken}
         return wanted_parts(parts_leaf(probe), sources)
 
-    def _source(self, record: Record, number: int, name: bytes, oid: bytes) -> Source:
+    def _source(self, record: DirectoryRecord, number: int, name: bytes, oid: bytes) -> RandomAccessFile:
         size, tree = record.cells[number * WIDTH + SIZE], record.pieces.get(number)
         if tree is not None:
-            return InPieces(self._blob, tree[: len(oid)], size)
+            return ChunkedFile(self._blob, tree[: len(oid)], size)
         is_shown = stat.S_ISREG(record.modes[number]) and size <= LARGEST
         sealed = b"as=sealed" in record.extras.get(number, b"")
         path = join(record.path, name)
-        return Whole(size, lambda: self._data(path, oid, sealed) if is_shown else None)
+        return WholeFile(size, lambda: self._data(path, oid, sealed) if is_shown else None)
 
     def _data(self, path: bytes, oid: bytes, sealed: bool) -> bytes | None:
         blob = self._blob(oid)
@@ -203,7 +211,7 @@ class CapturedFiles:
         key = self._key
         try:
             return unseal(
-                lambda wanted: key if key and key.id == wanted else None, shown_path(path), b"file", blob
+                lambda wanted: key if key and key.id == wanted else None, display_path(path), b"file", blob
             )
         except SealingError:
             return None
@@ -213,11 +221,11 @@ class CapturedFiles:
         if not SMALLEST_PROGRAM <= size <= LARGEST_PROGRAM:
             return None
         if pieces is not None:
-            return behind_marks(self._pieces(pieces[: len(oid)]), mark)
+            return text_after_markers(self._pieces(pieces[: len(oid)]), mark)
         blob = self._blob(oid)
         # Together they are one answer: of a directory full of them, each tells its part.
         self._given += len(blob)
-        return blob if mark in blob and self._given <= TOGETHER else behind_marks((blob,), mark)
+        return blob if mark in blob and self._given <= TOGETHER else text_after_markers((blob,), mark)
 
     def _pieces(self, tree: bytes) -> Iterator[bytes]:
         for _, _, run in decode_tree(self._blob(tree), len(tree)):
@@ -242,7 +250,7 @@ class CapturedFiles:
             pack.close()
 
 
-def behind_marks(blocks: Iterable[bytes], mark: bytes) -> bytes | None:
+def text_after_markers(blocks: Iterable[bytes], mark: bytes) -> bytes | None:
     """What stands behind the first few marks in a long text, each with its mark; None where there is none."""
     found: list[bytes] = []
     rest = b""
@@ -257,7 +265,7 @@ def behind_marks(blocks: Iterable[bytes], mark: bytes) -> bytes | None:
     return b"".join(found) or None
 
 
-def _has_no_ending(name: bytes, probe: TreeProbe) -> bool:
+def _has_no_ending(name: bytes, probe: FileProbe) -> bool:
     return probe.undotted > 0 and b"." not in name
 
 

@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from git_envhist.capture.pool import Line
-from git_envhist.capture.statcache import KeptFacts
+from git_envhist.capture.pool import WorkerHandle
+from git_envhist.capture.statcache import CachedFacts
 from git_envhist.errors import EnvhistError
 from git_envhist.facts import tree_probes
-from git_envhist.facts.probe import Place
+from git_envhist.facts.probe import ProbeTarget
 from git_envhist.store.facts import SUFFIX, read_fact_text
 from git_envhist.store.keys import Key
 from git_envhist.store.layout import FACTS, RESERVED
@@ -20,8 +20,8 @@ from git_envhist.store.trees import decode_tree
 from git_envhist.values import dataclass
 
 if TYPE_CHECKING:
-    from git_envhist.capturing.gather import Gatherer
-    from git_envhist.capturing.landed import Lander
+    from git_envhist.capturing.gather import ScanDriver
+    from git_envhist.capturing.landed import KnownWritesDriver
 
 HOOKS_PATH = "core.hookspath"
 
@@ -33,26 +33,26 @@ class Taking(Protocol):
     known: OwnPacks
     repository: Repository
 
-    def begin(self, progress: None) -> Gatherer | Lander: ...
+    def begin(self, progress: None) -> ScanDriver | KnownWritesDriver: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class ProbeContext:
     """What is needed of a capture."""
 
     writer: PackWriter
     known: OwnPacks
     object_format: str
     how: str
-    place: Place
+    place: ProbeTarget
     key: Key | None
-    lines: list[Line]
+    lines: list[WorkerHandle]
     """Those to the workers: a process of ours must not hold them open."""
 
 
-def facts_of_tree(read: Callable[[bytes], bytes], tree: str) -> dict[str, KeptFacts] | None:
+def facts_of_tree(read: Callable[[bytes], bytes], tree: str) -> dict[str, CachedFacts] | None:
     """Return the texts of a snapshot's tree; None unless the present probes would write the same."""
-    kept: dict[str, KeptFacts] = {}
+    kept: dict[str, CachedFacts] = {}
     try:
         oids = _fact_ids(read, tree)
         for name, probe in tree_probes().items():
@@ -60,7 +60,7 @@ def facts_of_tree(read: Callable[[bytes], bytes], tree: str) -> dict[str, KeptFa
             if found is None or found.version != probe.version:
                 return None
             held = (one for one in (name, name + SUFFIX) if one in oids)
-            kept.update((one, KeptFacts(probe.version, "", oids[one])) for one in held)
+            kept.update((one, CachedFacts(probe.version, "", oids[one])) for one in held)
     except (KeyError, EnvhistError):
         return None
     return kept

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from git_envhist.errors import EnvhistError
-from git_envhist.facts.probe import Parts, PartsLeaf, Source
+from git_envhist.facts.probe import LargeFileProbeModule, Parts, RandomAccessFile
 from git_envhist.model import SQLITE_HEADER
 from git_envhist.store.pieces import SQLITE_BLOCK
 from git_envhist.store.trees import decode_tree
@@ -23,7 +23,7 @@ LARGEST_PARTS = 128 << 20
 ReadBlob = Callable[[bytes], bytes]
 
 
-class Whole(NamedTuple):
+class WholeFile(NamedTuple):
     """A file that is kept as one blob; read when it is asked for."""
 
     size: int
@@ -33,7 +33,7 @@ class Whole(NamedTuple):
         return (self.data() or b"")[offset : offset + length]
 
 
-class InPieces:
+class ChunkedFile:
     """A file that is kept in pieces."""
 
     def __init__(self, read_blob: ReadBlob, tree: bytes, size: int) -> None:
@@ -65,7 +65,7 @@ class InPieces:
         return b"".join(parts)[:length]
 
 
-def wanted_parts(leaf: PartsLeaf, sources: Mapping[bytes, Source]) -> dict[bytes, Parts]:
+def wanted_parts(leaf: LargeFileProbeModule, sources: Mapping[bytes, RandomAccessFile]) -> dict[bytes, Parts]:
     """What a leaf wants of some files."""
     try:
         wanted = leaf.parts_of(sources)

@@ -9,16 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from git_envhist.capture.descent import shown_path
-from git_envhist.capture.known import Records
+from git_envhist.capture.descent import display_path
+from git_envhist.capture.known import DirectoryRecords
 from git_envhist.capture.tokens import mask_tokens
-from git_envhist.capturing.factasking import SECONDS, Asking
-from git_envhist.capturing.factfiles import CapturedFiles, Woken, make_wake, woken_in
-from git_envhist.capturing.merge import Merged
-from git_envhist.capturing.stored import stands_in_git
+from git_envhist.capturing.factasking import SECONDS, ProbeProcess
+from git_envhist.capturing.factfiles import (
+    CapturedFiles,
+    TriggeredFile,
+    compile_file_triggers,
+    files_triggering_probes,
+)
+from git_envhist.capturing.merge import RecordChanges
+from git_envhist.capturing.stored import is_inside_git_directory
 from git_envhist.errors import EnvhistError
 from git_envhist.facts import tree_leaf, tree_probes
-from git_envhist.facts.probe import TreeProbe
+from git_envhist.facts.probe import FileProbe
 from git_envhist.store.facts import without
 from git_envhist.values import once
 
@@ -38,11 +43,16 @@ Batch = list[tuple[bytes, list[tuple[object, ...]]]]
 Failures = list[tuple[bytes, str]]
 
 
-class FactReader:
+class FileProbeRunner:
     """Reads for all probes of one capture."""
 
     def __init__(
-        self, asking: Asking, files: CapturedFiles, merged: Merged, records: Records, width: int
+        self,
+        asking: ProbeProcess,
+        files: CapturedFiles,
+        merged: RecordChanges,
+        records: DirectoryRecords,
+        width: int,
     ) -> None:
         self._asking = asking
         self._files = files
@@ -51,14 +61,14 @@ class FactReader:
         self._width = width
 
     def read(
-        self, name: str, probe: TreeProbe, before: ToldFacts | None
+        self, name: str, probe: FileProbe, before: ToldFacts | None
     ) -> tuple[ToldFacts | None, Failures]:
         """The lines of a probe, None where they are as `before`, and what could not be read."""
         if before is None:
             return self._ask(name, probe, self._everything(name))
         new, old = self._changed.get(name, {}), self._changed_from.get(name, {})
         touched = [path for path in {*new, *old} if _files_of(new, path) != _files_of(old, path)]
-        places = {shown_path(path) for path in (*touched, *self._merged.gone)}
+        places = {display_path(path) for path in (*touched, *self._merged.gone)}
         kept = ToldFacts(*(without(lines, places) for lines in before)) if places else before
         lines, failed = self._ask(name, probe, {path: new[path] for path in touched if path in new})
         if not any(lines) and list(map(len, kept)) == list(map(len, before)):
@@ -71,33 +81,33 @@ class FactReader:
         self._files.close()
 
     @once
-    def _changed(self) -> dict[str, dict[bytes, list[Woken]]]:
+    def _changed(self) -> dict[str, dict[bytes, list[TriggeredFile]]]:
         """By probe, the directories that were looked into and hold files of its concern."""
         return self._woken((path, self._records.get(path)) for path in self._merged.changed)
 
     @once
-    def _changed_from(self) -> dict[str, dict[bytes, list[Woken]]]:
+    def _changed_from(self) -> dict[str, dict[bytes, list[TriggeredFile]]]:
         """The same as it was before."""
         return self._woken(self._merged.before.items())
 
-    def _everything(self, name: str) -> dict[bytes, list[Woken]]:
+    def _everything(self, name: str) -> dict[bytes, list[TriggeredFile]]:
         return self._all.get(name, {})
 
     @once
-    def _all(self) -> dict[str, dict[bytes, list[Woken]]]:
+    def _all(self) -> dict[str, dict[bytes, list[TriggeredFile]]]:
         return self._woken((path, self._records.get(path)) for path in self._records)
 
-    def _woken(self, records: Iterable[tuple[bytes, object]]) -> dict[str, dict[bytes, list[Woken]]]:
-        wake = make_wake(tree_probes())
-        found: dict[str, dict[bytes, list[Woken]]] = {}
+    def _woken(self, records: Iterable[tuple[bytes, object]]) -> dict[str, dict[bytes, list[TriggeredFile]]]:
+        wake = compile_file_triggers(tree_probes())
+        found: dict[str, dict[bytes, list[TriggeredFile]]] = {}
         for path, record in records:
-            if not stands_in_git(path):
-                for probe, files in woken_in(record, wake, self._width).items():  # type: ignore[arg-type]
+            if not is_inside_git_directory(path):
+                for probe, files in files_triggering_probes(record, wake, self._width).items():  # type: ignore[arg-type]
                     found.setdefault(probe, {})[path] = files
         return found
 
     def _ask(
-        self, name: str, probe: TreeProbe, directories: dict[bytes, list[Woken]]
+        self, name: str, probe: FileProbe, directories: dict[bytes, list[TriggeredFile]]
     ) -> tuple[ToldFacts, Failures]:
         """What a probe says of some directories; an error where it takes too long."""
         lines: list[bytes] = []
@@ -129,16 +139,16 @@ class FactReader:
         lines += answer.lines
         failed += answer.failed
 
-    def _batches(self, probe: TreeProbe, directories: dict[bytes, list[Woken]]) -> Iterator[Batch]:
+    def _batches(self, probe: FileProbe, directories: dict[bytes, list[TriggeredFile]]) -> Iterator[Batch]:
         batch: Batch = []
         size = 0
         wants = tree_leaf(probe).wants if directories else None
         for path, woken in directories.items():
             record = self._records.get(path)
-            if record is None or wants is None or not wants(shown_path(path)):
+            if record is None or wants is None or not wants(display_path(path)):
                 continue
             files = list(self._files.show(record, woken, probe))
-            batch.append((shown_path(path), files))
+            batch.append((display_path(path), files))
             size += sum(map(_shown, files))
             if size >= BATCH:
                 yield batch
@@ -160,5 +170,5 @@ def _is_opened(file: tuple[object, ...]) -> bool:
     return bool(sealed) and (data is not None or bool(parts))
 
 
-def _files_of(directories: dict[bytes, list[Woken]], path: bytes) -> list[tuple[bytes, bytes]]:
+def _files_of(directories: dict[bytes, list[TriggeredFile]], path: bytes) -> list[tuple[bytes, bytes]]:
     return [(woken.name, woken.oid) for woken in directories.get(path, ())]

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from git_envhist.capture.known import Records
-from git_envhist.capture.statcache import KeptFacts
+from git_envhist.capture.known import DirectoryRecords
+from git_envhist.capture.statcache import CachedFacts
 from git_envhist.capture.tokens import mask_tokens
-from git_envhist.capturing.factmeans import Means, Taking, facts_of_tree, hooks_of
-from git_envhist.capturing.gather import Gathered
-from git_envhist.capturing.merge import Merged
+from git_envhist.capturing.factmeans import ProbeContext, Taking, facts_of_tree, hooks_of
+from git_envhist.capturing.gather import ScanResult
+from git_envhist.capturing.merge import RecordChanges
 from git_envhist.errors import EnvhistError
 from git_envhist.facts import (
     PACKAGES,
@@ -29,7 +29,7 @@ from git_envhist.facts import (
     sign_probes,
     tree_probes,
 )
-from git_envhist.facts.probe import MachineProbe, Place, PlaceProbe, TreeProbe
+from git_envhist.facts.probe import EnvironmentProbe, FileProbe, MachineProbe, ProbeTarget
 from git_envhist.store.facts import SUFFIX, fact_line, read_fact_text, write_facts
 from git_envhist.store.keys import Key
 from git_envhist.store.layout import FACTS
@@ -38,8 +38,8 @@ from git_envhist.system import SYSTEM
 from git_envhist.values import dataclass, field
 
 if TYPE_CHECKING:
-    from git_envhist.capturing.factasking import Asking
-    from git_envhist.capturing.factreading import FactReader, ToldFacts
+    from git_envhist.capturing.factasking import ProbeProcess
+    from git_envhist.capturing.factreading import FileProbeRunner, ToldFacts
     from git_envhist.services.states import Dumps
 
 MACHINE_ROOT = "GIT_ENVHIST_MACHINE_ROOT"
@@ -51,44 +51,46 @@ NAMES_IN_THE_CLEAR = (
 )
 
 
-def ask_machine(taking: Taking, key: Key | None, how: str, environ: Mapping[str, str]) -> FactTaker:
+def ask_machine(taking: Taking, key: Key | None, how: str, environ: Mapping[str, str]) -> ProbeRunner:
     """Begin to take the facts of a capture that has begun; to be closed."""
     gatherer = taking.begin(None)
     repository = taking.repository
-    place = Place(environ.get(MACHINE_ROOT) or "/", repository.root, hooks_of(repository))
-    means = Means(taking.writer, taking.known, repository.object_format, how, place, key, gatherer.lines)
-    taker = FactTaker(means, gatherer.cache.facts if gatherer.cache is not None else {})
+    place = ProbeTarget(environ.get(MACHINE_ROOT) or "/", repository.root, hooks_of(repository))
+    means = ProbeContext(
+        taking.writer, taking.known, repository.object_format, how, place, key, gatherer.lines
+    )
+    taker = ProbeRunner(means, gatherer.cache.facts if gatherer.cache is not None else {})
     if SYSTEM.facts:
         taker.begin()
     return taker
 
 
 @dataclass(slots=True)
-class FactTaker:
+class ProbeRunner:
     """Takes the facts of one capture."""
 
-    means: Means
-    before: Mapping[str, KeptFacts]
+    means: ProbeContext
+    before: Mapping[str, CachedFacts]
     """What the snapshot says that the cache relies on."""
-    kept: dict[str, KeptFacts] = field(default_factory=dict)
+    kept: dict[str, CachedFacts] = field(default_factory=dict)
     texts: dict[str, bytes] = field(default_factory=dict)
     """Those that were written anew."""
     warnings: list[str] = field(default_factory=list)
     like: str | None = None
     """The tree of a snapshot that holds the very same files: what it says of them need not be read again."""
     _stamps: dict[str, str] = field(default_factory=dict)
-    _asked: dict[str, Asking] = field(default_factory=dict)
+    _asked: dict[str, ProbeProcess] = field(default_factory=dict)
 
     def begin(self) -> None:
         """Ask the machine what it has to be asked; the workers are at work meanwhile."""
-        probes: dict[str, MachineProbe | PlaceProbe] = {**machine_probes(), **place_probes()}
+        probes: dict[str, MachineProbe | EnvironmentProbe] = {**machine_probes(), **place_probes()}
         for name, probe in probes.items():
             try:
                 self._begin(name, probe)
             except Exception as wrong:  # whatever it is: it may cost a warning and no snapshot
                 self._warn(name, f"{type(wrong).__name__}: {wrong}")
 
-    def _begin(self, name: str, probe: MachineProbe | PlaceProbe) -> None:
+    def _begin(self, name: str, probe: MachineProbe | EnvironmentProbe) -> None:
         stamp = self._stamp(probe)
         if stamp is None:
             return  # nothing is known here, and nothing said
@@ -100,7 +102,7 @@ class FactTaker:
         asking = self._asked[name] = self._asking()
         asking.ask("machine" if isinstance(probe, MachineProbe) else "place", name)
 
-    def _stamp(self, probe: MachineProbe | PlaceProbe) -> str | None:
+    def _stamp(self, probe: MachineProbe | EnvironmentProbe) -> str | None:
         place = self.means.place
         if isinstance(probe, MachineProbe):
             return machine_leaf(probe).stamp(place.root)
@@ -117,7 +119,9 @@ class FactTaker:
             else:
                 self._warn(name, answer.failed[0][1])
 
-    def take(self, gathered: Gathered, merged: Merged, records: Records, *, cached: bool) -> None:
+    def take(
+        self, gathered: ScanResult, merged: RecordChanges, records: DirectoryRecords, *, cached: bool
+    ) -> None:
         """Keep all facts; `cached`: what was known of the directories was relied on."""
         if not SYSTEM.facts:
             return
@@ -136,7 +140,7 @@ class FactTaker:
                 if kept is not None:
                     self._keep_as_before(name, kept)
 
-    def _take_signs(self, gathered: Gathered) -> None:
+    def _take_signs(self, gathered: ScanResult) -> None:
         signs = [(one.path, one.detail) for one in gathered.missing]
         for name, probe in sign_probes().items():
             try:
@@ -195,22 +199,28 @@ class FactTaker:
             asking.close()
 
     def _read_files(
-        self, gathered: Gathered, merged: Merged, records: Records, known: Mapping[str, KeptFacts | None]
+        self,
+        gathered: ScanResult,
+        merged: RecordChanges,
+        records: DirectoryRecords,
+        known: Mapping[str, CachedFacts | None],
     ) -> None:
         from git_envhist.capturing.factfiles import CapturedFiles  # loaded late: where files changed
-        from git_envhist.capturing.factreading import FactReader  # loaded late: likewise
+        from git_envhist.capturing.factreading import FileProbeRunner  # loaded late: likewise
 
         means = self.means
         files = CapturedFiles(gathered.objects, gathered.packs, means.object_format, self._read, means.key)
         width = 20 if means.object_format == "sha1" else 32
-        reader = FactReader(self._asking(), files, merged, records, width)
+        reader = FileProbeRunner(self._asking(), files, merged, records, width)
         try:
             for name, probe in tree_probes().items():
                 self._read_probe(reader, name, probe, known[name])
         finally:
             reader.close()
 
-    def _read_probe(self, reader: FactReader, name: str, probe: TreeProbe, kept: KeptFacts | None) -> None:
+    def _read_probe(
+        self, reader: FileProbeRunner, name: str, probe: FileProbe, kept: CachedFacts | None
+    ) -> None:
         try:
             lines, failed = reader.read(name, probe, self._told_before(name, kept))
         except (EnvhistError, OSError, KeyError) as error:
@@ -225,7 +235,7 @@ class FactTaker:
             self._keep(name, "", lines.plain)
             self._seal(name, lines.sealed)
 
-    def _told_before(self, name: str, kept: KeptFacts | None) -> ToldFacts | None:
+    def _told_before(self, name: str, kept: CachedFacts | None) -> ToldFacts | None:
         """The facts of the snapshot before; None where they cannot be read."""
         plain = read_fact_text(name, self.text(name, kept.oid)) if kept is not None else None
         if plain is None:
@@ -252,20 +262,20 @@ class FactTaker:
         if told is not None and told.lines:
             self.warnings.append(NAMES_IN_THE_CLEAR)
 
-    def _usable(self, name: str, probe: TreeProbe, cached: bool) -> KeptFacts | None:
+    def _usable(self, name: str, probe: FileProbe, cached: bool) -> CachedFacts | None:
         kept = self.before.get(name) if cached else None
         if kept is None or kept.version != probe.version or not self._stands(kept):
             return None
         twin = self.before.get(name + SUFFIX)
         return kept if twin is None or self._stands(twin) else None
 
-    def _stands(self, kept: KeptFacts) -> bool:
+    def _stands(self, kept: CachedFacts) -> bool:
         try:
             return bytes.fromhex(kept.oid) in self.means.known
         except ValueError:
             return False
 
-    def _keep_as_before(self, name: str, kept: KeptFacts) -> None:
+    def _keep_as_before(self, name: str, kept: CachedFacts) -> None:
         self.kept[name] = kept
         twin = self.before.get(name + SUFFIX)
         if twin is not None:
@@ -279,25 +289,27 @@ class FactTaker:
 
         version = PROBES[name].version
         text = self.texts[name + SUFFIX] = seal_facts(key, name, version, lines)
-        self.kept[name + SUFFIX] = KeptFacts(version, "", self.means.writer.add(b"blob", text).hex())
+        self.kept[name + SUFFIX] = CachedFacts(version, "", self.means.writer.add(b"blob", text).hex())
 
     def _keep(self, name: str, stamp: str, lines: Iterable[bytes]) -> None:
         version = PROBES[name].version
         text = self.texts[name] = write_facts(name, version, lines)
-        self.kept[name] = KeptFacts(version, stamp, self.means.writer.add(b"blob", text).hex())
+        self.kept[name] = CachedFacts(version, stamp, self.means.writer.add(b"blob", text).hex())
 
     def _read(self, oid: bytes) -> bytes:
         return self.means.known.read(oid)[1]
 
-    def _asking(self) -> Asking:
-        from git_envhist.capturing.factasking import Asking  # loaded late: where there is something to ask
+    def _asking(self) -> ProbeProcess:
+        from git_envhist.capturing.factasking import (
+            ProbeProcess,  # loaded late: where there is something to ask
+        )
 
         means = self.means
         job: dict[str, object] = {
             "place": tuple(means.place),
             "key": means.key.material if means.key else None,
         }
-        return Asking(means.how, job, means.lines)
+        return ProbeProcess(means.how, job, means.lines)
 
     def _warn(self, name: str, why: str) -> None:
         self.warnings.append(f"no facts of '{name}' in this snapshot: {why}")

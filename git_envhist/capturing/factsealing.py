@@ -14,7 +14,7 @@ from git_envhist.store.layout import FACTS, RESERVED
 
 KIND = b"facts"
 
-FindKey = Callable[[str], SealingKey | None]
+FindFactsKey = Callable[[str], SealingKey | None]
 
 
 def seal_facts(key: SealingKey, probe: str, version: int, lines: list[bytes]) -> bytes:
@@ -22,7 +22,7 @@ def seal_facts(key: SealingKey, probe: str, version: int, lines: list[bytes]) ->
     return seal(key, _place(probe), KIND, write_facts(probe, version, lines))
 
 
-def open_facts(find_key: FindKey | None, probe: str, sealed: bytes) -> FactText | None:
+def open_facts(find_key: FindFactsKey | None, probe: str, sealed: bytes) -> FactText | None:
     """Return the facts of a sealed text; None without its key, and where it is damaged."""
     if find_key is None:
         return None

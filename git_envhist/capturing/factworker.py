@@ -14,7 +14,7 @@ from git_envhist.capture.pool import Frame, Job
 from git_envhist.capture.seal import keyed_hash
 from git_envhist.facts import PROBES, machine_leaf, place_leaf, tree_leaf
 from git_envhist.facts.keys import key_of
-from git_envhist.facts.probe import File, MachineProbe, Place, PlaceProbe, TreeProbe
+from git_envhist.facts.probe import EnvironmentProbe, File, FileProbe, MachineProbe, ProbeTarget
 from git_envhist.model import UNREAD, EnvPath, Fact
 from git_envhist.store.facts import fact_line
 from git_envhist.store.keys import Key
@@ -26,11 +26,11 @@ MOST_FACTS = 200_000
 """Of one directory, or of the machine."""
 
 
-class FactWorker:
+class ProbeWorker:
     """Asks leaves, as it is told."""
 
     def __init__(self, job: Job) -> None:
-        self._place = Place(*cast(tuple[str, str, str], job["place"]))
+        self._place = ProbeTarget(*cast(tuple[str, str, str], job["place"]))
         secret = cast(bytes | None, job["key"])
         self._key = Key.of(secret) if secret is not None else None
 
@@ -53,7 +53,7 @@ class FactWorker:
     def do_place(self, name: str) -> Iterator[Frame]:
         """The same of a probe of what belongs to the environment beside its files."""
         probe = PROBES[name]
-        assert isinstance(probe, PlaceProbe)
+        assert isinstance(probe, EnvironmentProbe)
         try:
             yield ("lines", _lines(place_leaf(probe).facts_of(self._place, self._keyed)))
         except Exception as wrong:
@@ -62,7 +62,7 @@ class FactWorker:
     def do_tree(self, name: str, directories: list[tuple[bytes, list[tuple[Any, ...]]]]) -> Iterator[Frame]:
         """("lines", those of some directories), and ("failed", directory, why) for each that could not be read."""
         probe = PROBES[name]
-        assert isinstance(probe, TreeProbe)
+        assert isinstance(probe, FileProbe)
         leaf = tree_leaf(probe)
         for directory, files in directories:
             given = {name: File(*told) for name, *told in files}
@@ -100,7 +100,7 @@ def main(arguments: list[str]) -> None:
         job = dict(cast(tuple[tuple[str, Any], ...], receive(asking)))
     except EOFError:
         return  # whoever asked was stopped before it could say what for
-    serve(lambda: FactWorker(job), asking, answering)
+    serve(lambda: ProbeWorker(job), asking, answering)
 
 
 if __name__ == "__main__":

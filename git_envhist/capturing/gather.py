@@ -12,18 +12,18 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
-from git_envhist.capture.descent import REALM_MARK, join, shown_path
+from git_envhist.capture.descent import REALM_MARK, display_path, join
 from git_envhist.capture.known import CacheDamaged, shards_of
-from git_envhist.capture.lines import HereLine, fork_line, spawn_line
-from git_envhist.capture.pool import MAX_TICKETS, Frame, Line, Pool, Shared
-from git_envhist.capture.statcache import CacheHead
+from git_envhist.capture.lines import InlineWorker, fork_line, spawn_line
+from git_envhist.capture.pool import MAX_TICKETS, Frame, Pool, SharedCounters, WorkerHandle
+from git_envhist.capture.statcache import CacheHeader
 from git_envhist.capturing.failed import FailedDirectories
 from git_envhist.capturing.since import Wanted
 from git_envhist.capturing.sources import find_twins
-from git_envhist.capturing.survey import Survey
+from git_envhist.capturing.survey import CaptureScope
 from git_envhist.capturing.worker import CaptureWorker, Names
 from git_envhist.errors import WorkingTreeGone
-from git_envhist.model import EnvPath, Missing, Progress, WhyMissing
+from git_envhist.model import CaptureProgress, EnvPath, MissingPath, MissingReason
 from git_envhist.store.packs import StagedPack
 from git_envhist.system import core_count
 from git_envhist.values import dataclass, field
@@ -37,17 +37,17 @@ LARGE = 1 << 20
 """From here on files are handed to whoever is free: one of them may take as long as a thousand others."""
 UNLIMITED = 1 << 62
 
-Tick = Callable[[Progress], None]
+Tick = Callable[[CaptureProgress], None]
 
 
 @dataclass(slots=True)
-class Gathered:
+class ScanResult:
     """What looking at the environment gave."""
 
     directories: dict[bytes, bytes] = field(default_factory=dict)
     """Changed and new directories, as encoded records."""
     gone: set[bytes] = field(default_factory=set)
-    missing: list[Missing] = field(default_factory=list)
+    missing: list[MissingPath] = field(default_factory=list)
     pieces: dict[bytes, list[bytes]] = field(default_factory=dict)
     packs: list[StagedPack] = field(default_factory=list)
     objects: list[tuple[bytes, bytes, int]] = field(default_factory=list)
@@ -61,17 +61,17 @@ class Gathered:
         return bool(self.directories or self.gone)
 
 
-class Gatherer:
+class ScanDriver:
     """Drives the workers through one capture."""
 
     def __init__(
         self,
-        survey: Survey,
+        survey: CaptureScope,
         job: dict[str, Any],
         workers: int,
         how: str,
         tick: Tick | None,
-        cache: CacheHead | None,
+        cache: CacheHeader | None,
         distrust: bool,
         only: Wanted | None = None,
     ) -> None:
@@ -91,7 +91,7 @@ class Gatherer:
         self._open = True
         self._twins: tuple[object, ...] = ()
         self._packing: Iterator[tuple[int, Frame]] = iter(())
-        self.result = Gathered()
+        self.result = ScanResult()
         self._pool = self._make_pool()
         try:
             self._checks = self._check(cache, distrust, only) if cache is not None else iter(())
@@ -99,7 +99,7 @@ class Gatherer:
             self.close()
             raise
 
-    def gather(self, *, dry_run: bool = False) -> Gathered:
+    def gather(self, *, dry_run: bool = False) -> ScanResult:
         """Take what is not known yet. The workers go on to finish their packs: `finish_packs` waits for these."""
         self._look()
         if b"" in self.result.gone:
@@ -113,7 +113,7 @@ class Gatherer:
         self.result.missing += list(self._failed.missing(self.result.missing))
         return self.result
 
-    def finish_packs(self) -> Gathered:
+    def finish_packs(self) -> ScanResult:
         """Wait until the packs of all workers are durable; the result names them then."""
         for _, (kind, *words) in self._packing:
             if kind == "pack":
@@ -123,7 +123,7 @@ class Gatherer:
         return self.result
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[WorkerHandle]:
         """The lines to the workers."""
         return self._pool.lines
 
@@ -134,8 +134,8 @@ class Gatherer:
             self._pool.close()
 
     def _make_pool(self) -> Pool:
-        shared = Shared(self._workers)
-        lines: list[Line] = []
+        shared = SharedCounters(self._workers)
+        lines: list[WorkerHandle] = []
         try:
             for number in range(self._workers):
                 lines.append(self._make_line(shared, number, lines))
@@ -144,19 +144,19 @@ class Gatherer:
             raise
         return Pool(shared, lines, self._report)
 
-    def _make_line(self, shared: Shared, number: int, others: list[Line]) -> Line:
+    def _make_line(self, shared: SharedCounters, number: int, others: list[WorkerHandle]) -> WorkerHandle:
         if self._how == "fork":
             return fork_line(lambda: CaptureWorker(self._job, shared, number), others)
         if self._how == "spawn":
             return spawn_line(WORKER_MODULE, self._job, shared, number)
-        return HereLine(CaptureWorker(self._job, shared, number))
+        return InlineWorker(CaptureWorker(self._job, shared, number))
 
     def _report(self) -> None:
         if self._tick is not None:
             files, done, _ = self._pool.shared.totals()
-            self._tick(Progress(files, done, *self._totals))
+            self._tick(CaptureProgress(files, done, *self._totals))
 
-    def _check(self, cache: CacheHead, distrust: bool, only: Wanted | None) -> Iterator[tuple[int, Frame]]:
+    def _check(self, cache: CacheHeader, distrust: bool, only: Wanted | None) -> Iterator[tuple[int, Frame]]:
         wanted = None if only is None else {**dict.fromkeys(self._tops()), **only}
         shards = cache.shards if wanted is None else shards_of(cache.shards, wanted)
         size = max(1, -(-len(shards) // MAX_TICKETS))
@@ -230,7 +230,9 @@ class Gatherer:
             self.result.listing.append((EnvPath(path), files, size))
             for name, why, detail in missing:
                 place = join(path, name) if name else path
-                self.result.missing.append(Missing(EnvPath(shown_path(place)), WhyMissing(why), detail))
+                self.result.missing.append(
+                    MissingPath(EnvPath(display_path(place)), MissingReason(why), detail)
+                )
 
     def _read(self) -> None:
         self._twins = find_twins(self._pool, self._job, self.cache).as_told()
@@ -291,7 +293,7 @@ class Gatherer:
         self.result.directories[path] = encoded
         self.result.pieces[path] = pieces
         for name, why, detail in missing:
-            self.result.missing.append(Missing(EnvPath(name), WhyMissing(why), detail))
+            self.result.missing.append(MissingPath(EnvPath(name), MissingReason(why), detail))
 
 
 def worker_count(configured: int | None) -> int:

@@ -10,13 +10,13 @@ from datetime import datetime
 from typing import NamedTuple
 
 from git_envhist.capturing.factdiff import brief_facts, fact_ids
-from git_envhist.capturing.facts import NAMES_IN_THE_CLEAR, FactTaker
-from git_envhist.capturing.identity import moment, signature, who_am_i
-from git_envhist.capturing.publish import Letter, Published, publish
-from git_envhist.capturing.request import Request
+from git_envhist.capturing.facts import NAMES_IN_THE_CLEAR, ProbeRunner
+from git_envhist.capturing.identity import current_actor, current_time, signature
+from git_envhist.capturing.publish import CommitDraft, PublishedSnapshot, publish
+from git_envhist.capturing.request import CaptureOptions
 from git_envhist.capturing.reserved import Entries, reserved_entries
-from git_envhist.capturing.take import Taker
-from git_envhist.capturing.taken import Taken
+from git_envhist.capturing.take import TreeCapture
+from git_envhist.capturing.taken import CapturedEnvironment
 from git_envhist.capturing.timelines import ensure_timeline
 from git_envhist.errors import EnvhistError, in_words
 from git_envhist.facts import kinds
@@ -24,12 +24,12 @@ from git_envhist.history.diff import count
 from git_envhist.history.story import describe_counts
 from git_envhist.history.summary import summarize
 from git_envhist.model import (
-    Captured,
+    CaptureResult,
     ChangeCount,
     FactChange,
     IntentSource,
     KeptService,
-    Record,
+    NoteRecord,
     Snapshot,
     SnapshotId,
     Trigger,
@@ -39,9 +39,9 @@ from git_envhist.settings import Settings
 from git_envhist.store.chain import read_snapshot
 from git_envhist.store.compare import compare
 from git_envhist.store.git import Git
-from git_envhist.store.gitview import GitView
+from git_envhist.store.gitview import GitStatus
 from git_envhist.store.keys import Key, KeyRing
-from git_envhist.store.message import Draft
+from git_envhist.store.message import MessageFields
 from git_envhist.store.objects import CatFile
 from git_envhist.store.packs import StagedPack
 from git_envhist.store.records import name_record
@@ -57,7 +57,7 @@ NAMES = "names-in-the-clear"
 """Exists while a person is still to be warned of them."""
 
 
-class Context(NamedTuple):
+class CaptureContext(NamedTuple):
     """Whose environment it is."""
 
     repository: Repository
@@ -66,7 +66,7 @@ class Context(NamedTuple):
     environ: Mapping[str, str]
 
 
-class Finished(NamedTuple):
+class FinishedTree(NamedTuple):
     """What was taken, as one tree."""
 
     tree: str
@@ -79,20 +79,20 @@ class Finished(NamedTuple):
 
 
 @dataclass(slots=True)
-class Held:
+class CapturedTree:
     """What was taken, and all that a snapshot of it needs."""
 
-    context: Context
+    context: CaptureContext
     staging: Staging
-    taking: Taker
-    taken: Taken
-    view: GitView
+    taking: TreeCapture
+    taken: CapturedEnvironment
+    view: GitStatus
     key: Key | None
     warnings: list[str]
     started: float
-    facts: FactTaker
+    facts: ProbeRunner
     dumps: Dumps = NONE
-    _finished: Finished | None = None
+    _finished: FinishedTree | None = None
 
     @property
     def content(self) -> str:
@@ -110,7 +110,7 @@ class Held:
             self.facts.like = moment.tree
 
     @step("trees, manifests and facts are made")
-    def finish(self, attach: tuple[tuple[str, bytes], ...] = ()) -> Finished:
+    def finish(self, attach: tuple[tuple[str, bytes], ...] = ()) -> FinishedTree:
         """Complete its tree and packs; the first call says what is attached."""
         if self._finished is None:
             sink, assembled = self.taking.writer, self.taken.assembled
@@ -132,7 +132,7 @@ class Held:
                 if path.startswith(FACTS)
             ]
             packs = self.taking.finish(self.taken)
-            self._finished = Finished(tree, packs, names, circumstances(facts), service_states(facts))
+            self._finished = FinishedTree(tree, packs, names, circumstances(facts), service_states(facts))
         return self._finished
 
     def _keep_dumps(self) -> Entries:
@@ -150,21 +150,21 @@ class Held:
                 then = fact_ids(reader, before.commit)
         return all(then.get(name, oid) == oid for name, oid in told.items())
 
-    def leave(self) -> Captured:
+    def leave(self) -> CaptureResult:
         """Publish nothing; what was seen is remembered all the same."""
         self.taking.remember_unpublished(self.taken)
         seconds = time.monotonic() - self.started
-        return Captured(None, self.taken.files, 0, 0, 0, seconds, warnings=tuple(self.warnings))
+        return CaptureResult(None, self.taken.files, 0, 0, 0, seconds, warnings=tuple(self.warnings))
 
     @step("the snapshot is published")
-    def publish(self, request: Request) -> Captured:
+    def publish(self, request: CaptureOptions) -> CaptureResult:
         """Make it a snapshot, as it was asked for."""
         repository = self.context.repository
         timeline = ensure_timeline(repository, self.context.settings, self.warnings.append)
-        at = moment(repository.git, self.context.environ)
+        at = current_time(repository.git, self.context.environ)
         finished = self.finish(request.attach)
         draft = self._draft(request, timeline, finished.attachments)
-        letter = Letter(
+        letter = CommitDraft(
             finished.tree,
             signature(draft.actor, at),
             lambda parent: self._describe(draft, parent, finished.tree),
@@ -188,14 +188,14 @@ class Held:
                 os.unlink(kept)
                 self.warnings.append(NAMES_IN_THE_CLEAR)
 
-    def _known_verdict(self, commit: str, finished: Finished) -> tuple[Record, ...]:
+    def _known_verdict(self, commit: str, finished: FinishedTree) -> tuple[NoteRecord, ...]:
         """The verdict on an environment that is just as this one."""
         state = self.context.repository.common_state
         note = carried_record(state, self.content, finished.facts, finished.services)
         # Nobody would believe one that is not signed.
         return () if note is None or self.key is None else (signed(note, SnapshotId(commit), self.key),)
 
-    def _draft(self, request: Request, timeline: str, attachments: tuple[str, ...]) -> Draft:
+    def _draft(self, request: CaptureOptions, timeline: str, attachments: tuple[str, ...]) -> MessageFields:
         from git_envhist.capture.masking import (
             mask_pair,
             mask_secrets,
@@ -203,12 +203,12 @@ class Held:
         from git_envhist.capture.masking import mask_text as mask  # loaded late: likewise
 
         intent, source = _intent(request, self.view)
-        return Draft(
+        return MessageFields(
             mask_secrets(intent),
             source,
             timeline,
             request.trigger,
-            request.actor or who_am_i(self.context.settings, self.context.environ),
+            request.actor or current_actor(self.context.settings, self.context.environ),
             head=self.view.head,
             branch=self.view.branch,
             missing_count=len(self.taken.gathered.missing),
@@ -223,7 +223,7 @@ class Held:
             key=self.key.id if self.key else None,
         )
 
-    def _describe(self, draft: Draft, parent: str | None, tree: str) -> Draft:
+    def _describe(self, draft: MessageFields, parent: str | None, tree: str) -> MessageFields:
         if parent is None:
             changed = self.taken.first_count()
             # What the capture itself says: an empty directory is a change, and no file.
@@ -247,7 +247,7 @@ class Held:
         with CatFile(git) as reader:
             return brief_facts(reader, parent, tree, self.context.keys.get)
 
-    def _captured(self, done: Published) -> Captured:
+    def _captured(self, done: PublishedSnapshot) -> CaptureResult:
         taken = self.taken
         snapshot = read_snapshot(done.commit, done.data)
         new_files, new_bytes = taken.merged.fresh()
@@ -255,7 +255,7 @@ class Held:
             # The records were lost: all was read again, and the two trees alone tell what of it is new.
             told = snapshot.changed.added + snapshot.changed.modified
             new_files, new_bytes = min(new_files, told), new_bytes if told >= new_files else 0
-        return Captured(
+        return CaptureResult(
             snapshot,
             files=taken.files,
             new_files=new_files,
@@ -278,7 +278,7 @@ class Held:
         )
 
 
-def _intent(request: Request, view: GitView) -> tuple[bytes, IntentSource]:
+def _intent(request: CaptureOptions, view: GitStatus) -> tuple[bytes, IntentSource]:
     if request.intent is not None and request.intent.strip():
         return request.intent, request.intent_source or IntentSource.GIVEN
     if view.subject:
@@ -288,10 +288,10 @@ def _intent(request: Request, view: GitView) -> tuple[bytes, IntentSource]:
     return b"", IntentSource.NONE
 
 
-def _records(request: Request, draft: Draft, at: datetime) -> tuple[Record, ...]:
+def _records(request: CaptureOptions, draft: MessageFields, at: datetime) -> tuple[NoteRecord, ...]:
     text = draft.intent.decode("utf-8", "replace")
     fields: dict[str, object] = {"text": text, "source": draft.intent_source.value}
-    records = [Record("intent", at, fields)]
+    records = [NoteRecord("intent", at, fields)]
     if request.name is not None:
         records.append(name_record(request.name, at))
     return tuple(records)

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from git_envhist.capturing.zone import LocalZone
 from git_envhist.errors import EnvhistError
-from git_envhist.model import Actor, Agent
+from git_envhist.model import Actor, AgentName
 from git_envhist.settings import Settings
 from git_envhist.store.commits import identity_line, moment_of
 from git_envhist.store.git import Git
@@ -21,7 +21,7 @@ AGENT, AGENT_VERSION = "GIT_ENVHIST_AGENT", "GIT_ENVHIST_AGENT_VERSION"
 AGENT_SESSION, AGENT_DEFINITION = "GIT_ENVHIST_AGENT_SESSION", "GIT_ENVHIST_AGENT_DEFINITION"
 
 
-def who_am_i(settings: Settings, environ: Mapping[str, str]) -> Actor:
+def current_actor(settings: Settings, environ: Mapping[str, str]) -> Actor:
     """The person in front of this machine, as git would name them."""
     name = environ.get("GIT_COMMITTER_NAME") or settings.user_name
     email = environ.get("GIT_COMMITTER_EMAIL") or settings.user_email or environ.get("EMAIL")
@@ -32,15 +32,15 @@ def who_am_i(settings: Settings, environ: Mapping[str, str]) -> Actor:
     return replace(person, agent=environ[AGENT], agent_version=version, session=session)
 
 
-def agent_of(environ: Mapping[str, str]) -> Agent | None:
+def agent_of(environ: Mapping[str, str]) -> AgentName | None:
     """The agent in whose name we are run; None where a person does."""
     if not environ.get(AGENT):
         return None
     told = [environ.get(name) or None for name in (AGENT_VERSION, AGENT_SESSION, AGENT_DEFINITION)]
-    return Agent(environ[AGENT], *told)
+    return AgentName(environ[AGENT], *told)
 
 
-def agent_variables(agent: Agent) -> dict[str, str]:
+def agent_variables(agent: AgentName) -> dict[str, str]:
     """The same, as variables."""
     told = {
         AGENT: agent.name,
@@ -62,7 +62,7 @@ def _login(environ: Mapping[str, str]) -> str:
         return f"uid{os.getuid()}"
 
 
-def moment(git: Git, environ: Mapping[str, str]) -> datetime:
+def current_time(git: Git, environ: Mapping[str, str]) -> datetime:
     """Now, or the moment that GIT_COMMITTER_DATE sets, in whatever spelling git takes there."""
     told = environ.get(DATE)
     if not told:

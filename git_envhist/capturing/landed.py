@@ -16,17 +16,17 @@ from typing import NamedTuple
 
 from git_envhist.capture.attributes import read_xattrs
 from git_envhist.capture.databases import SIDECARS
-from git_envhist.capture.descent import DOT_GIT, below_realm, join, realm_of
-from git_envhist.capture.known import CacheDamaged, Records
-from git_envhist.capture.pool import Line
-from git_envhist.capture.records import COLUMNS, INCOMPLETE, Record
+from git_envhist.capture.descent import DOT_GIT, join, path_below_root, root_name_of
+from git_envhist.capture.known import CacheDamaged, DirectoryRecords
+from git_envhist.capture.pool import WorkerHandle
+from git_envhist.capture.records import COLUMNS, INCOMPLETE, DirectoryRecord
 from git_envhist.capture.servers import may_have_servers
-from git_envhist.capture.statcache import CacheHead
-from git_envhist.capture.visits import Leaf, Visit, finish, is_settled, leaf_of
-from git_envhist.capturing.gather import Gathered
+from git_envhist.capture.statcache import CacheHeader
+from git_envhist.capture.visits import ScannedDirectory, ScannedEntry, build_record, is_settled, leaf_of
+from git_envhist.capturing.gather import ScanResult
 from git_envhist.capturing.policy import make_policy
 from git_envhist.capturing.shards import leaf_modes, shard_of
-from git_envhist.capturing.since import Landed, Told
+from git_envhist.capturing.since import Told, WrittenFile
 from git_envhist.errors import Damaged
 from git_envhist.store.manifest import format_extras
 from git_envhist.store.snapshots import ObjectSink
@@ -36,10 +36,10 @@ MANY = 2_000
 """To name the entries of a larger directory one by one takes longer than to have it looked into."""
 
 
-class Means(NamedTuple):
+class RecordTools(NamedTuple):
     """What records are made with."""
 
-    records: Records
+    records: DirectoryRecords
     sink: ObjectSink
     read: Callable[[bytes], bytes]
     width: int
@@ -47,27 +47,27 @@ class Means(NamedTuple):
     """What the workers would be told."""
 
 
-class Lander:
+class KnownWritesDriver:
     """Stands in for the workers: all that they could find is known."""
 
-    def __init__(self, cache: CacheHead, gathered: Gathered) -> None:
-        self.cache: CacheHead | None = cache
-        self.lines: list[Line] = []
+    def __init__(self, cache: CacheHeader, gathered: ScanResult) -> None:
+        self.cache: CacheHeader | None = cache
+        self.lines: list[WorkerHandle] = []
         self._gathered = gathered
 
-    def gather(self, *, dry_run: bool = False) -> Gathered:
+    def gather(self, *, dry_run: bool = False) -> ScanResult:
         return self._gathered
 
-    def finish_packs(self) -> Gathered:
+    def finish_packs(self) -> ScanResult:
         return self._gathered
 
     def close(self) -> None:
         """There is nothing to end."""
 
 
-def land(told: Told, cache: CacheHead, means: Means) -> Lander | None:
+def records_from_writes(told: Told, cache: CacheHeader, means: RecordTools) -> KnownWritesDriver | None:
     """The records of directories in which something landed; None where they have to be looked into."""
-    gathered = Gathered()
+    gathered = ScanResult()
     job = dict(means.job)
     if job["ignore"] or job["exclude"] or not job["mounts_known"] or not SYSTEM.nofollow:
         return None
@@ -86,16 +86,18 @@ def land(told: Told, cache: CacheHead, means: Means) -> Lander | None:
             return None
         gathered.directories[path] = record.encode()
         gathered.pieces[path] = list(record.pieces.values())
-    return Lander(cache, gathered)
+    return KnownWritesDriver(cache, gathered)
 
 
-def _record(path: bytes, names: Mapping[bytes, Landed | None], means: Means) -> Record | None:
+def _record(
+    path: bytes, names: Mapping[bytes, WrittenFile | None], means: RecordTools
+) -> DirectoryRecord | None:
     old = means.records.get(path)
     if old is None or old.flags & INCOMPLETE or old.boundaries:
         return None
     bases: Mapping[bytes, bytes] = means.job["bases"]  # type: ignore[assignment]
-    below = below_realm(path)
-    base = bases[realm_of(path)]
+    below = path_below_root(path)
+    base = bases[root_name_of(path)]
     # A link on the way leads to another directory than the one that the record tells of, or to the very one.
     directory = os.open(base + b"/" + below if below else base, DIRECTORY | NOFOLLOW)
     try:
@@ -104,7 +106,9 @@ def _record(path: bytes, names: Mapping[bytes, Landed | None], means: Means) -> 
         os.close(directory)
 
 
-def _look(directory: int, old: Record, names: Mapping[bytes, Landed | None], means: Means) -> Record | None:
+def _look(
+    directory: int, old: DirectoryRecord, names: Mapping[bytes, WrittenFile | None], means: RecordTools
+) -> DirectoryRecord | None:
     own = os.fstat(directory)
     if (own.st_ino, own.st_dev, own.st_uid, own.st_gid) != (old.inode, old.device, old.uid, old.gid):
         return None
@@ -121,7 +125,7 @@ def _look(directory: int, old: Record, names: Mapping[bytes, Landed | None], mea
     if unread:
         return None
     extras = format_extras(uid=own.st_uid, gid=own.st_gid, xattrs=xattrs)
-    record = finish(visit, started, means.width, extras)
+    record = build_record(visit, started, means.width, extras)
     record.shard = means.sink.add(
         b"blob", shard_of(record, like, changed, lambda oid: means.read(oid[: means.width]))
     )
@@ -130,8 +134,8 @@ def _look(directory: int, old: Record, names: Mapping[bytes, Landed | None], mea
 
 
 def _fresh(
-    directory: int, own: os.stat_result, names: Mapping[bytes, Landed | None]
-) -> dict[bytes, Leaf] | None:
+    directory: int, own: os.stat_result, names: Mapping[bytes, WrittenFile | None]
+) -> dict[bytes, ScannedEntry] | None:
     """What landed, looked at once more; None where it is not as it was left."""
     fresh = {}
     for name, landed in names.items():
@@ -143,11 +147,13 @@ def _fresh(
         if (seen.st_uid, seen.st_gid, seen.st_dev) != (own.st_uid, own.st_gid, own.st_dev):
             return None
         # A change time of zero never matches: the next capture looks for itself.
-        fresh[name] = Leaf(name, (0, *landed.row[1:]), False, landed.oid)
+        fresh[name] = ScannedEntry(name, (0, *landed.row[1:]), False, landed.oid)
     return fresh
 
 
-def _is_listed(directory: int, old: Record, names: Mapping[bytes, Landed | None], means: Means) -> bool:
+def _is_listed(
+    directory: int, old: DirectoryRecord, names: Mapping[bytes, WrittenFile | None], means: RecordTools
+) -> bool:
     """Whether the directory has the entries that it should have and no others, and none that mean more than a file."""
     listed = _names_in(directory)
     if not old.path:
@@ -170,9 +176,12 @@ def _names_in(directory: int) -> set[bytes]:
 
 
 def _visit(
-    old: Record, own: os.stat_result, fresh: dict[bytes, Leaf], names: Mapping[bytes, Landed | None]
-) -> Visit | None:
-    visit = Visit(old.path, own)
+    old: DirectoryRecord,
+    own: os.stat_result,
+    fresh: dict[bytes, ScannedEntry],
+    names: Mapping[bytes, WrittenFile | None],
+) -> ScannedDirectory | None:
+    visit = ScannedDirectory(old.path, own)
     visit.subdirectories = old.subdirectories
     numbers = {name: number for name in names if (number := _number(old, name)) is not None}
     if len(numbers) == len(fresh) == len(names):
@@ -186,7 +195,7 @@ def _visit(
     return visit
 
 
-def _number(record: Record, name: bytes) -> int | None:
+def _number(record: DirectoryRecord, name: bytes) -> int | None:
     """Which entry bears a name; they stand in the order of their names."""
     number = bisect_left(record.names, name)
     return number if number < len(record.names) and record.names[number] == name else None

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from contextlib import closing
 
-from git_envhist.store.durable import forget
+from git_envhist.store.durable import remove_if_present
 
 SLOTS, AT_TOP = b"slots", b".envhist-restore"
 NO_USE = ("journal.new", "phase.new", "way.new", "phase", "phase.done", "phase.undone")
@@ -20,7 +20,7 @@ def restore_directory(state: str) -> str:
     return os.path.join(state, "restore")
 
 
-def is_left_half_way(state: str) -> bool:
+def has_unfinished_restore(state: str) -> bool:
     """Whether one was begun there that nobody ended: what stands in the working tree is neither of two moments."""
     place = restore_directory(state)
     return any(os.path.lexists(os.path.join(place, name)) for name in LEFT)
@@ -29,13 +29,13 @@ def is_left_half_way(state: str) -> bool:
 def sweep_staged(private: str, bases: Mapping[bytes, bytes]) -> None:
     """Throw away what one had staged: it holds room, and no more. Whoever asks holds the lock; there is no journal."""
     for name in NO_USE:
-        forget(os.path.join(private, name))
+        remove_if_present(os.path.join(private, name))
     if not any(map(_is_to_go, _places(private, bases))):
         return
-    from git_envhist.restore.disk import open_door  # loaded late: hardly any capture finds something
+    from git_envhist.restore.disk import open_restore_disk  # loaded late: hardly any capture finds something
     from git_envhist.restore.finish import discard  # loaded late: likewise
 
-    with closing(open_door(bases, private)) as door:
+    with closing(open_restore_disk(bases, private)) as door:
         discard(door)
 
 

@@ -12,40 +12,42 @@ from operator import not_
 from typing import Any
 
 from git_envhist.capture.byname import descent_into
-from git_envhist.capture.check import differing_records, no_collection, tops_among
-from git_envhist.capture.descent import is_realm_top, join, realm_of
+from git_envhist.capture.check import differing_records, gc_paused, root_directories_in
+from git_envhist.capture.descent import is_realm_top, join, root_name_of
 from git_envhist.capture.ignore import ignore_rules
-from git_envhist.capture.pool import Frame, Shared
+from git_envhist.capture.pool import Frame, SharedCounters
 from git_envhist.capture.reading import Unreadable, is_gone, unreadable
-from git_envhist.capture.records import INODE, MODE, SIZE, Record, cut, decode
-from git_envhist.capture.scan import LeftOut, Limits, Scanner, spread, walk
-from git_envhist.capture.servers import tell_servers
-from git_envhist.capture.statcache import Shard, StatCache
-from git_envhist.capture.units import find_units
-from git_envhist.capture.visits import Leaf, Visit
+from git_envhist.capture.records import INODE, MODE, SIZE, DirectoryRecord, cut, decode
+from git_envhist.capture.scan import ExcludedPath, ScanLimits, Scanner, spread, walk
+from git_envhist.capture.servers import report_servers
+from git_envhist.capture.statcache import CacheShard, StatCache
+from git_envhist.capture.units import find_database_files
+from git_envhist.capture.visits import ScannedDirectory, ScannedEntry
 from git_envhist.capturing.since import Wanted
 from git_envhist.store.deflate import crc32
 
 
-class Looker:
+class ScanWorker:
     """Holds what it has looked at until it is told what to read."""
 
-    def __init__(self, job: dict[str, Any], shared: Shared) -> None:
+    def __init__(self, job: dict[str, Any], shared: SharedCounters) -> None:
         self._job = job
         self._shared = shared
         self._started_ns: int = job["started_ns"]
         self._descent = descent_into(job["bases"])
         self._ignored = ignore_rules(job["ignore"], job["exclude"])
-        self._limits = Limits(job["pruned"], job["cross_mounts"], job["mounts_known"], job["known"])
+        self._limits = ScanLimits(job["pruned"], job["cross_mounts"], job["mounts_known"], job["known"])
         self._scanner = Scanner(self._descent, self._ignored, self._limits, self._started_ns)
-        self._visits: dict[bytes, Visit] = {}
+        self._visits: dict[bytes, ScannedDirectory] = {}
         self._defer_from = 0
         self._deferring: set[bytes] = set()
         self._unlisted: dict[bytes, int] = {}
         self._failed: dict[bytes, Unreadable] = {}
         """Directories of which not even a stat could be read."""
 
-    def do_check(self, chunks: list[list[Shard]], distrust: bool, only: Wanted | None) -> Iterator[Frame]:
+    def do_check(
+        self, chunks: list[list[CacheShard]], distrust: bool, only: Wanted | None
+    ) -> Iterator[Frame]:
         """Compare recorded directories with what is there, as long as there are shards left; look into those that
         differ.
 
@@ -54,10 +56,10 @@ class Looker:
         `only`: of these directories and their entries; the others are known to be as recorded.
         """
         cache = StatCache(self._job["cache"], crc32)
-        with no_collection():
+        with gc_paused():
             while (ticket := self._shared.take()) is not None:
                 for shard in chunks[ticket]:
-                    records = cache.read_shard(Shard(*shard))
+                    records = cache.read_shard(CacheShard(*shard))
                     try:
                         yield from (
                             self._check(records, distrust, only) if records is not None else (("damaged",),)
@@ -66,7 +68,7 @@ class Looker:
                         yield ("damaged",)
 
     def _check(self, records: bytes, distrust: bool, only: Wanted | None) -> Iterator[Frame]:
-        for top in tops_among(records):
+        for top in root_directories_in(records):
             yield ("top", top)
         if only is not None:
             wanted = [(encoded, only[path]) for path, encoded in cut(records) if path in only]
@@ -85,7 +87,7 @@ class Looker:
             else:
                 yield from self._look_into(decode(encoded))
 
-    def _look_into(self, record: Record, names: frozenset[bytes] | None = None) -> Iterator[Frame]:
+    def _look_into(self, record: DirectoryRecord, names: frozenset[bytes] | None = None) -> Iterator[Frame]:
         visit = self._visit(record.path, record, names)
         if visit is None:
             yield self._lack(record.path, self._scanner.why_gone)
@@ -147,22 +149,22 @@ class Looker:
                     self._deferring.add(path)
                     yield ("deferred", path, leaf.name, leaf.row[SIZE], visit.own.st_dev, leaf.row[INODE])
 
-    def _without_deferred(self, visit: Visit) -> tuple[list[Leaf], list[Leaf]]:
+    def _without_deferred(self, visit: ScannedDirectory) -> tuple[list[ScannedEntry], list[ScannedEntry]]:
         """Of what is to be read in a directory the files to be read now, and those that are deferred."""
         if visit.path not in self._deferring:
             return visit.unread, []
         large = list(map(self._is_large, visit.unread))
         return list(compress(visit.unread, map(not_, large))), list(compress(visit.unread, large))
 
-    def _is_large(self, leaf: Leaf) -> bool:
+    def _is_large(self, leaf: ScannedEntry) -> bool:
         return leaf.row[SIZE] >= self._defer_from and stat.S_ISREG(leaf.row[MODE])
 
     def _sizes(self) -> list[int]:
         return [leaf.row[SIZE] for visit in self._visits.values() for leaf in visit.pending]
 
     def _visit(
-        self, path: bytes, old: Record | None, changed: frozenset[bytes] | None = None
-    ) -> Visit | None:
+        self, path: bytes, old: DirectoryRecord | None, changed: frozenset[bytes] | None = None
+    ) -> ScannedDirectory | None:
         try:
             if path in self._unlisted:
                 raise OSError(self._unlisted[path], os.strerror(self._unlisted[path]))
@@ -173,17 +175,17 @@ class Looker:
                 return None
             visit = closed
         else:
-            find_units(visit)
-            tell_servers(visit)
+            find_database_files(visit)
+            report_servers(visit)
         self._visits[path] = visit
         return visit
 
-    def _closed_directory(self, path: bytes, error: OSError) -> Visit | None:
+    def _closed_directory(self, path: bytes, error: OSError) -> ScannedDirectory | None:
         """A directory that cannot be looked into is kept by name, with what its parent can tell of it."""
         parent, _, name = path.rpartition(b"/")
         try:
             if is_realm_top(path):
-                own = self._descent.base(realm_of(path))
+                own = self._descent.base(root_name_of(path))
             else:
                 self._descent.enter(parent)
                 own = os.lstat(name)
@@ -192,9 +194,9 @@ class Looker:
             if not is_gone(failed) and not isinstance(failed, PermissionError):
                 self._failed[path] = unreadable(failed)
             return None
-        if isinstance(error, LeftOut) or not stat.S_ISDIR(own.st_mode):
+        if isinstance(error, ExcludedPath) or not stat.S_ISDIR(own.st_mode):
             return None
-        visit = Visit(path, own, young=True)
+        visit = ScannedDirectory(path, own, young=True)
         reason = unreadable(error)
         visit.miss(b"", reason.why, reason.detail)
         return visit

@@ -6,10 +6,19 @@ import stat
 from collections.abc import Mapping
 
 from git_envhist.capture.descent import join
-from git_envhist.capture.known import Records
-from git_envhist.capture.records import BELOW, CELL, INCOMPLETE, SIZE, WIDTH, Record, decode, differing
-from git_envhist.capturing.gather import Gathered
-from git_envhist.capturing.stored import stands_in_git
+from git_envhist.capture.known import DirectoryRecords
+from git_envhist.capture.records import (
+    BELOW,
+    CELL,
+    INCOMPLETE,
+    SIZE,
+    WIDTH,
+    DirectoryRecord,
+    decode,
+    differing,
+)
+from git_envhist.capturing.gather import ScanResult
+from git_envhist.capturing.stored import is_inside_git_directory
 from git_envhist.model import ChangeCount
 from git_envhist.values import dataclass, field
 
@@ -18,12 +27,12 @@ UNKNOWN = bytes(BELOW)
 
 
 @dataclass(slots=True)
-class Merged:
+class RecordChanges:
     """How the records differ from those of the snapshot before."""
 
-    changed: dict[bytes, Record] = field(default_factory=dict)
+    changed: dict[bytes, DirectoryRecord] = field(default_factory=dict)
     """Directories that were looked into, as they are now."""
-    before: dict[bytes, Record] = field(default_factory=dict)
+    before: dict[bytes, DirectoryRecord] = field(default_factory=dict)
     """The same as they were, as far as they were known."""
     gone: set[bytes] = field(default_factory=set)
 
@@ -34,7 +43,7 @@ class Merged:
             return None
         modified = 0
         for path, new in self.changed.items():
-            found = None if stands_in_git(path) else _count_modified(self.before[path], new)
+            found = None if is_inside_git_directory(path) else _count_modified(self.before[path], new)
             if found is None:
                 return None
             modified += found
@@ -55,9 +64,9 @@ class Merged:
         return files, size
 
 
-def merge(records: Records, gathered: Gathered) -> Merged:
+def merge(records: DirectoryRecords, gathered: ScanResult) -> RecordChanges:
     """Take in what changed, and let go what is no longer below any directory."""
-    merged = Merged()
+    merged = RecordChanges()
     lost = set(gathered.gone)
     for path, encoded in gathered.directories.items():
         before, after = records.get(path), decode(encoded)
@@ -77,7 +86,7 @@ def merge(records: Records, gathered: Gathered) -> Merged:
 
 
 def merge_pieces(
-    before: Mapping[bytes, list[bytes]], gathered: Gathered, merged: Merged, width: int
+    before: Mapping[bytes, list[bytes]], gathered: ScanResult, merged: RecordChanges, width: int
 ) -> dict[bytes, list[bytes]]:
     """The trees of the pieces of big files, by directory, as they are now; `width`: of an id."""
     # An id of any length stands in 32 bytes there.
@@ -88,7 +97,7 @@ def merge_pieces(
     }
 
 
-def _carry_below(after: Record, before: Record | None) -> None:
+def _carry_below(after: DirectoryRecord, before: DirectoryRecord | None) -> None:
     if before is not None and before.subdirectories == after.subdirectories:
         after.below = before.below
         return
@@ -96,7 +105,7 @@ def _carry_below(after: Record, before: Record | None) -> None:
     after.below = b"".join(known.get(name, UNKNOWN) for name in after.subdirectories)
 
 
-def _other_bytes(old: Record, new: Record) -> list[int]:
+def _other_bytes(old: DirectoryRecord, new: DirectoryRecord) -> list[int]:
     """The entries that have other bytes than before, or were not there."""
     width = len(new.ids) // len(new.names) if new.names else 1
     if old.names == new.names:
@@ -105,7 +114,7 @@ def _other_bytes(old: Record, new: Record) -> list[int]:
     return [index for index, name in enumerate(new.names) if known.get(name) != new.id_at(index, width)]
 
 
-def _count_modified(old: Record, new: Record) -> int | None:
+def _count_modified(old: DirectoryRecord, new: DirectoryRecord) -> int | None:
     """How many entries have other bytes or modes; None where there is more to it."""
     if (old.flags | new.flags) & INCOMPLETE:
         return None

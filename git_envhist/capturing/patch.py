@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from git_envhist.capture.records import BELOW, CELL, Record, differing
+from git_envhist.capture.records import BELOW, CELL, DirectoryRecord, differing
 from git_envhist.capturing.shards import replaced
 from git_envhist.capturing.stored import leaf_entry, subtree
 from git_envhist.errors import Damaged
@@ -20,20 +20,25 @@ PATCHED_FROM = 200
 """Smaller directories are made anew as quickly."""
 
 
-class Patch(NamedTuple):
+class TreePatch(NamedTuple):
     """A tree object, and its entries that the old one did not have."""
 
     data: bytes
     entries: list[TreeEntry]
 
 
-class Unlike(Exception):
+class TooManyChanges(Exception):
     """More changed than a patch can say."""
 
 
 def patched_tree(
-    record: Record, old: Record, old_below: bytes, old_tree: bytes, read: Callable[[bytes], bytes], width: int
-) -> Patch | None:
+    record: DirectoryRecord,
+    old: DirectoryRecord,
+    old_below: bytes,
+    old_tree: bytes,
+    read: Callable[[bytes], bytes],
+    width: int,
+) -> TreePatch | None:
     """The tree of a record from that of the old one; None where it has to be made of its entries."""
     if (
         not any(old_tree)
@@ -46,12 +51,14 @@ def patched_tree(
         pairs = [*_leaves(record, old, width), *_subtrees(record, old_below, width)]
         data = read(old_tree)
         cuts = list(_cuts(data, pairs))
-    except (Unlike, Damaged):
+    except (TooManyChanges, Damaged):
         return None
-    return Patch(replaced(data, cuts), [after for _, after in pairs])
+    return TreePatch(replaced(data, cuts), [after for _, after in pairs])
 
 
-def _leaves(record: Record, old: Record, width: int) -> Iterator[tuple[TreeEntry, TreeEntry]]:
+def _leaves(
+    record: DirectoryRecord, old: DirectoryRecord, width: int
+) -> Iterator[tuple[TreeEntry, TreeEntry]]:
     if old is record:
         return
     indexes = set(differing(old.ids, record.ids, width))
@@ -62,7 +69,7 @@ def _leaves(record: Record, old: Record, width: int) -> Iterator[tuple[TreeEntry
         yield _both(before, leaf_entry(record, index, modes[index], record.id_at(index, width)))
 
 
-def _subtrees(record: Record, old_below: bytes, width: int) -> Iterator[tuple[TreeEntry, TreeEntry]]:
+def _subtrees(record: DirectoryRecord, old_below: bytes, width: int) -> Iterator[tuple[TreeEntry, TreeEntry]]:
     for index in differing(old_below, record.below, BELOW):
         name, at = record.subdirectories[index], index * BELOW
         before = subtree(record.path, name, old_below[at : at + width])
@@ -72,7 +79,7 @@ def _subtrees(record: Record, old_below: bytes, width: int) -> Iterator[tuple[Tr
 def _both(before: list[TreeEntry], after: list[TreeEntry]) -> tuple[TreeEntry, TreeEntry]:
     # What came into the tree, or left it, would move others; what is in neither is left to the long way, too.
     if len(before) != 1 or len(after) != 1 or before[0][0] != after[0][0]:
-        raise Unlike
+        raise TooManyChanges
     return before[0], after[0]
 
 
@@ -86,7 +93,7 @@ def _cuts(tree: bytes, pairs: Iterable[tuple[TreeEntry, TreeEntry]]) -> Iterator
         if found < 0:
             found = tree.find(sought, 0, at)
         if found < 0:
-            raise Unlike
+            raise TooManyChanges
         at = found + len(sought)
         yield found, at, _format(after)
 

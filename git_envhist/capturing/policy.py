@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from git_envhist.capture.descent import join, shown_path
+from git_envhist.capture.descent import display_path, join
 from git_envhist.capture.ignore import path_matcher, without_negation
-from git_envhist.capture.policy import Policy
+from git_envhist.capture.policy import ContentPolicy
 from git_envhist.capture.seal import keyed_hash, seal
 from git_envhist.capture.secrets import SecretRules
 from git_envhist.store.keys import Key
@@ -20,7 +20,7 @@ def secret_rules(patterns: Sequence[str]) -> SecretRules:
     return SecretRules(path_matcher(patterns), excluded)
 
 
-def make_policy(job: dict[str, Any]) -> Policy:
+def make_policy(job: dict[str, Any]) -> ContentPolicy:
     """How content is to be kept, from what a job says."""
     rules = secret_rules(job["secret"])
     key = Key.of(job["key"]) if job["key"] is not None else None
@@ -32,14 +32,14 @@ def make_policy(job: dict[str, Any]) -> Policy:
     def names_in(directory: bytes) -> Callable[[bytes], bool]:
         return rules.names_in(directory) if not encrypted else lambda name: is_secret(join(directory, name))
 
-    return Policy(
+    return ContentPolicy(
         secret_name=is_secret,
         secret_names=names_in,
         scans_content=rules.scans_content,
         secret_content=rules.by_content,
         excluded=rules.excludes,
         fingerprinted=path_matcher(job["fingerprint"]),
-        seal=None if key is None else lambda path, data: seal(key, shown_path(path), b"file", data),
+        seal=None if key is None else lambda path, data: seal(key, display_path(path), b"file", data),
         keyed_hash=None if key is None else lambda data: keyed_hash(key, data),
         big_file=job["big_file"],
         holds_databases=job["holds_databases"],

@@ -7,7 +7,7 @@ from git_envhist.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Present:
+class LiveTree:
     """The live environment as a tree that git can see while the context is open."""
 
     git: Git

@@ -11,47 +11,47 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from git_envhist.errors import Damaged, EnvhistError, GitFailed, in_words
-from git_envhist.model import Record
+from git_envhist.model import NoteRecord
 from git_envhist.store.commits import encode_commit
 from git_envhist.store.git import Git
 from git_envhist.store.gitcaches import drop_broken_index
 from git_envhist.store.keys import Key
 from git_envhist.store.leftbehind import remember_left_behind
 from git_envhist.store.merging import entries
-from git_envhist.store.message import Draft, mac_input, with_mac, write_message
+from git_envhist.store.message import MessageFields, mac_input, with_mac, write_message
 from git_envhist.store.notes import NO_FILES, add_records
-from git_envhist.store.objects import Answer, CatFile
+from git_envhist.store.objects import CatFile, GitObject
 from git_envhist.store.packfile import JOINED
 from git_envhist.store.packs import OwnPacks, PackWriter, StagedPack
-from git_envhist.store.repository import HEADS, NOTES, TRASH, RefMove, RefsMoved, Repository
-from git_envhist.store.spares import bring_back
+from git_envhist.store.repository import HEADS, NOTES, TRASH, RefsMoved, RefUpdate, Repository
+from git_envhist.store.spares import restore_lost_indexes
 from git_envhist.store.staging import Staging
 from git_envhist.values import dataclass
 
 TRIES = 20
 
-Describe = Callable[[str | None], Draft]
+Describe = Callable[[str | None], MessageFields]
 """The message's contents for a snapshot that follows a given commit."""
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class CommitDraft:
     """All that a snapshot's commit is made of, but for its parent."""
 
     tree: str
     signature: bytes
     describe: Describe
-    records: Callable[[str], tuple[Record, ...]]
+    records: Callable[[str], tuple[NoteRecord, ...]]
     """What its note says from the first, given the commit."""
     key: Key | None
     at: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedSnapshot:
     commit: str
     parent: str | None
-    draft: Draft
+    draft: MessageFields
     stored_bytes: int
     data: bytes
     """The commit object."""
@@ -63,9 +63,9 @@ def publish(
     staging: Staging,
     timeline: str,
     packs: list[StagedPack],
-    letter: Letter,
+    letter: CommitDraft,
     own: OwnPacks,
-) -> Published:
+) -> PublishedSnapshot:
     """Append the snapshot to its timeline; if the tip moved meanwhile, to the new tip.
 
     What stands in our `own` packs is read there: each git that is not asked saves a millisecond or two.
@@ -88,14 +88,14 @@ def publish(
         if moved is None:
             continue
         stored = sum(pack.size for pack in (*waiting, *small))
-        return Published(commit, parent, draft, stored, data, (*lost, *warnings, *moved))
+        return PublishedSnapshot(commit, parent, draft, stored, data, (*lost, *warnings, *moved))
     raise GitFailed(f"'{ref}' would not stand still", hint="run the command again")
 
 
 def _is_there(repository: Repository, tip: str) -> bool:
     # A multi-pack-index that names a pack which has gone hides what stands in others.
-    return stands(repository.git, tip) or (
-        drop_broken_index(repository.pack_dir) and stands(repository.git, tip)
+    return object_exists(repository.git, tip) or (
+        drop_broken_index(repository.pack_dir) and object_exists(repository.git, tip)
     )
 
 
@@ -107,7 +107,7 @@ def _leave_behind(repository: Repository, timeline: str, tip: str | None) -> str
     )
 
 
-def _commit_data(parent: str | None, draft: Draft, letter: Letter) -> bytes:
+def _commit_data(parent: str | None, draft: MessageFields, letter: CommitDraft) -> bytes:
     message = write_message(draft)
     if letter.key is not None:
         message = with_mac(message, letter.key.mac(mac_input(letter.tree, letter.signature, message)))
@@ -119,7 +119,7 @@ def _write_commit(
     staging: Staging,
     timeline: str,
     data: bytes,
-    letter: Letter,
+    letter: CommitDraft,
     own: OwnPacks,
     waiting: list[StagedPack],
 ) -> tuple[str, tuple[str | None, str] | None, list[StagedPack], list[str]]:
@@ -157,7 +157,7 @@ def _write_notes(
     repository: Repository,
     writer: PackWriter,
     timeline: str,
-    additions: dict[str, tuple[Record, ...]],
+    additions: dict[str, tuple[NoteRecord, ...]],
     signature: bytes,
     own: OwnPacks | None = None,
     files: Mapping[bytes, bytes] = NO_FILES,
@@ -186,12 +186,12 @@ class _OwnFirst:
         self._own = own
         self._others = others
 
-    def read(self, name: str) -> Answer | None:
+    def read(self, name: str) -> GitObject | None:
         try:
             kind, data = self._own.read(bytes.fromhex(name))
         except (KeyError, Damaged):
             return self._others.read(name)
-        return Answer(kind.decode("ascii"), data)
+        return GitObject(kind.decode("ascii"), data)
 
 
 def _move(
@@ -203,10 +203,10 @@ def _move(
     notes: tuple[str | None, str] | None,
 ) -> list[str] | None:
     """Move the refs: the warnings that it cost, or None where somebody else was quicker."""
-    snapshot = RefMove(ref, commit, parent)
+    snapshot = RefUpdate(ref, commit, parent)
     warnings: list[str] = []
     if notes is not None:
-        note = RefMove(NOTES + timeline, notes[1], notes[0])
+        note = RefUpdate(NOTES + timeline, notes[1], notes[0])
         try:
             repository.move_refs([snapshot, note])
         except EnvhistError as error:
@@ -222,14 +222,14 @@ def _move(
     return warnings
 
 
-def _move_alone(repository: Repository, snapshot: RefMove) -> None:
+def _move_alone(repository: Repository, snapshot: RefUpdate) -> None:
     # git moves the refs of a transaction one after another: one that was killed may have moved ours before it died.
     if repository.resolve_ref(snapshot.ref) != snapshot.new:
         try:
             repository.move_refs([snapshot])
         except EnvhistError:
             # git may have found nothing because a `gc` beside us has just taken an index of ours for garbage.
-            if bring_back(repository.common_state, repository.pack_dir):
+            if restore_lost_indexes(repository.common_state, repository.pack_dir):
                 repository.move_refs([snapshot])
             elif repository.resolve_ref(snapshot.ref) != snapshot.new:
                 raise
@@ -239,7 +239,7 @@ def annotate(
     repository: Repository,
     staging: Staging,
     timeline: str,
-    additions: dict[str, tuple[Record, ...]],
+    additions: dict[str, tuple[NoteRecord, ...]],
     signature: bytes,
     files: Mapping[bytes, bytes] = NO_FILES,
     without: Sequence[bytes] = (),
@@ -255,7 +255,7 @@ def annotate(
         staging.journal_commit(new)
         staging.publish([pack] if pack else [])
         try:
-            repository.move_refs([RefMove(ref, new, old)])
+            repository.move_refs([RefUpdate(ref, new, old)])
         except RefsMoved:
             continue
         repository.sync_refs([ref])
@@ -263,7 +263,7 @@ def annotate(
     raise GitFailed(f"'{ref}' would not stand still", hint="run the command again")
 
 
-def stands(git: Git, oid: str) -> bool:
+def object_exists(git: Git, oid: str) -> bool:
     """Whether an object is there; an error where git cannot tell."""
     asked = git.try_run("cat-file", "-e", oid)
     if asked.status not in (0, 1):
@@ -273,7 +273,7 @@ def stands(git: Git, oid: str) -> bool:
 
 def is_published(git: Git, commit: str) -> bool:
     """Whether a ref of ours relies on a commit; an error where git cannot tell, because then nothing may go."""
-    if not stands(git, commit):
+    if not object_exists(git, commit):
         # What a ref names and git cannot read is damaged: no reason to take the rest of it away.
         return (
             commit in git.run("for-each-ref", "--format=%(objectname)", HEADS, NOTES, TRASH).decode().split()

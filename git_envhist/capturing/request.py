@@ -8,20 +8,20 @@ from typing import TypedDict
 
 from git_envhist import spelling
 from git_envhist.errors import EnvhistError
-from git_envhist.lookup import each, refuse_unknown
-from git_envhist.model import Actor, Captured, IntentSource, Progress, RestorePart, Trigger
+from git_envhist.lookup import as_sequence, refuse_unknown
+from git_envhist.model import Actor, CaptureProgress, CaptureResult, IntentSource, RestoreRole, Trigger
 from git_envhist.services.states import NONE, Dumps
 from git_envhist.system import read_or_stop
 from git_envhist.values import dataclass
-from git_envhist.verifying.watching import Watching
+from git_envhist.verifying.watching import CheckListener
 
 
-def say_nothing(_captured: Captured) -> None:
+def ignore_progress(_captured: CaptureResult) -> None:
     """Nobody waits to hear."""
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CaptureOptions:
     """One capture, as it was asked for."""
 
     intent: bytes | None = None
@@ -36,18 +36,18 @@ class Request:
     actor: Actor | None = None
     dry_run: bool = False
     force: bool = False
-    restore: RestorePart | None = None
+    restore: RestoreRole | None = None
     restored_from: str | None = None
     forked_from: str | None = None
-    progress: Callable[[Progress], None] | None = None
+    progress: Callable[[CaptureProgress], None] | None = None
     waiting: Callable[[], None] | None = None
-    captured: Callable[[Captured], None] = say_nothing
+    captured: Callable[[CaptureResult], None] = ignore_progress
     """Told what came of it, before anything is checked."""
     dumps: Dumps = NONE
     """What services gave; nobody asks them while a lock is held."""
 
 
-class Asked(TypedDict, total=False):
+class CaptureKeywords(TypedDict, total=False):
     """What can be asked of a capture, as `EnvHistory.capture` takes it."""
 
     name: str | None
@@ -67,30 +67,30 @@ class Asked(TypedDict, total=False):
     intent_source: IntentSource | None
     dry_run: bool
     force: bool
-    progress: Callable[[Progress], None] | None
+    progress: Callable[[CaptureProgress], None] | None
     waiting: Callable[[], None] | None
-    captured: Callable[[Captured], None]
+    captured: Callable[[CaptureResult], None]
     verify: str | None
     """The command that then says whether the environment works."""
-    watching: Watching
+    watching: CheckListener
     """What is told while it runs."""
 
 
-def make_request(intent: bytes | str | None, asked: Asked) -> Request:
+def capture_options(intent: bytes | str | None, asked: CaptureKeywords) -> CaptureOptions:
     """The capture that some words ask for; a program took it unless they say otherwise."""
-    refuse_unknown("capture", asked, Asked.__annotations__)
-    whole: Asked = {"trigger": Trigger.API, **asked}
+    refuse_unknown("capture", asked, CaptureKeywords.__annotations__)
+    whole: CaptureKeywords = {"trigger": Trigger.API, **asked}
     external_id = whole.get("external_id")
-    return Request(
+    return CaptureOptions(
         spelling.in_bytes(intent) if isinstance(intent, str) else intent,
         name=whole.get("name"),
         if_changed=whole.get("if_changed", False),
         strict=whole.get("strict", False),
         meta=pairs(whole.get("meta", ())),
-        external_id=None if external_id is None else spelling.whole(external_id),
+        external_id=None if external_id is None else spelling.replace_surrogates(external_id),
         intent_source=whole.get("intent_source"),
         attach=(
-            *map(read_attachment, map(os.fspath, each(whole.get("attach", ())))),
+            *map(read_attachment, map(os.fspath, as_sequence(whole.get("attach", ())))),
             *whole.get("attached", ()),
         ),
         actor=whole.get("actor"),
@@ -99,14 +99,16 @@ def make_request(intent: bytes | str | None, asked: Asked) -> Request:
         force=whole.get("force", False),
         progress=whole.get("progress"),
         waiting=whole.get("waiting"),
-        captured=whole.get("captured", say_nothing),
+        captured=whole.get("captured", ignore_progress),
     )
 
 
 def pairs(meta: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Values by keys, however they are given."""
     given = meta.items() if isinstance(meta, Mapping) else meta
-    return tuple((spelling.whole(key), spelling.whole(value)) for key, value in given)
+    return tuple(
+        (spelling.replace_surrogates(key), spelling.replace_surrogates(value)) for key, value in given
+    )
 
 
 def read_attachment(path: str) -> tuple[str, bytes]:

@@ -7,12 +7,12 @@ from typing import Protocol
 from git_envhist.capture.ignore import path_filter
 from git_envhist.capture.seal import seal
 from git_envhist.capture.secrets import mask_tokens
-from git_envhist.capturing.staged import StagedKeeper
-from git_envhist.capturing.taken import Taken
+from git_envhist.capturing.staged import StagedIndexSaver
+from git_envhist.capturing.taken import CapturedEnvironment
 from git_envhist.errors import EnvhistError, in_words
-from git_envhist.model import EnvPath, WhyMissing
+from git_envhist.model import EnvPath, MissingReason
 from git_envhist.settings import Settings
-from git_envhist.store.gitview import GitView
+from git_envhist.store.gitview import GitStatus
 from git_envhist.store.keys import Key
 from git_envhist.store.layout import ATTACHMENTS, GIT_CHANGED, MISSING, RULES, UNSTABLE
 from git_envhist.store.listings import write_git_changes, write_missing, write_rules
@@ -37,8 +37,8 @@ class Taking(Protocol):
 
 def reserved_entries(
     taking: Taking,
-    taken: Taken,
-    view: GitView,
+    taken: CapturedEnvironment,
+    view: GitStatus,
     attach: tuple[tuple[str, bytes], ...],
     key: Key | None,
     warnings: list[str],
@@ -53,7 +53,7 @@ def reserved_entries(
     left_out = path_filter(extent.ignore, extent.exclude, extent.fingerprint)
     room = taking.settings.budget - _stored(taken) - sink.stored_bytes
     try:
-        keeper = StagedKeeper(
+        keeper = StagedIndexSaver(
             taking.repository.git, sink, taking.settings, key, room, taking.repository.state, warnings
         )
         entries.update(keeper.keep(view.staged, left_out))
@@ -63,7 +63,7 @@ def reserved_entries(
     return entries, names
 
 
-def _stored(taken: Taken) -> int:
+def _stored(taken: CapturedEnvironment) -> int:
     """How many bytes the workers have stored; a few small objects they handed over, and our own pack counts these."""
     return sum(pack.size for pack in taken.gathered.packs)
 
@@ -72,9 +72,9 @@ def _put(entries: Entries, sink: ObjectSink, path: bytes, data: bytes) -> None:
     entries[path] = (b"", FILE, sink.add(b"blob", data))
 
 
-def _put_lists(entries: Entries, sink: ObjectSink, taken: Taken, view: GitView) -> None:
-    unstable = [item for item in taken.gathered.missing if item.why is WhyMissing.UNSTABLE]
-    missing = [item for item in taken.gathered.missing if item.why is not WhyMissing.UNSTABLE]
+def _put_lists(entries: Entries, sink: ObjectSink, taken: CapturedEnvironment, view: GitStatus) -> None:
+    unstable = [item for item in taken.gathered.missing if item.why is MissingReason.UNSTABLE]
+    missing = [item for item in taken.gathered.missing if item.why is not MissingReason.UNSTABLE]
     if missing:
         _put(entries, sink, MISSING, write_missing(missing))
     if unstable:

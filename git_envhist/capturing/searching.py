@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from git_envhist.core import Core, look_at
+from git_envhist.core import HistoryContext, refuse_endless_trees
 from git_envhist.errors import GitFailed, UsageError
 from git_envhist.history.choice import Choice
 from git_envhist.model import Snapshot
@@ -12,10 +12,10 @@ from git_envhist.store import series
 
 
 def those_with_content(
-    history: Core, found: Sequence[Snapshot], choice: Choice, pathspecs: Sequence[bytes]
+    history: HistoryContext, found: Sequence[Snapshot], choice: Choice, pathspecs: Sequence[bytes]
 ) -> list[Snapshot]:
     """Return the snapshots whose files differ from those before as the choice says."""
-    look_at(history, found)
+    refuse_endless_trees(history, found)
     steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
     search = series.ContentSearch(choice.content, choice.content_pattern, choice.ignore_case)
     try:

@@ -7,8 +7,8 @@ import stat
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 
-from git_envhist.capture.descent import DOT_GIT, below_realm, realm_of
-from git_envhist.capture.records import Record
+from git_envhist.capture.descent import DOT_GIT, path_below_root, root_name_of
+from git_envhist.capture.records import DirectoryRecord
 from git_envhist.errors import Damaged
 from git_envhist.model import EnvPath
 from git_envhist.store.layout import dotgit_directory, root_directory, stored_below
@@ -26,7 +26,7 @@ KINDS = {
 
 def stored_directory(path: bytes) -> bytes:
     """Where the entries of a directory stand in a snapshot's tree."""
-    realm, rest = realm_of(path), below_realm(path)
+    realm, rest = root_name_of(path), path_below_root(path)
     if realm:
         return stored_below(root_directory(realm), EnvPath(rest))
     names = rest.split(b"/") if rest else []
@@ -37,7 +37,7 @@ def stored_directory(path: bytes) -> bytes:
     return stored_below(b"", EnvPath(rest))
 
 
-def shard_text(record: Record) -> bytes:
+def shard_text(record: DirectoryRecord) -> bytes:
     """The manifest shard of a directory."""
     modes, mtimes = record.modes, record.mtimes
     extras = record.extras
@@ -54,7 +54,10 @@ def shard_text(record: Record) -> bytes:
 
 
 def shard_of(
-    record: Record, like: Record | None, fresh: Collection[int], read: Callable[[bytes], bytes]
+    record: DirectoryRecord,
+    like: DirectoryRecord | None,
+    fresh: Collection[int],
+    read: Callable[[bytes], bytes],
 ) -> bytes:
     """The shard of a directory; where most of it is like an older record, made of that one's shard."""
     if like is not None and 4 * len(fresh) <= len(record.names):
@@ -63,7 +66,7 @@ def shard_of(
     return shard_text(record)
 
 
-def patched_shard(old: bytes, record: Record, fresh: Iterable[int]) -> bytes | None:
+def patched_shard(old: bytes, record: DirectoryRecord, fresh: Iterable[int]) -> bytes | None:
     """The shard of a directory of which only some entries and its own line differ from `old`; None where `old` is not
     what it should be."""
     header, _, rest = old.partition(b"\n")
@@ -86,12 +89,12 @@ def patched_shard(old: bytes, record: Record, fresh: Iterable[int]) -> bytes | N
     return replaced(old, cuts)
 
 
-def own_line(record: Record) -> bytes:
+def own_line(record: DirectoryRecord) -> bytes:
     """A directory's own line."""
     return format_line(OWN_NAME, b"d", record.mode & 0o7777, record.mtime_ns, record.extras.get(-1, b""))
 
 
-def leaf_line(record: Record, index: int, mode: int, mtime: int) -> bytes:
+def leaf_line(record: DirectoryRecord, index: int, mode: int, mtime: int) -> bytes:
     """The line of one of its entries."""
     kind = KINDS[stat.S_IFMT(mode)]
     return format_line(record.names[index], kind, mode & 0o7777, mtime, record.extras.get(index, b""))
@@ -107,7 +110,7 @@ def replaced(data: bytes, cuts: Iterable[tuple[int, int, bytes]]) -> bytes:
     return b"".join((*parts, data[last:]))
 
 
-def leaf_modes(record: Record) -> bytes:
+def leaf_modes(record: DirectoryRecord) -> bytes:
     """A digest of the modes of a directory and its entries, and of what a tree does not hold of them."""
     digest = hashlib.sha256(b"%o\0" % record.mode)
     for names in (record.names, record.boundaries):

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from git_envhist.capture.known import Records
-from git_envhist.capture.statcache import CacheHead
+from git_envhist.capture.known import DirectoryRecords
+from git_envhist.capture.statcache import CacheHeader
 from git_envhist.values import dataclass
 
 Wanted = Mapping[bytes, frozenset[bytes] | None]
 """Directories, and in each the names of which something may have happened; None where any may be another one."""
 
 
-class Landed(NamedTuple):
+class WrittenFile(NamedTuple):
     """A file or link that was brought here and read back, with nothing to be said of it but its mode and time."""
 
     row: tuple[int, int, int, int, int]
@@ -26,12 +26,12 @@ class Landed(NamedTuple):
     oid: bytes
 
 
-Told = Mapping[bytes, Mapping[bytes, Landed | None]]
+Told = Mapping[bytes, Mapping[bytes, WrittenFile | None]]
 """Directories, and in each the names of which something happened: what stands there now, None where nothing does."""
 
 
 @dataclass(frozen=True, slots=True)
-class Since:
+class KnownWrites:
     """An environment as it was taken a moment ago."""
 
     commit: str
@@ -40,11 +40,11 @@ class Since:
     """Where something may have happened since: no other one is looked at again, and of its entries no others."""
     landed: Told | None = None
     """What happened there, where all of it is known."""
-    records: Records | None = None
+    records: DirectoryRecords | None = None
     """What was known then of every directory."""
 
 
-def still_to_look_at(since: Since | None, head: CacheHead | None) -> Wanted | None:
+def directories_to_scan(since: KnownWrites | None, head: CacheHeader | None) -> Wanted | None:
     """The directories that need be looked at; None for all, where the records are not those of that moment."""
     if since is None or head is None or head.base != since.commit:
         return None

@@ -11,14 +11,14 @@ import stat
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from git_envhist.capture.descent import Descent, below_realm, join, realm_of
-from git_envhist.capture.known import CacheDamaged, Records
-from git_envhist.capture.policy import Policy
+from git_envhist.capture.descent import DirectoryCursor, join, path_below_root, root_name_of
+from git_envhist.capture.known import CacheDamaged, DirectoryRecords
+from git_envhist.capture.policy import ContentPolicy
 from git_envhist.capture.pool import Frame, Pool
 from git_envhist.capture.records import MODE
-from git_envhist.capture.statcache import CacheHead, StatCache
+from git_envhist.capture.statcache import CacheHeader, StatCache
 from git_envhist.capture.twins import Source, Twins, read_sources, sources_at, write_sources
-from git_envhist.capture.visits import Visit
+from git_envhist.capture.visits import ScannedDirectory
 from git_envhist.store.deflate import crc32
 from git_envhist.store.keys import Key
 
@@ -28,7 +28,7 @@ MOST_REMEMBERED = 5000
 Rows = list[tuple[Any, ...]]
 
 
-def find_twins(pool: Pool, job: dict[str, Any], cache: CacheHead | None) -> Twins:
+def find_twins(pool: Pool, job: dict[str, Any], cache: CacheHeader | None) -> Twins:
     """Ask the workers for all files that are sealed by their names, and remember these for the next capture."""
     key, state = job["twin"], os.path.dirname(job["cache"])
     remembered = read_sources(state, key)
@@ -69,14 +69,14 @@ def remembered_twins(state: str, key: Key | None) -> Twins:
     return twins
 
 
-def _among_records(job: dict[str, Any], cache: CacheHead | None) -> list[Source]:
+def _among_records(job: dict[str, Any], cache: CacheHeader | None) -> list[Source]:
     """The files with secret names that earlier captures took, where the list of them was lost."""
     from git_envhist.capturing.policy import make_policy  # loaded late: once after an update
 
     if cache is None:
         return []
     policy = make_policy(job)
-    records = Records(StatCache(job["cache"], crc32), cache.shards, cache.files)
+    records = DirectoryRecords(StatCache(job["cache"], crc32), cache.shards, cache.files)
     try:
         paths = [join(directory, name) for directory in records for name in _names(records, directory)]
     except CacheDamaged:
@@ -84,13 +84,13 @@ def _among_records(job: dict[str, Any], cache: CacheHead | None) -> list[Source]
     return [Source(path, (), 0, 0, b"") for path in paths if policy.secret_name(path)]
 
 
-def _names(records: Records, directory: bytes) -> list[bytes]:
+def _names(records: DirectoryRecords, directory: bytes) -> list[bytes]:
     record = records.get(directory)
     return record.names if record is not None else []
 
 
 def sources_among(
-    key: bytes, visits: dict[bytes, Visit], descent: Descent, policy: Policy
+    key: bytes, visits: dict[bytes, ScannedDirectory], descent: DirectoryCursor, policy: ContentPolicy
 ) -> Iterator[Frame]:
     """("source", …) for each file that a worker will read and that is sealed by its name; the leaves remember it."""
     from git_envhist.capture.secretnames import (
@@ -112,14 +112,16 @@ def sources_among(
                     yield ("source", *source)
 
 
-def sources_again(key: bytes, known: Rows, bases: dict[bytes, bytes], policy: Policy) -> Iterator[Frame]:
+def sources_again(
+    key: bytes, known: Rows, bases: dict[bytes, bytes], policy: ContentPolicy
+) -> Iterator[Frame]:
     """The same for those that earlier captures found, and that are still there and still secret."""
     from git_envhist.capture.secretnames import is_secret_directory  # loaded late: likewise
 
     for row in known:
         source = Source(*row)
-        base = bases.get(realm_of(source.path))
+        base = bases.get(root_name_of(source.path))
         if base is not None and (policy.secret_name(source.path) or is_secret_directory(source.path)):
-            place = os.path.join(base, below_realm(source.path))
+            place = os.path.join(base, path_below_root(source.path))
             for found in sources_at(key, source.path, place, source):
                 yield ("source", *found)

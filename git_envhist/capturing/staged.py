@@ -24,11 +24,11 @@ from git_envhist.store.snapshots import DIRECTORY, FILE, TreeEntry
 from git_envhist.store.streams import blob_blocks, blob_sizes
 
 
-class NoRoom(Exception):
+class BudgetExceeded(Exception):
     """The budget is used up."""
 
 
-class StagedKeeper:
+class StagedIndexSaver:
     """Keeps what was staged, within what room there is."""
 
     def __init__(
@@ -93,14 +93,14 @@ class StagedKeeper:
         place = b"%b/content/%d-%b" % (STAGED, entry.stage, _shown_id(entry, key))
         try:
             entries[place] = self._put(entry, key, held)
-        except NoRoom:
+        except BudgetExceeded:
             self._sink.rollback(mark)
             self._warnings.append(f"what was staged of '{show(entry.path)}' is left out: it is too large")
 
     def _put(self, entry: StagedEntry, key: Key | None, held: bytes | None) -> TreeEntry:
         if held is None:
             if key is not None:
-                raise NoRoom  # a seal is made in memory
+                raise BudgetExceeded  # a seal is made in memory
             _, tree = store_pieces(self._sink, self._within_room(blob_blocks(self._git, entry.oid)))
             self._check_room()
             return (b"", DIRECTORY, tree)
@@ -116,7 +116,7 @@ class StagedKeeper:
 
     def _check_room(self) -> None:
         if self._sink.stored_bytes > self._most:
-            raise NoRoom
+            raise BudgetExceeded
 
 
 def _line(entry: StagedEntry, key: Key | None, secret: bool) -> bytes:

@@ -8,11 +8,11 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 
-from git_envhist.capture.descent import REALM_MARK, join, shown_path
+from git_envhist.capture.descent import REALM_MARK, display_path, join
 from git_envhist.capture.ignore import FILE_NAME, path_matcher, split_lines, usable
 from git_envhist.capturing.mounts import read_mounts
 from git_envhist.errors import Refused
-from git_envhist.model import WhyMissing
+from git_envhist.model import MissingReason
 from git_envhist.settings import Settings
 from git_envhist.store.repository import Repository
 from git_envhist.system import open_file_only
@@ -24,7 +24,7 @@ RULES_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class CaptureScope:
     """The extent of an environment and the rules that hold in it."""
 
     bases: dict[bytes, bytes]
@@ -46,16 +46,16 @@ class Survey:
     @property
     def mount_points(self) -> tuple[bytes, ...]:
         """What is mounted in the working tree and not to be touched."""
-        return tuple(path for path, why in self.pruned.items() if why == WhyMissing.MOUNT.value)
+        return tuple(path for path, why in self.pruned.items() if why == MissingReason.MOUNT.value)
 
 
-def survey(
+def read_scope(
     repository: Repository,
     settings: Settings,
     key_id: str | None,
     keys: str,
     histories: Collection[str] = (),
-) -> Survey:
+) -> CaptureScope:
     """Look around; `keys` is where the keys lie outside the git directory, `histories` where other histories do."""
     apart = (keys, *histories)
     bases, warnings = bases_of(repository, settings)
@@ -72,7 +72,7 @@ def survey(
     encrypted = encrypted_paths(repository, settings)
     naming = (ignore, exclude, settings.cross_mounts, sorted(bases.items()), sorted(pruned.items()))
     keeping = (RULES_VERSION, settings.secret, fingerprint, settings.big_file, key_id, encrypted)
-    return Survey(
+    return CaptureScope(
         bases,
         pruned,
         _know(repository, apart),
@@ -122,7 +122,7 @@ def _prune(
         top = REALM_MARK + realm if realm else b""
         real = os.path.realpath(base)
         for place in mounts:
-            _add(pruned, top, real, place, WhyMissing.MOUNT.value)
+            _add(pruned, top, real, place, MissingReason.MOUNT.value)
         for tree in _other_working_trees(repository):
             _add(pruned, top, real, tree, BOUNDARY)
         # A home may be a root, or stand in the working tree: what opens every sealed file is never a part of it.
@@ -133,10 +133,10 @@ def _prune(
 
 def _crossed(pruned: dict[bytes, str | None]) -> tuple[bytes, ...]:
     """Take out what is mounted: it is entered like anything else."""
-    found = [path for path, why in pruned.items() if why == WhyMissing.MOUNT.value]
+    found = [path for path, why in pruned.items() if why == MissingReason.MOUNT.value]
     for path in found:
         del pruned[path]
-    return tuple(map(shown_path, found))
+    return tuple(map(display_path, found))
 
 
 def _know(repository: Repository, apart: Collection[str]) -> dict[tuple[int, int], str | None]:

@@ -6,17 +6,17 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from git_envhist.capture.known import CacheDamaged, Records
-from git_envhist.capture.statcache import CacheHead, StatCache
-from git_envhist.capturing.assembly import Assembler, Holds
-from git_envhist.capturing.gather import Gathered, Gatherer, Tick, worker_count
+from git_envhist.capture.known import CacheDamaged, DirectoryRecords
+from git_envhist.capture.statcache import CacheHeader, StatCache
+from git_envhist.capturing.assembly import Holds, TreeBuilder
+from git_envhist.capturing.gather import ScanDriver, ScanResult, Tick, worker_count
 from git_envhist.capturing.merge import merge, merge_pieces
-from git_envhist.capturing.since import Since, Wanted, still_to_look_at
+from git_envhist.capturing.since import KnownWrites, Wanted, directories_to_scan
 from git_envhist.capturing.sources import TWINS
-from git_envhist.capturing.survey import Survey
-from git_envhist.capturing.taken import Taken
+from git_envhist.capturing.survey import CaptureScope
+from git_envhist.capturing.taken import CapturedEnvironment
 from git_envhist.errors import Damaged, in_words
-from git_envhist.model import WhyMissing
+from git_envhist.model import MissingReason
 from git_envhist.settings import Settings
 from git_envhist.store.commits import parse_commit
 from git_envhist.store.deflate import crc32
@@ -29,12 +29,12 @@ from git_envhist.store.repository import Repository
 from git_envhist.store.snapshots import ManifestTree
 from git_envhist.store.staging import Staging, open_published
 from git_envhist.store.trees import decode_tree
-from git_envhist.system import room_left
+from git_envhist.system import free_bytes
 from git_envhist.trace import step
 from git_envhist.values import dataclass
 
 if TYPE_CHECKING:
-    from git_envhist.capturing.landed import Lander
+    from git_envhist.capturing.landed import KnownWritesDriver
 
 KEPT_FREE = 20
 """A twentieth of the disk is never ours."""
@@ -54,11 +54,11 @@ def cache_of(repository: Repository) -> StatCache:
     return StatCache(os.path.join(repository.state, "cache"), crc32)
 
 
-class Taker:
+class TreeCapture:
     """Takes the environment into one staging."""
 
     def __init__(
-        self, tools: Tools, survey: Survey, staging: Staging, key: Key | None, tip: str | None
+        self, tools: Tools, survey: CaptureScope, staging: Staging, key: Key | None, tip: str | None
     ) -> None:
         self._tools = tools
         self.repository = tools.repository
@@ -73,9 +73,9 @@ class Taker:
             repository.common_state, repository.pack_dir, repository.object_format
         )
         self.writer = PackWriter(staging.pack_dir, repository.object_format, self.known.__contains__)
-        self._gatherer: Gatherer | Lander | None = None
-        self._cache_head: CacheHead | None = None
-        self._records: Records | None = None
+        self._gatherer: ScanDriver | KnownWritesDriver | None = None
+        self._cache_head: CacheHeader | None = None
+        self._records: DirectoryRecords | None = None
         self._cache = cache_of(repository)
 
     @property
@@ -83,22 +83,24 @@ class Taker:
         """The newest snapshot of the timeline, before this one."""
         return self._tip
 
-    def begin(self, progress: Tick | None, since: Since | None = None) -> Gatherer | Lander:
+    def begin(
+        self, progress: Tick | None, since: KnownWrites | None = None
+    ) -> ScanDriver | KnownWritesDriver:
         """Have the workers begin; what the caller does before it asks for what they found costs no time."""
         if self._gatherer is None:
             self._cache_head, distrust = self._usable_cache()
             head = None if distrust else self._cache_head
-            wanted = still_to_look_at(since, head)
+            wanted = directories_to_scan(since, head)
             self._gatherer = self._land(since, wanted) or self._start(distrust, progress, wanted)
         return self._gatherer
 
     @step("the environment is looked at")
-    def look(self, progress: Tick | None) -> Gathered:
+    def look(self, progress: Tick | None) -> ScanResult:
         """What a capture would read, and nothing more."""
         return self.begin(progress).gather(dry_run=True)
 
     @step("the environment is looked at")
-    def take(self, progress: Tick | None) -> Taken:
+    def take(self, progress: Tick | None) -> CapturedEnvironment:
         """Take it."""
         gatherer = self.begin(progress)
         try:
@@ -113,7 +115,7 @@ class Taker:
             self._gatherer = self._start(False, progress)
             return self._take(self._gatherer)
 
-    def finish(self, taken: Taken) -> list[StagedPack]:
+    def finish(self, taken: CapturedEnvironment) -> list[StagedPack]:
         """Complete the pack of the trees; all packs that the snapshot needs."""
         # A small one is written once more by who publishes it; until then git reads it here, and nothing relies on it.
         pack_of_trees = self.writer.finish(durable=self.writer.stored_bytes > JOINED)
@@ -126,27 +128,27 @@ class Taker:
         self.known.close()
         self.writer.abort()
 
-    def remember(self, taken: Taken, base: str | None) -> None:
+    def remember(self, taken: CapturedEnvironment, base: str | None) -> None:
         """Keep what was seen for next time; best effort, since it costs nothing but time to lose it."""
         if base is None or (base == taken.base and not taken.gathered.changed):
             return
         records, survey = taken.records, self.survey
         elsewhere = taken.assembled.elsewhere
         rules, counted = (survey.naming, survey.keeping), (records.files, taken.facts)
-        head = CacheHead(*rules, base, (), taken.pieces, elsewhere, *counted)
+        head = CacheHeader(*rules, base, (), taken.pieces, elsewhere, *counted)
         try:
             self._cache.write(head, records.to_write())
         except OSError as error:
             taken.warnings.append(f"the next capture will take longer: {in_words(error)}")
 
-    def remember_unpublished(self, taken: Taken) -> None:
+    def remember_unpublished(self, taken: CapturedEnvironment) -> None:
         """Keep what was seen though no snapshot was made of it."""
         # A file that was touched has another manifest line and the same content. Its shard goes with the staging, so
         # a record that names it would hide the new time from the next snapshot.
         if taken.assembled.manifest == taken.base_manifest:
             self.remember(taken, taken.base)
 
-    def _usable_cache(self) -> tuple[CacheHead | None, bool]:
+    def _usable_cache(self) -> tuple[CacheHeader | None, bool]:
         """The cache, if it can be relied on, and whether the names in it are to be looked at again."""
         head = self._cache.read_head()
         if head is None or head.keeping != self.survey.keeping:
@@ -165,20 +167,25 @@ class Taker:
             != b""
         )
 
-    def _land(self, since: Since | None, wanted: Wanted | None) -> Lander | None:
+    def _land(self, since: KnownWrites | None, wanted: Wanted | None) -> KnownWritesDriver | None:
         """What is known of all that happened, where it is; nobody needs to look then."""
         if since is None or wanted is None or self._cache_head is None:
             return None
         # They are as the cache has them, and most of what is needed was read from there already.
-        self._records = since.records or Records(self._cache, self._cache_head.shards, self._cache_head.files)
+        self._records = since.records or DirectoryRecords(
+            self._cache, self._cache_head.shards, self._cache_head.files
+        )
         if since.landed is None:
             return None
-        from git_envhist.capturing.landed import Means, land  # loaded late: after a restore
+        from git_envhist.capturing.landed import (  # loaded late: after a restore
+            RecordTools,
+            records_from_writes,
+        )
 
-        means = Means(self._records, self.writer, self._read, self._width, self._job())
-        return land(since.landed, self._cache_head, means)
+        means = RecordTools(self._records, self.writer, self._read, self._width, self._job())
+        return records_from_writes(since.landed, self._cache_head, means)
 
-    def _take(self, gatherer: Gatherer | Lander) -> Taken:
+    def _take(self, gatherer: ScanDriver | KnownWritesDriver) -> CapturedEnvironment:
         gathered = gatherer.gather()
         if self._cache_head is not None:
             # Whether all that the cache speaks of is there can only be asked once the new packs are.
@@ -187,19 +194,23 @@ class Taker:
         self._put(gatherer.finish_packs())
         return taken
 
-    def _put(self, gathered: Gathered) -> None:
+    def _put(self, gathered: ScanResult) -> None:
         for oid, entry, checksum in gathered.objects:
             self.writer.put(oid, entry, checksum)
 
-    def _assemble(self, gathered: Gathered) -> Taken:
+    def _assemble(self, gathered: ScanResult) -> CapturedEnvironment:
         cache = self._cache_head
         records, self._records = self._records, None
         if records is None:
-            records = Records(self._cache, cache.shards, cache.files) if cache else Records(self._cache)
+            records = (
+                DirectoryRecords(self._cache, cache.shards, cache.files)
+                if cache
+                else DirectoryRecords(self._cache)
+            )
         merged = merge(records, gathered)
         base_tree = self._manifest_of(cache.base) if cache else None
         manifest = ManifestTree(self.writer, self._read, base_tree, self._width)
-        assembler = Assembler(
+        assembler = TreeBuilder(
             records,
             manifest,
             self.writer,
@@ -210,14 +221,14 @@ class Taker:
         )
         assembled = assembler.assemble(merged)
         base, facts = (cache.base, dict(cache.facts)) if cache else (None, {})
-        taken = Taken(gathered, assembled, records, self.survey, self._tip, base, merged, facts)
+        taken = CapturedEnvironment(gathered, assembled, records, self.survey, self._tip, base, merged, facts)
         taken.pieces = merge_pieces(cache.pieces if cache else {}, gathered, merged, self._width)
         taken.changed = merged.count() if cache else None
         taken.base_manifest = base_tree
         taken.warnings.extend(self.survey.warnings)
         return taken
 
-    def _holder(self, gathered: Gathered) -> Holds:
+    def _holder(self, gathered: ScanResult) -> Holds:
         """What tells whether an object stands in the store, or will with this capture."""
         fresh = [PackIndex(pack.index_path, self._width) for pack in gathered.packs]
 
@@ -228,10 +239,10 @@ class Taker:
 
         return holds
 
-    def _start(self, distrust: bool, progress: Tick | None, only: Wanted | None = None) -> Gatherer:
+    def _start(self, distrust: bool, progress: Tick | None, only: Wanted | None = None) -> ScanDriver:
         tools, head = self._tools, self._cache_head
         workers = worker_count(tools.settings.workers)
-        return Gatherer(self.survey, self._job(), workers, tools.how, progress, head, distrust, only)
+        return ScanDriver(self.survey, self._job(), workers, tools.how, progress, head, distrust, only)
 
     def _job(self) -> dict[str, Any]:
         repository, settings, extent = self._tools.repository, self._tools.settings, self.survey
@@ -266,10 +277,10 @@ class Taker:
     def _budget(self) -> tuple[int, str]:
         """How many bytes may be added, and what to blame where that is too few."""
         bounded = self._tools.settings.budget < UNBOUNDED
-        room = room_left(self._staging.path, KEPT_FREE if bounded else LITTLE)
+        room = free_bytes(self._staging.path, KEPT_FREE if bounded else LITTLE)
         if room is not None and room < self._tools.settings.budget:
-            return max(0, room), WhyMissing.DISK.value
-        return self._tools.settings.budget, WhyMissing.BUDGET.value
+            return max(0, room), MissingReason.DISK.value
+        return self._tools.settings.budget, MissingReason.BUDGET.value
 
     def _manifest_of(self, commit: str) -> bytes | None:
         _, data = self._read_any(bytes.fromhex(commit))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from git_envhist.capture.descent import shown_path
-from git_envhist.capture.known import Records
+from git_envhist.capture.descent import display_path
+from git_envhist.capture.known import DirectoryRecords
 from git_envhist.capture.records import SIZE, WIDTH
-from git_envhist.capture.statcache import KeptFacts
-from git_envhist.capturing.assembly import Assembled, count_entries
-from git_envhist.capturing.gather import Gathered
-from git_envhist.capturing.merge import Merged
-from git_envhist.capturing.survey import Survey
-from git_envhist.model import ChangeCount, EnvPath, Missing, WhyMissing
+from git_envhist.capture.statcache import CachedFacts
+from git_envhist.capturing.assembly import BuiltTree, count_added_paths
+from git_envhist.capturing.gather import ScanResult
+from git_envhist.capturing.merge import RecordChanges
+from git_envhist.capturing.survey import CaptureScope
+from git_envhist.model import ChangeCount, EnvPath, MissingPath, MissingReason
 from git_envhist.values import dataclass, field
 
 LARGEST_SHOWN = 5
@@ -18,17 +18,17 @@ SEALED = b" as=sealed"
 
 
 @dataclass(slots=True)
-class Taken:
+class CapturedEnvironment:
     """An environment, taken: its trees stand in the staging."""
 
-    gathered: Gathered
-    assembled: Assembled
-    records: Records
-    survey: Survey
+    gathered: ScanResult
+    assembled: BuiltTree
+    records: DirectoryRecords
+    survey: CaptureScope
     tip: str | None
     base: str | None
-    merged: Merged
-    facts: dict[str, KeptFacts]
+    merged: RecordChanges
+    facts: dict[str, CachedFacts]
     """What the snapshot says beside the files that the cache relies on."""
     pieces: dict[bytes, list[bytes]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -42,14 +42,14 @@ class Taken:
         return self.records.files
 
     @property
-    def out_of_reach(self) -> list[Missing]:
+    def out_of_reach(self) -> list[MissingPath]:
         """What nothing can be renamed into: what is not here, and what is mounted, captured or not."""
-        crossed = [Missing(EnvPath(path), WhyMissing.MOUNT) for path in self.survey.crossed]
+        crossed = [MissingPath(EnvPath(path), MissingReason.MOUNT) for path in self.survey.crossed]
         return [*self.gathered.missing, *crossed]
 
     def first_count(self) -> ChangeCount:
         """What a first snapshot adds: everything."""
-        return ChangeCount(added=count_entries(self.records))
+        return ChangeCount(added=count_added_paths(self.records))
 
     def largest(self) -> tuple[tuple[EnvPath, int, int], ...]:
         """The directories at the top by size, with the files and bytes below them."""
@@ -60,7 +60,7 @@ class Taken:
             row = sums.setdefault(path.partition(b"/")[0], [0, 0])
             row[0] += len(record.names)
             row[1] += sum(record.cells[SIZE::WIDTH])
-        rows = [(EnvPath(shown_path(name)), files, size) for name, (files, size) in sums.items() if name]
+        rows = [(EnvPath(display_path(name)), files, size) for name, (files, size) in sums.items() if name]
         return tuple(sorted(rows, key=lambda row: -row[2])[:LARGEST_SHOWN])
 
     def seals_now(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from git_envhist.capturing.factdiff import compare_facts
-from git_envhist.capturing.factsealing import FindKey
+from git_envhist.capturing.factsealing import FindFactsKey
 from git_envhist.history.factkeys import place_of
 from git_envhist.history.facts import fact_words
 from git_envhist.history.story import changes_phrase
@@ -14,7 +14,9 @@ from git_envhist.store.git import Git
 from git_envhist.store.objects import CatFile
 
 
-def those_that_tell(git: Git, found: Sequence[Snapshot], text: str, find_key: FindKey) -> list[Snapshot]:
+def filter_by_summary(
+    git: Git, found: Sequence[Snapshot], text: str, find_key: FindFactsKey
+) -> list[Snapshot]:
     """Those whose story contains a text: the line of the list, or any fact that differs from the snapshot before."""
 
     def tells(snapshot: Snapshot) -> bool:

@@ -14,14 +14,14 @@ from git_envhist.store.packlist import keep_listed, listed
 from git_envhist.store.repository import Repository
 from git_envhist.upkeep.daily import begin_if_due
 
-__all__ = ["COMMON_LOCK", "tidy"]
+__all__ = ["COMMON_LOCK", "merge_packs_after"]
 
 AFTER_RESTORE = 2 * MOST_PACKS
 """A restore leaves two packs of a few kilobytes: whoever goes back and forth need not wait for their merging each time.
 The next capture does it."""
 
 
-def tidy(repository: Repository, most: int = MOST_PACKS) -> None:
+def merge_packs_after(repository: Repository, most: int = MOST_PACKS) -> None:
     """Merge small packs where there are more than so many, unless a capture of another working tree, or a git that goes
     by packs, is under way; where gits leave no gap for it, have them know all packs by one list."""
     state = repository.common_state

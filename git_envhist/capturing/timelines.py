@@ -136,7 +136,7 @@ def _keep_damaged(path: str) -> None:
 
 
 def _prefix(repository: Repository) -> str:
-    return mint(os.uname().nodename, os.path.basename(repository.root), "")
+    return new_timeline_name(os.uname().nodename, os.path.basename(repository.root), "")
 
 
 def mark_fork(repository: Repository) -> None:
@@ -146,7 +146,7 @@ def mark_fork(repository: Repository) -> None:
     sync_directory(directory)
 
 
-def mint(host: str, directory: str, tail: str) -> str:
+def new_timeline_name(host: str, directory: str, tail: str) -> str:
     """Two components that git takes as a ref, whatever the host and the directory are called."""
     return f"{slug(host.partition('.')[0])}/{slug(directory)}-{tail}"
 

@@ -7,23 +7,23 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from git_envhist.lookup import each
-from git_envhist.model import TOP, Captured, Comparison, Moment
-from git_envhist.store.durable import told_by_the_system
+from git_envhist.lookup import as_sequence
+from git_envhist.model import TOP, CaptureResult, Moment, SnapshotDiff
+from git_envhist.store.durable import system_errors
 from git_envhist.store.git import Git
 from git_envhist.verifying.asking import Asking
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from git_envhist.capturing.present import Present
-    from git_envhist.capturing.request import Asked
+    from git_envhist.capturing.present import LiveTree
+    from git_envhist.capturing.request import CaptureKeywords
 
 
 class Taking(Asking):
     """Captures and comparisons."""
 
-    def capture(self, intent: bytes | str | None = None, **asked: Unpack[Asked]) -> Captured:
+    def capture(self, intent: bytes | str | None = None, **asked: Unpack[CaptureKeywords]) -> CaptureResult:
         """Take a snapshot of the whole environment; then check it, where that is asked for or configured.
 
         What can be asked for by name, as `git envlog capture` has it: `name`; `verify`, the command that says whether
@@ -35,16 +35,16 @@ class Taking(Asking):
         `progress`, how far it is; `waiting`, somebody else holds the environment; `captured`, it is there, and is going
         to be checked; `watching`, while the check runs.
         """
-        from git_envhist.capturing.request import make_request  # loaded late: keeps envlog fast
+        from git_envhist.capturing.request import capture_options  # loaded late: keeps envlog fast
 
         if asked.get("conversation") is not None or asked.get("tool_outputs") is not None:
-            from git_envhist.doing.keeping import told_things  # loaded late: likewise
+            from git_envhist.doing.keeping import attachment_files  # loaded late: likewise
 
-            told = told_things(asked.get("conversation"), asked.get("tool_outputs"))
+            told = attachment_files(asked.get("conversation"), asked.get("tool_outputs"))
             asked["attached"] = (*asked.get("attached", ()), *told)
         asked.setdefault("progress", self.progress)
-        request = make_request(intent, asked)
-        with told_by_the_system(self.repository.git_dir):
+        request = capture_options(intent, asked)
+        with system_errors(self.repository.git_dir):
             captured = self._capturing.capture(request)
         self.forget_world()
         request.captured(captured)
@@ -60,21 +60,21 @@ class Taking(Asking):
         pathspecs: Sequence[str | bytes] = (),
         *,
         renames: int | None = None,
-    ) -> Comparison:
+    ) -> SnapshotDiff:
         """Two moments side by side; `now` is the live environment. Git's pathspecs choose, as from the top.
 
         `renames`: a file that went and one that came are one change, where so many percent of them are alike.
         """
         from git_envhist.capturing.factdiff import compare_moments  # loaded late: keeps envlog fast
 
-        chosen = tuple(map(os.fsencode, each(pathspecs)))
+        chosen = tuple(map(os.fsencode, as_sequence(pathspecs)))
         for one in (before, after) if renames is not None else ():
             if one is not None and one != "now":
                 # What was moved is told by its contents.
                 self.bring(self._snapshot(one), TOP)
         with self.sides(before, after) as (git, old, new):
             compared = compare_moments(git, old, new, chosen, renames, self.keys.opening)
-            return Comparison(_called(before), _called(after), *compared)
+            return SnapshotDiff(_called(before), _called(after), *compared)
 
     @contextmanager
     def sides(self, before: Moment | None, after: Moment) -> Iterator[tuple[Git, str | None, str]]:
@@ -88,12 +88,12 @@ class Taking(Asking):
             yield present.git, old, new or ""
 
     @contextmanager
-    def present(self) -> Iterator[Present]:
+    def present(self) -> Iterator[LiveTree]:
         """The live environment, captured into a staging that is thrown away."""
-        from git_envhist.capturing.present import Present  # loaded late: with the capture itself
+        from git_envhist.capturing.present import LiveTree  # loaded late: with the capture itself
 
         with self._capturing.present() as held:
-            yield Present(self.repository.git.with_objects(held.staging.path), held.finish().tree)
+            yield LiveTree(self.repository.git.with_objects(held.staging.path), held.finish().tree)
 
 
 def _called(moment_of: Moment | None) -> str:

@@ -11,20 +11,20 @@ from collections.abc import Iterator
 from typing import Any
 
 from git_envhist.capture.attributes import read_xattrs
-from git_envhist.capture.content import OverBudget, Taker
-from git_envhist.capture.descent import join, shown_path
-from git_envhist.capture.pool import Frame, Shared
-from git_envhist.capture.reading import OtherKind, Unreadable, Vanished, is_gone, open_file, unreadable
+from git_envhist.capture.content import BudgetExceeded, FileSaver
+from git_envhist.capture.descent import display_path, join
+from git_envhist.capture.pool import Frame, SharedCounters
+from git_envhist.capture.reading import FileVanished, KindChanged, Unreadable, is_gone, open_file, unreadable
 from git_envhist.capture.records import COLUMNS, SIZE
 from git_envhist.capture.twins import Twins
-from git_envhist.capture.visits import Leaf, Visit, finish
+from git_envhist.capture.visits import ScannedDirectory, ScannedEntry, build_record
 from git_envhist.capturing.blobs import Blobs
-from git_envhist.capturing.looking import Looker
+from git_envhist.capturing.looking import ScanWorker
 from git_envhist.capturing.policy import make_policy
 from git_envhist.capturing.shards import leaf_modes, shard_of
 from git_envhist.capturing.sources import Rows, sources_again, sources_among
 from git_envhist.errors import WorkingTreeGone
-from git_envhist.model import WhyMissing
+from git_envhist.model import MissingReason
 from git_envhist.store.manifest import format_extras
 from git_envhist.store.packs import PackWriter
 from git_envhist.store.staging import open_published
@@ -34,10 +34,10 @@ Names = list[tuple[bytes, bytes]]
 """The names of one file, each with its directory."""
 
 
-class CaptureWorker(Looker):
+class CaptureWorker(ScanWorker):
     """Reads what it has looked at, when it is told to."""
 
-    def __init__(self, job: dict[str, Any], shared: Shared, number: int) -> None:
+    def __init__(self, job: dict[str, Any], shared: SharedCounters, number: int) -> None:
         device = _home_device(job)
         super().__init__(job, shared)
         self._parent = os.getppid()
@@ -46,7 +46,7 @@ class CaptureWorker(Looker):
         blobs = Blobs(self._writer, shared, number)
         self._width = 20 if job["object_format"] == "sha1" else 32
         self._policy = make_policy(job)
-        self._taker = Taker(blobs, format_extras, self._policy, job["budget"], device)
+        self._taker = FileSaver(blobs, format_extras, self._policy, job["budget"], device)
 
     def call(self, method: str, arguments: tuple[Any, ...]) -> Iterator[Frame]:
         generator: Iterator[Frame] = getattr(self, "do_" + method)(*arguments)
@@ -58,7 +58,7 @@ class CaptureWorker(Looker):
         self._known.close()
         self._writer.abort()
 
-    # What the parent asks for, beside what `Looker` answers.
+    # What the parent asks for, beside what `ScanWorker` answers.
 
     def do_sources(self, known: Rows) -> Iterator[Frame]:
         """("source", …) for each file that is sealed by its name: among what is to be read, and among `known`."""
@@ -128,25 +128,29 @@ class CaptureWorker(Looker):
         visit.drop(lost)
         return not later
 
-    def _take_unit(self, visit: Visit, database: Leaf, sidecars: list[Leaf]) -> list[Leaf]:
+    def _take_unit(
+        self, visit: ScannedDirectory, database: ScannedEntry, sidecars: list[ScannedEntry]
+    ) -> list[ScannedEntry]:
         try:
             descriptor = open_file(database.name)
-        except (Vanished, Unreadable, OtherKind):
+        except (FileVanished, Unreadable, KindChanged):
             members = [leaf for leaf in (database, *sidecars) if leaf.waits]
             return [leaf for leaf in members if not self._take(visit, leaf)]
         try:
             return self._taker.take_unit(visit, database, sidecars, descriptor)
-        except OverBudget:
-            visit.miss(database.name, WhyMissing(self._job["budget_reason"]), f"{database.row[SIZE]} bytes")
+        except BudgetExceeded:
+            visit.miss(
+                database.name, MissingReason(self._job["budget_reason"]), f"{database.row[SIZE]} bytes"
+            )
             return [database, *sidecars]
         finally:
             os.close(descriptor)
 
-    def _take(self, visit: Visit, leaf: Leaf) -> bool:
+    def _take(self, visit: ScannedDirectory, leaf: ScannedEntry) -> bool:
         try:
             return self._taker.take(visit, leaf)
-        except OverBudget:
-            visit.miss(leaf.name, WhyMissing(self._job["budget_reason"]), f"{leaf.row[SIZE]} bytes")
+        except BudgetExceeded:
+            visit.miss(leaf.name, MissingReason(self._job["budget_reason"]), f"{leaf.row[SIZE]} bytes")
             return False
 
     def _take_alone(self, directory: bytes, name: bytes) -> tuple[Any, ...]:
@@ -158,13 +162,13 @@ class CaptureWorker(Looker):
         except OSError as error:
             reason = unreadable(error)
             return (None, b"", b"", b"", [(name, reason.why.value, reason.detail)])
-        visit = Visit(directory, own)
-        leaf = Leaf(name, COLUMNS(seen), True)
+        visit = ScannedDirectory(directory, own)
+        leaf = ScannedEntry(name, COLUMNS(seen), True)
         if not self._take(visit, leaf):
             return (None, b"", b"", b"", visit.missing)
         return (leaf.row, leaf.oid, leaf.extras, leaf.pieces, visit.missing)
 
-    def _lost(self, visit: Visit, error: OSError) -> None:
+    def _lost(self, visit: ScannedDirectory, error: OSError) -> None:
         reason = unreadable(error)
         for leaf in visit.pending:
             visit.miss(leaf.name, reason.why, reason.detail)
@@ -175,14 +179,14 @@ class CaptureWorker(Looker):
         visit = self._visits.pop(path)
         own = self._own_extras(visit)
         like = visit.like
-        record = finish(visit, self._started_ns, self._width, own)
+        record = build_record(visit, self._started_ns, self._width, own)
         record.shard = self._writer.add(b"blob", shard_of(record, like, visit.fresh, self._read_old))
         record.leaf_modes = leaf_modes(record)
         missing = [(join(path, name) if name else path, why, detail) for name, why, detail in visit.missing]
-        missing = [(shown_path(name), why, detail) for name, why, detail in missing]
+        missing = [(display_path(name), why, detail) for name, why, detail in missing]
         return ("directory", path, record.encode(), missing, list(record.pieces.values()))
 
-    def _own_extras(self, visit: Visit) -> bytes:
+    def _own_extras(self, visit: ScannedDirectory) -> bytes:
         """Return the manifest words of the directory itself: its owner and, if it can be entered, its attributes."""
         xattrs: list[tuple[bytes, bytes]] = []
         unread = ""
@@ -192,7 +196,7 @@ class CaptureWorker(Looker):
         except OSError as error:
             unread = "" if is_gone(error) else unreadable(error).detail
         if unread and not any(not name for name, _, _ in visit.missing):
-            visit.miss(b"", WhyMissing.ATTRIBUTES, unread)
+            visit.miss(b"", MissingReason.ATTRIBUTES, unread)
         return format_extras(uid=visit.own.st_uid, gid=visit.own.st_gid, xattrs=xattrs)
 
     def _read_old(self, oid: bytes) -> bytes:

@@ -9,11 +9,11 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from git_envhist.cli.failure import complain
+from git_envhist.cli.failure import print_error_line
 
 if TYPE_CHECKING:
     from git_envhist.cli.command import Session
-    from git_envhist.model import Captured, Verdict
+    from git_envhist.model import CaptureResult, Verdict
 
 CAPTURE = "envhistCapture"
 """After a capture."""
@@ -38,33 +38,33 @@ def is_wanted(session: Session, key: str) -> bool:
     return said is None or said.lower() not in NO
 
 
-def advise(session: Session, key: str, text: str | Callable[[], str]) -> None:
+def print_hint(session: Session, key: str, text: str | Callable[[], str]) -> None:
     """Give the hint, and say how to be rid of it."""
     if session.json or not is_wanted(session, key):
         return
     session.output.flush()
-    complain(f"hint: {text if isinstance(text, str) else text()}")
+    print_error_line(f"hint: {text if isinstance(text, str) else text()}")
     if os.isatty(STDERR):
-        complain(f"hint: (not again: git config --global advice.{key} false)")
+        print_error_line(f"hint: (not again: git config --global advice.{key} false)")
 
 
-def where_nothing_is(session: Session) -> None:
+def hint_if_empty(session: Session) -> None:
     """How to begin, where a list is empty because nothing was captured."""
     if not session.history.log(limit=1) and is_wanted(session, EMPTY):
         from git_envhist.history.hints import (
             nothing_captured,
         )  # loaded late: nearly every history holds something
 
-        complain(f"hint: {nothing_captured(session.history.world)}")
+        print_error_line(f"hint: {nothing_captured(session.history.world)}")
 
 
-def after_capture(session: Session, captured: Captured) -> None:
+def after_capture(session: Session, captured: CaptureResult) -> None:
     """Where one can go from a moment that was just taken."""
     if captured.snapshot is None or captured.verdict is not None or not os.isatty(STDERR):
         return
     back = f"back to it at any time: git envrestore {captured.snapshot.id[:7]}"
     more = "'git envlog' lists the moments" if captured.first else "what changes from here: git envdiff"
-    advise(session, CAPTURE, f"{back}; {more}")
+    print_hint(session, CAPTURE, f"{back}; {more}")
 
 
 def after_verdict(session: Session, verdict: Verdict) -> None:
@@ -80,4 +80,4 @@ def after_verdict(session: Session, verdict: Verdict) -> None:
             return "what changed since it last passed: git envdiff good; which moment broke it: git envlog bisect"
         return "what it said: git envlog show; what changed before: git envdiff @~1..@"
 
-    advise(session, VERDICT, words)
+    print_hint(session, VERDICT, words)

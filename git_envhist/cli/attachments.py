@@ -7,7 +7,7 @@ from git_envhist.cli.placing import refuse_place
 from git_envhist.model import Snapshot
 
 
-def give_back(session: Session, snapshot: Snapshot, directory: str) -> int:
+def write_attachments(session: Session, snapshot: Snapshot, directory: str) -> int:
     """Write them there, and say where each stands."""
     refuse_place(session, directory)
     written = session.history.going.give_back_attachments(snapshot, directory)

@@ -12,7 +12,7 @@ DUMB = "dumb"
 """A terminal that shows lines and nothing else, as an editor's."""
 
 
-class NoBrowser(EnvhistError):
+class TuiNotInstalled(EnvhistError):
     """What draws it is not installed."""
 
     code = "no-tui"
@@ -38,5 +38,5 @@ def browse(session: Session) -> int:
             raise
         from git_envhist.cli.extras import how_to_add  # loaded late: only where the extra is missing
 
-        raise NoBrowser("the terminal browser is not installed here", hint=how_to_add("tui")) from error
+        raise TuiNotInstalled("the terminal browser is not installed here", hint=how_to_add("tui")) from error
     return show()

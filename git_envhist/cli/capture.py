@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.failure import complain, warn
+from git_envhist.cli.failure import print_error_line, warn
 from git_envhist.cli.naming import refuse_name
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape
@@ -17,10 +17,10 @@ from git_envhist.cli.titles import title_of
 from git_envhist.cli.words import count, seconds, size
 from git_envhist.errors import UsageError
 from git_envhist.history.classes import INSTALLED
-from git_envhist.model import Captured, EnvPath, Missing, Trigger, WhyMissing
+from git_envhist.model import CaptureResult, EnvPath, MissingPath, MissingReason, Trigger
 from git_envhist.store.listings import ROOT_MARK
 from git_envhist.values import replace
-from git_envhist.verifying.watching import UNWATCHED, Watching
+from git_envhist.verifying.watching import UNWATCHED, CheckListener
 
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
@@ -59,7 +59,7 @@ def capture(session: Session, intent: str | None, messages: tuple[str, ...], **o
     session.no_paths()
     if options["name"] is not None:
         refuse_name(options["name"])
-    telling = _Telling(session, options)
+    telling = _CaptureReporter(session, options)
     captured = _capture(session, _intent(intent, messages), options, telling)
     if captured.snapshot is not None:
         from git_envhist.capturing.attendance import (
@@ -73,7 +73,7 @@ def capture(session: Session, intent: str | None, messages: tuple[str, ...], **o
     return telling.status(captured)
 
 
-def give_hint(session: Session, captured: Captured) -> None:
+def give_hint(session: Session, captured: CaptureResult) -> None:
     """What to type next, if anything is worth a word."""
     from git_envhist.cli import advice  # loaded late: a program gets none
 
@@ -83,16 +83,16 @@ def give_hint(session: Session, captured: Captured) -> None:
         advice.after_capture(session, captured)
 
 
-class _Telling:
+class _CaptureReporter:
     """Says what came of a capture as soon as it stands, and of its check when that is over."""
 
     def __init__(self, session: Session, options: dict[str, Any]) -> None:
         self._session = session
         self._options = options
         self._told = 0
-        self._stands: Captured | None = None
+        self._stands: CaptureResult | None = None
 
-    def tell_capture(self, captured: Captured) -> None:
+    def tell_capture(self, captured: CaptureResult) -> None:
         session, options = self._session, self._options
         self._warn((*session.history.warnings, *captured.warnings))
         self._told, self._stands = len(captured.warnings), captured
@@ -115,7 +115,7 @@ class _Telling:
             _print_json(self._session, self._stands)
         self._session.output.flush()
 
-    def tell_check(self, captured: Captured) -> None:
+    def tell_check(self, captured: CaptureResult) -> None:
         self._warn(captured.warnings[self._told :])
         if self._session.json:
             _print_json(self._session, captured)
@@ -127,7 +127,7 @@ class _Telling:
         if not self._session.json and not self._options["porcelain"]:
             self._session.line(f" {verdict_line(captured.verdict)}")
 
-    def status(self, captured: Captured) -> int:
+    def status(self, captured: CaptureResult) -> int:
         if not self._options["exit_code"]:
             return 0
         if captured.verdict is None:
@@ -151,13 +151,15 @@ def _intent(positional: str | None, messages: tuple[str, ...]) -> bytes | None:
     return os.fsencode("\n\n".join(words)) if words else None
 
 
-def _capture(session: Session, intent: bytes | None, options: dict[str, Any], telling: _Telling) -> Captured:
+def _capture(
+    session: Session, intent: bytes | None, options: dict[str, Any], telling: _CaptureReporter
+) -> CaptureResult:
     from git_envhist.cli.progress import shown_progress  # loaded late: keeps capture fast
 
     with ExitStack() as shown:
         progress = shown.enter_context(shown_progress())
 
-        def tell(captured: Captured) -> None:
+        def tell(captured: CaptureResult) -> None:
             # A check has the screen to itself.
             shown.close()
             telling.tell_capture(captured)
@@ -185,7 +187,7 @@ def _capture(session: Session, intent: bytes | None, options: dict[str, Any], te
             raise
 
 
-def _watching(session: Session, options: dict[str, Any]) -> Watching:
+def _watching(session: Session, options: dict[str, Any]) -> CheckListener:
     if options["verify"] is None and session.history.settings.verify is None:
         return UNWATCHED
     from git_envhist.cli.checking import watching  # loaded late: most captures check nothing
@@ -199,7 +201,7 @@ def tell_that_we_wait(session: Session) -> None:
 
     place = restore_directory(session.history.repository.state)
     what = "a restore" if os.path.isdir(place) and os.listdir(place) else "another capture"
-    complain(f"waiting for {what} of this working tree to end")
+    print_error_line(f"waiting for {what} of this working tree to end")
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -213,7 +215,7 @@ def _newest_id(session: Session) -> str:
     return session.history.resolve("@").id
 
 
-def captured_lines(captured: Captured, history: EnvHistory) -> Iterator[str]:
+def captured_lines(captured: CaptureResult, history: EnvHistory) -> Iterator[str]:
     """What a capture says at its end."""
     snapshot = captured.snapshot
     if snapshot is None:
@@ -233,7 +235,7 @@ def captured_lines(captured: Captured, history: EnvHistory) -> Iterator[str]:
             yield " a copy of this directory carries the key, too, unless: git config envhist.keyIn home"
 
 
-def counts_line(captured: Captured) -> str:
+def counts_line(captured: CaptureResult) -> str:
     """`4,213 files, 12 new (3.1 MiB, 812.0 KiB stored), 0.31 s`."""
     new = f"{captured.new_files:,} new"
     if captured.new_bytes:
@@ -241,7 +243,7 @@ def counts_line(captured: Captured) -> str:
     return f"{count(captured.files, 'file')}, {new}, {seconds(captured.seconds)}"
 
 
-def _first_lines(captured: Captured, history: EnvHistory) -> Iterator[str]:
+def _first_lines(captured: CaptureResult, history: EnvHistory) -> Iterator[str]:
     told = " the first snapshot here holds the whole environment"
     largest = tuple(one for one in captured.directories if one[0] and one[1])[:LARGEST]
     yield told + ("; its largest directories:" if largest else "")
@@ -288,7 +290,7 @@ def _by_top(directories: Iterable[tuple[EnvPath, int, int]]) -> list[tuple[EnvPa
     return sorted(rows, key=lambda row: (-row[2], row[0]))
 
 
-def dry_run_lines(captured: Captured) -> Iterator[str]:
+def dry_run_lines(captured: CaptureResult) -> Iterator[str]:
     """What a capture would read, by directory: only then is it known what of it is new."""
     told = f"{count(captured.new_files, 'file')} ({size(captured.new_bytes)})"
     yield f"would read {told} and store what is new, {seconds(captured.seconds)}"
@@ -300,7 +302,7 @@ def dry_run_lines(captured: Captured) -> Iterator[str]:
         yield f"  {size(sum(one[2] for one in rest)):>10}  {count(sum(one[1] for one in rest), 'file'):>14}  in {more}"
 
 
-def warn_of_missing(missing: tuple[Missing, ...]) -> None:
+def warn_of_missing(missing: tuple[MissingPath, ...]) -> None:
     """Name what is not in the snapshot, and why."""
     for one in missing[:MOST_LINES]:
         warn(f"not captured ({why_missing(one)}): '{os.fsdecode(one.path)}'")
@@ -309,18 +311,18 @@ def warn_of_missing(missing: tuple[Missing, ...]) -> None:
             f"not captured: {count(len(missing) - MOST_LINES, 'more path')}; 'git envlog show' lists them all"
         )
 
-    if any(one.why is WhyMissing.BUDGET for one in missing):
-        complain("hint: raise the limit, e.g. to 8 GiB: git config envhist.budget 8g")
+    if any(one.why is MissingReason.BUDGET for one in missing):
+        print_error_line("hint: raise the limit, e.g. to 8 GiB: git config envhist.budget 8g")
 
 
-def why_missing(missing: Missing) -> str:
+def why_missing(missing: MissingPath) -> str:
     """Return the reason with its detail: a number of bytes as a size."""
     number, _, unit = missing.detail.partition(" ")
     detail = size(int(number)) if unit == "bytes" and number.isdecimal() else missing.detail
     return f"{missing.why.value}: {detail}" if detail else missing.why.value
 
 
-def _print_json(session: Session, captured: Captured) -> None:
+def _print_json(session: Session, captured: CaptureResult) -> None:
     from git_envhist.cli.details import read_details  # loaded late: only --json needs it
     from git_envhist.cli.jsonform import PATHS_IN_LISTS, captured_json, snapshot_json  # loaded late: likewise
 

@@ -6,18 +6,18 @@ import os
 from contextlib import suppress
 
 from git_envhist.cli.command import Session
-from git_envhist.cli.failure import complain, warn
+from git_envhist.cli.failure import print_error_line, warn
 from git_envhist.cli.terminal import escape
 from git_envhist.cli.words import first_line, seconds, symbol, verdict_cause
 from git_envhist.model import Verdict, VerdictStatus
-from git_envhist.verifying.watching import Watching
+from git_envhist.verifying.watching import CheckListener
 
 STDERR = 2
 
 
-def watching(session: Session) -> Watching:
+def watching(session: Session) -> CheckListener:
     """Shows a check to whoever waits for it."""
-    return Watching(
+    return CheckListener(
         running=lambda command: _say_what_runs(session, command), through=_pass, waiting=_say_who_waits
     )
 
@@ -43,7 +43,7 @@ def _say_what_runs(session: Session, command: str) -> None:
     # What was answered so far comes before what the check says.
     session.output.flush()
     if os.isatty(STDERR):
-        complain(f"check: {escape(first_line(command))}")
+        print_error_line(f"check: {escape(first_line(command))}")
 
 
 def _pass(chunk: bytes) -> None:
@@ -54,4 +54,4 @@ def _pass(chunk: bytes) -> None:
 
 
 def _say_who_waits() -> None:
-    complain("waiting for another check of this working tree to end")
+    print_error_line("waiting for another check of this working tree to end")

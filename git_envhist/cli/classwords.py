@@ -14,7 +14,7 @@ ALSO = {
 }
 
 
-def whole_class_of(word: str) -> str:
+def class_for_option(word: str) -> str:
     """The class that a restore is to bring back. Of `packages` a word like `pip` means no more than some: their paths
     do not say who installed them, and nothing that was not asked for is brought back."""
     found = class_of_label(word)

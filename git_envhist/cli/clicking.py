@@ -139,10 +139,10 @@ def _hint_at_value(spelling: str, command: Command | None) -> str | None:
 
 
 def _hint_at_option(failure: click.NoSuchOption, command: Command | None) -> str | None:
-    from git_envhist.cli.habits import meant_by  # loaded late: only a slip of the pen needs it
+    from git_envhist.cli.habits import hint_for_foreign_option  # loaded late: only a slip of the pen needs it
 
     option = failure.option_name
-    if command is not None and (meant := meant_by(command.name, option)) is not None:
+    if command is not None and (meant := hint_for_foreign_option(command.name, option)) is not None:
         return meant
     others = [each for one in command.options for each in one.spellings] if command is not None else []
     near = ", ".join(f"'{each}'" for each in _alike(option, others or failure.possibilities or ()))

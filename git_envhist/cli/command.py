@@ -24,7 +24,7 @@ Run = Callable[..., int | None]
 COLOUR_WORDS = ("always", "never", "auto")
 
 
-class CannotEnter(EnvhistError):
+class CannotChangeDirectory(EnvhistError):
     """The directory of `-C` is not one that can be entered."""
 
     code = "no-such-directory"
@@ -61,7 +61,7 @@ class Session:
         from git_envhist.api import EnvHistory  # loaded late: -h and a slip of the pen need no history
 
         history = EnvHistory.open(".", workers="fork", bare=self.bare)
-        history.waiting = say_who_waits
+        history.waiting = report_waiting
         return history
 
     @cached_property
@@ -176,7 +176,7 @@ class Command:
             enter_directory(directory)
         style = values.pop("json_style")
         if values.pop("hushed", False):
-            failure.hush()
+            failure.set_quiet()
             output.quiet = style is None
         session = Session(
             program,
@@ -242,11 +242,11 @@ def common_options(json_lines: bool) -> list[Option]:
     ]  # fmt: skip
 
 
-def say_who_waits(whom: str) -> None:
+def report_waiting(whom: str) -> None:
     """Say why nothing happens."""
-    from git_envhist.cli.failure import complain  # loaded late: hardly anybody waits
+    from git_envhist.cli.failure import print_error_line  # loaded late: hardly anybody waits
 
-    complain(f"waiting for {whom} of this repository to end")
+    print_error_line(f"waiting for {whom} of this repository to end")
 
 
 def enter_directory(directory: str) -> None:
@@ -254,4 +254,4 @@ def enter_directory(directory: str) -> None:
     try:
         os.chdir(directory or ".")
     except OSError as failure:
-        raise CannotEnter(f"cannot change to '{directory}': {failure.strerror}") from failure
+        raise CannotChangeDirectory(f"cannot change to '{directory}': {failure.strerror}") from failure

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from git_envhist.cli.formats import Look
+from git_envhist.cli.formats import FormatContext
 from git_envhist.cli.output import Output, OutputClosed
 from git_envhist.cli.render import id_length
 from git_envhist.cli.terminal import escape, shorten
-from git_envhist.cli.words import mark
+from git_envhist.cli.words import verdict_symbol
 from git_envhist.errors import EnvhistError
 from git_envhist.history.timeline import subject
 
@@ -52,7 +52,7 @@ def _revisions() -> Iterator[Offer]:
     history = _history()
     yield from _named(history)
     shown = history.log(limit=MOST)
-    look = Look(history.now, id_length=id_length([one.id for one in shown]))
+    look = FormatContext(history.now, id_length=id_length([one.id for one in shown]))
     for snapshot in shown:
         yield look.short_id(snapshot), _told(snapshot, look)
 
@@ -62,7 +62,7 @@ def _names() -> Iterator[Offer]:
 
 
 def _named(history: EnvHistory) -> Iterator[Offer]:
-    look = Look(history.now)
+    look = FormatContext(history.now)
     for snapshot in history.log():
         for name in snapshot.names:
             if name == escape(name):
@@ -74,10 +74,8 @@ def _timelines() -> Iterator[Offer]:
         yield escape(name), ""
 
 
-def _told(snapshot: Snapshot, look: Look) -> str:
-    return (
-        f"{look.time(snapshot)} {mark(snapshot.verdict)} {shorten(escape(subject(snapshot.intent)), WIDEST)}"
-    )
+def _told(snapshot: Snapshot, look: FormatContext) -> str:
+    return f"{look.time(snapshot)} {verdict_symbol(snapshot.verdict)} {shorten(escape(subject(snapshot.intent)), WIDEST)}"
 
 
 OFFERED: dict[str, Callable[[], Iterator[Offer]]] = {

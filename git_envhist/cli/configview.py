@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from git_envhist.cli.diffsource import Contents, Manner, Source
+from git_envhist.cli.diffsource import DiffContents, DiffSource, DiffStyle
 from git_envhist.cli.factview import fact_texts
 from git_envhist.history.diff import has_other_bytes
 from git_envhist.history.settingsdiff import compare_settings, reader_of
@@ -17,18 +17,18 @@ MOST_FILES = 60
 MASKED = "***"
 
 
-def config_texts(source: Source, manner: Manner) -> Iterator[bytes]:
+def config_texts(source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
     """The rows: a file, and the keys in which it differs."""
     yield from fact_texts(config_facts(source), manner, secrets=True)
 
 
-def config_facts(source: Source) -> tuple[FactChange, ...]:
+def config_facts(source: DiffSource) -> tuple[FactChange, ...]:
     """The keys that differ, as facts without values."""
     files = [change for change in source.changes if _is_told(change)]
     if not files or len(files) > MOST_FILES:
         return ()
     with CatFile(source.git) as reader:
-        contents = Contents(source, reader)
+        contents = DiffContents(source, reader)
         return tuple(fact for change in files for fact in _keys(change, contents))
 
 
@@ -41,7 +41,7 @@ def _is_told(change: Change) -> bool:
     return plain and has_other_bytes(change)
 
 
-def _keys(change: Change, contents: Contents) -> Iterable[FactChange]:
+def _keys(change: Change, contents: DiffContents) -> Iterable[FactChange]:
     path = change.path.decode("utf-8", "surrogateescape")
     for mark, key in compare_settings(change.path, *contents.both(change)):
         before, after = (None if mark == lacking else MASKED for lacking in "+−")

@@ -6,15 +6,15 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from git_envhist.cli.ondemand import bring_sides, the_one_before, with_lists
-from git_envhist.model import Change, FactChange, Missing, Snapshot
+from git_envhist.cli.ondemand import fetch_sides, the_one_before, with_lists
+from git_envhist.model import Change, FactChange, MissingPath, Snapshot
 from git_envhist.store.layout import GIT_CHANGED, MISSING, RESERVED, UNSTABLE
 from git_envhist.store.objects import CatFile
 
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
     from git_envhist.cli.command import Session
-    from git_envhist.cli.diffview import Manner, Source
+    from git_envhist.cli.diffview import DiffSource, DiffStyle
     from git_envhist.cli.jsonform import Details
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ def facts_of(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
     )
 
 
-def told_by_files(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
+def file_facts(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
     """What files say that differ from the snapshot before: keys of configuration, programs; nothing for the first."""
     from git_envhist.cli.configview import config_facts  # loaded late: keeps envlog fast
     from git_envhist.history.programs import programs  # loaded late: likewise
@@ -76,10 +76,12 @@ def fact_lines(session: Session, changes: Sequence[FactChange], indent: int = LA
     """The same as the rows of a story."""
     if not changes:
         return []
-    from git_envhist.cli.diffview import Manner  # loaded late: keeps envlog fast
+    from git_envhist.cli.diffview import DiffStyle  # loaded late: keeps envlog fast
     from git_envhist.cli.factview import fact_texts  # loaded late: likewise
 
-    manner = Manner(session.palette, session.columns and session.columns - indent, plain=session.output.plain)
+    manner = DiffStyle(
+        session.palette, session.columns and session.columns - indent, plain=session.output.plain
+    )
     texts = b"".join(fact_texts(changes, manner, secrets=True))
     return [" " * indent + line for line in texts.decode("utf-8", "surrogateescape").splitlines()]
 
@@ -93,7 +95,7 @@ def with_outputs(history: EnvHistory, snapshot: Snapshot) -> Snapshot:
     return with_output(snapshot, history.keys.opening)
 
 
-def missing_of(history: EnvHistory, snapshot: Snapshot) -> tuple[Missing, ...]:
+def missing_of(history: EnvHistory, snapshot: Snapshot) -> tuple[MissingPath, ...]:
     """The paths that are not in a snapshot, and why."""
     if snapshot.complete:
         return ()
@@ -111,25 +113,27 @@ def changes_of(
     return compare(history.repository.git, snapshot.parent, snapshot.commit, pathspecs=pathspecs)
 
 
-def diff_source(history: EnvHistory, snapshot: Snapshot, pathspecs: Sequence[bytes]) -> Source:
+def diff_source(history: EnvHistory, snapshot: Snapshot, pathspecs: Sequence[bytes]) -> DiffSource:
     """A snapshot and the one before it, side by side."""
-    from git_envhist.cli.diffview import Source  # loaded late: keeps envlog fast
+    from git_envhist.cli.diffview import DiffSource  # loaded late: keeps envlog fast
     from git_envhist.store.rows import empty_tree  # loaded late: likewise
 
     git = history.repository.git
     before = snapshot.parent or empty_tree(git, snapshot.commit)
     changes = changes_of(history, snapshot, pathspecs)
-    bring_sides(history, the_one_before(snapshot), snapshot, changes, "patch")
-    return Source(git, before, snapshot.commit, changes, history.open_sealed)
+    fetch_sides(history, the_one_before(snapshot), snapshot, changes, "patch")
+    return DiffSource(git, before, snapshot.commit, changes, history.open_sealed)
 
 
-def diff_manner(session: Session, *, ended_by_nul: bool, whole_ids: bool = False) -> Manner:
+def diff_manner(session: Session, *, ended_by_nul: bool, whole_ids: bool = False) -> DiffStyle:
     """How a diff below a snapshot's line is to look."""
-    from git_envhist.cli.diffview import Manner  # loaded late: keeps envlog fast
+    from git_envhist.cli.diffview import DiffStyle  # loaded late: keeps envlog fast
 
     quote_all = dict(session.history.repository.read_config()).get("core.quotepath") != "false"
     plain = session.output.plain
-    return Manner(session.palette, session.columns, ended_by_nul, quote_all, plain=plain, whole_ids=whole_ids)
+    return DiffStyle(
+        session.palette, session.columns, ended_by_nul, quote_all, plain=plain, whole_ids=whole_ids
+    )
 
 
 def anchored_paths(session: Session) -> tuple[bytes, ...]:
@@ -143,7 +147,7 @@ def anchored_paths(session: Session) -> tuple[bytes, ...]:
     return tuple(anchored(os.fsencode(path), prefix, root) for path in session.paths)
 
 
-def _missing(reader: CatFile, snapshot: Snapshot) -> tuple[Missing, ...]:
+def _missing(reader: CatFile, snapshot: Snapshot) -> tuple[MissingPath, ...]:
     from git_envhist.store.listings import read_missing  # loaded late: a diff needs none of it
 
     unstable = _listing(reader, snapshot, UNSTABLE, read_missing)

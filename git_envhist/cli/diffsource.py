@@ -7,7 +7,7 @@ from collections.abc import Callable
 from git_envhist.cli.colour import PLAIN, Palette
 from git_envhist.errors import Damaged
 from git_envhist.history.diff import is_stored
-from git_envhist.model import Change, EnvPath, FactChange, Side, StoredAs
+from git_envhist.model import Change, ChangeSide, EnvPath, FactChange, StoredAs
 from git_envhist.store.git import Git
 from git_envhist.store.objects import CatFile
 from git_envhist.values import dataclass
@@ -19,7 +19,7 @@ POINTER = b"envhist-pieces 1\nsize "
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class DiffSource:
     """Two trees that `git` can read, and what differs between them."""
 
     git: Git
@@ -36,7 +36,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class DiffStyle:
     """How a diff is to look."""
 
     palette: Palette = PLAIN
@@ -53,14 +53,14 @@ class Manner:
     """Name the contents of a patch by their whole ids, and not by as much of them as tells them apart."""
 
 
-class Contents:
+class DiffContents:
     """Reads the sides of changes, sealed ones opened."""
 
-    def __init__(self, source: Source, reader: CatFile) -> None:
+    def __init__(self, source: DiffSource, reader: CatFile) -> None:
         self._open_sealed = source.open_sealed
         self._reader = reader
 
-    def of(self, side: Side | None) -> bytes:
+    def of(self, side: ChangeSide | None) -> bytes:
         """What the file held; nothing where there was none."""
         if side is None or side.oid is None:
             return b""
@@ -72,7 +72,7 @@ class Contents:
     def both(self, change: Change) -> tuple[bytes, bytes]:
         return self.of(change.before), self.of(change.after)
 
-    def size(self, side: Side | None) -> int:
+    def size(self, side: ChangeSide | None) -> int:
         """How large a file of pieces is, which its pointer says; any other file's size."""
         data = self.of(side)
         if side is None or side.stored is not StoredAs.PIECES or not data.startswith(POINTER):

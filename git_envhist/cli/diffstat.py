@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from git_envhist.cli.colour import Palette
-from git_envhist.cli.diffsource import Contents, Manner, Source, is_in_pieces, is_sealed
+from git_envhist.cli.diffsource import DiffContents, DiffSource, DiffStyle, is_in_pieces, is_sealed
 from git_envhist.cli.rawview import shown_path
 from git_envhist.cli.terminal import width
 from git_envhist.history.diff import has_other_bytes
-from git_envhist.model import Change, ChangeKind, EntryKind, ObjectId, Side
+from git_envhist.model import Change, ChangeKind, ChangeSide, EntryKind, ObjectId
 from git_envhist.store.objects import CatFile
 from git_envhist.store.patches import read_line_counts, read_sizes
 from git_envhist.values import dataclass
@@ -20,7 +20,7 @@ Binary = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class StatLine:
     """One file: lines added and deleted, or its sizes where it is binary, or a word where it is neither."""
 
     name: str
@@ -44,7 +44,7 @@ class Widths:
     largest: int
 
 
-def stat_texts(source: Source, manner: Manner) -> Iterator[bytes]:
+def stat_texts(source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
     """The lines and the sum below them; nothing where nothing differs."""
     if not source.changes:
         return
@@ -55,7 +55,7 @@ def stat_texts(source: Source, manner: Manner) -> Iterator[bytes]:
     yield (_sum(lines) + "\n").encode("ascii")
 
 
-def share_width(lines: list[Line], columns: int) -> Widths:
+def share_width(lines: list[StatLine], columns: int) -> Widths:
     """git's sharing of the width between names and graphs (diff.c, show_stats)."""
     longest = max(width(line.name) for line in lines)
     largest = max(line.total for line in lines)
@@ -78,31 +78,33 @@ def share_width(lines: list[Line], columns: int) -> Widths:
     return Widths(name, number, graph, largest)
 
 
-def _word_width(line: Line) -> int:
+def _word_width(line: StatLine) -> int:
     return 14 + len(str(line.sizes[0])) + len(str(line.sizes[1])) if line.sizes else 0
 
 
-def _read_lines(source: Source, manner: Manner) -> list[Line]:
+def _read_lines(source: DiffSource, manner: DiffStyle) -> list[StatLine]:
     texts = [change for change in source.changes if _has_lines(change)]
     counts = read_line_counts(source.git, source.before, source.after, texts, renames=source.renames)
     binary = [change for change in texts if counts.get(change.path) is None]
     sizes = read_sizes(source.git, _ids(binary))
     with CatFile(source.git) as reader:
-        contents = Contents(source, reader)
+        contents = DiffContents(source, reader)
         lines = []
         for change in source.changes:
             name = _name(change, manner)
             known = counts.get(change.path)
             if known is not None:
-                lines.append(Line(name, *known))
+                lines.append(StatLine(name, *known))
             elif is_sealed(change) and has_other_bytes(change):
-                lines.append(Line(name, word="sealed"))
+                lines.append(StatLine(name, word="sealed"))
             elif is_in_pieces(change) and has_other_bytes(change):
-                lines.append(Line(name, sizes=(contents.size(change.before), contents.size(change.after))))
+                lines.append(
+                    StatLine(name, sizes=(contents.size(change.before), contents.size(change.after)))
+                )
             elif _has_lines(change):
-                lines.append(Line(name, sizes=(_size(change.before, sizes), _size(change.after, sizes))))
+                lines.append(StatLine(name, sizes=(_size(change.before, sizes), _size(change.after, sizes))))
             else:
-                lines.append(Line(name))
+                lines.append(StatLine(name))
     return lines
 
 
@@ -118,11 +120,11 @@ def _ids(changes: list[Change]) -> list[ObjectId]:
     return [side.oid for side in sides if side is not None and side.oid is not None]
 
 
-def _size(side: Side | None, sizes: dict[ObjectId, int]) -> int:
+def _size(side: ChangeSide | None, sizes: dict[ObjectId, int]) -> int:
     return 0 if side is None or side.oid is None else sizes.get(side.oid, 0)
 
 
-def _name(change: Change, manner: Manner) -> str:
+def _name(change: Change, manner: DiffStyle) -> str:
     side = change.after or change.before
     assert side is not None
     if change.kind is ChangeKind.RENAMED and change.before is not None:
@@ -132,7 +134,7 @@ def _name(change: Change, manner: Manner) -> str:
     return name.decode("utf-8", "surrogateescape")
 
 
-def renamed(old: bytes, new: bytes, manner: Manner) -> bytes:
+def renamed(old: bytes, new: bytes, manner: DiffStyle) -> bytes:
     """`dir/{old => new}/file`, as git shortens a rename."""
     quoted = [shown_path(path, manner) for path in (old, new)]
     if quoted != [old, new]:
@@ -157,7 +159,7 @@ def renamed(old: bytes, new: bytes, manner: Manner) -> bytes:
     return old[:start] + b"{" + b" => ".join(middle) + b"}" + (old[len(old) - end :] if end else b"")
 
 
-def _layout(line: Line, widths: Widths, palette: Palette) -> str:
+def _layout(line: StatLine, widths: Widths, palette: Palette) -> str:
     name = _fit(line.name, widths.name)
     head = f" {name}{' ' * (widths.name - width(name))} |"
     if line.word:
@@ -184,7 +186,7 @@ def _fit(name: str, columns: int) -> str:
     return "..." + (kept[slash:] if slash >= 0 else kept)
 
 
-def _graph(line: Line, widths: Widths) -> tuple[int, int]:
+def _graph(line: StatLine, widths: Widths) -> tuple[int, int]:
     added, deleted = line.added, line.deleted
     if widths.graph > widths.largest:
         return added, deleted
@@ -202,7 +204,7 @@ def _scale(number: int, widths: Widths) -> int:
     return 1 + number * (widths.graph - 1) // widths.largest if number else 0
 
 
-def _sum(lines: list[Line]) -> str:
+def _sum(lines: list[StatLine]) -> str:
     added, deleted = sum(line.added for line in lines), sum(line.deleted for line in lines)
     parts = [f" {len(lines)} file{'' if len(lines) == 1 else 's'} changed"]
     if added or not deleted:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from git_envhist.cli.diffsource import Manner, Opener, Source
+from git_envhist.cli.diffsource import DiffSource, DiffStyle, Opener
 from git_envhist.cli.output import Output
 from git_envhist.model import Change
 
-__all__ = ["FORMS", "Manner", "Opener", "Source", "diff_texts", "print_diff"]
+__all__ = ["FORMS", "DiffSource", "DiffStyle", "Opener", "diff_texts", "print_diff"]
 
 FOR_PEOPLE = ("story", "stat")
 """The forms that no program reads."""
 FORMS = ("story", "stat", "name_status", "name_only", "raw", "patch")
 
 
-def print_diff(output: Output, form: str, source: Source, manner: Manner) -> None:
+def print_diff(output: Output, form: str, source: DiffSource, manner: DiffStyle) -> None:
     """Print what differs in one of `FORMS`."""
     write: Callable[[bytes], None] = output.write
     if manner.ended_by_nul:
@@ -26,7 +26,7 @@ def print_diff(output: Output, form: str, source: Source, manner: Manner) -> Non
         write(text)
 
 
-def diff_texts(form: str, source: Source, manner: Manner) -> Iterator[bytes]:
+def diff_texts(form: str, source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
     """What differs in one of `FORMS`, ready to be written piece by piece."""
     if form == "stat":
         from git_envhist.cli.diffstat import stat_texts  # loaded late: each form brings its own modules
@@ -42,5 +42,5 @@ def diff_texts(form: str, source: Source, manner: Manner) -> Iterator[bytes]:
         return story_texts(source, manner)
     from git_envhist.cli import rawview  # loaded late: likewise
 
-    texts: Callable[[tuple[Change, ...], Manner], Iterator[bytes]] = getattr(rawview, form)
+    texts: Callable[[tuple[Change, ...], DiffStyle], Iterator[bytes]] = getattr(rawview, form)
     return texts(source.changes, manner)

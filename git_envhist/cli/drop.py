@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import warn
-from git_envhist.cli.formats import Look
+from git_envhist.cli.formats import FormatContext
 from git_envhist.cli.jsonform import SCHEMA, Json
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.render import id_length
 from git_envhist.cli.terminal import escape, escape_invalid
-from git_envhist.cli.titles import looking_at
+from git_envhist.cli.titles import format_context
 from git_envhist.errors import UsageError
 from git_envhist.history.timeline import subject
 
 if TYPE_CHECKING:
     from git_envhist.model import Snapshot
-    from git_envhist.model.keeping import Dropped, InTrash
+    from git_envhist.model.keeping import DropResult, TrashedSnapshot
 
 
 @command("drop", "git envlog drop [<options>] <rev>…", writes=True)
@@ -41,7 +41,7 @@ def drop(session: Session, revisions: tuple[str, ...], dry_run: bool) -> None:
     if session.json:
         session.print_json(_as_json(dropped))
         return
-    for line in _lines(dropped, looking_at(history)):
+    for line in _lines(dropped, format_context(history)):
         session.line(line)
 
 
@@ -69,7 +69,7 @@ def undrop(session: Session, revisions: tuple[str, ...], every: bool, dry_run: b
         told = {"schema": SCHEMA, "dry_run": dry_run, "trash": [_trash_json(one) for one in found]}
         session.print_json(told)
         return
-    look = looking_at(history)
+    look = format_context(history)
     word = "would bring back" if dry_run else "brought back"
     for one in found:
         session.line(f"{word} {_label(one.snapshot, look)}")
@@ -77,13 +77,13 @@ def undrop(session: Session, revisions: tuple[str, ...], every: bool, dry_run: b
         session.line("nothing is in the trash")
 
 
-def _list(session: Session, found: list[InTrash]) -> None:
+def _list(session: Session, found: list[TrashedSnapshot]) -> None:
     if session.json:
         told = {"schema": SCHEMA, "dry_run": True, "trash": [_trash_json(one) for one in found]}
         session.print_json(told)
         return
     length = id_length([one.snapshot.id for one in found])
-    look = looking_at(session.history)
+    look = format_context(session.history)
     for one in found:
         names = f" ({', '.join(map(escape, one.snapshot.names))})" if one.snapshot.names else ""
         session.line(
@@ -96,7 +96,7 @@ def _list(session: Session, found: list[InTrash]) -> None:
         session.line("bring one back: git envlog undrop <id>")
 
 
-def _lines(dropped: Dropped, look: Look) -> Iterator[str]:
+def _lines(dropped: DropResult, look: FormatContext) -> Iterator[str]:
     word = "would drop" if dropped.dry_run else "dropped"
     for one in dropped.snapshots:
         yield f"{word} {_label(one, look)}"
@@ -109,12 +109,12 @@ def _lines(dropped: Dropped, look: Look) -> Iterator[str]:
         yield f"names go along; to take one alone: git envlog name -d {escape(shlex.quote(named))}"
 
 
-def _label(snapshot: Snapshot, look: Look) -> str:
+def _label(snapshot: Snapshot, look: FormatContext) -> str:
     names = f" ({', '.join(map(escape, snapshot.names))})" if snapshot.names else ""
     return f"{snapshot.id[:7]}  {look.time(snapshot)}  {look.words(snapshot)}{names}"
 
 
-def _as_json(dropped: Dropped) -> Json:
+def _as_json(dropped: DropResult) -> Json:
     return {
         "schema": SCHEMA,
         "dry_run": dropped.dry_run,
@@ -128,7 +128,7 @@ def _brief(name: str, intent: str) -> Json:
     return {"id": name, "intent": escape_invalid(subject(intent))}
 
 
-def _trash_json(one: InTrash) -> Json:
+def _trash_json(one: TrashedSnapshot) -> Json:
     return {
         **_brief(one.snapshot.id, one.snapshot.intent),
         "timeline": one.snapshot.timeline,

@@ -6,15 +6,15 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.formats import Look
+from git_envhist.cli.formats import FormatContext
 from git_envhist.cli.jsonform import SCHEMA, Json
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.progress import shown_steps
 from git_envhist.cli.terminal import escape, escape_invalid, pad, shorten, width
-from git_envhist.cli.titles import looking_at
+from git_envhist.cli.titles import format_context
 from git_envhist.cli.words import count, size
 from git_envhist.history.intents import title
-from git_envhist.model import Holder, Space
+from git_envhist.model import DiskUsage, SpaceUser
 
 SHOWN = 10
 WIDEST = 44
@@ -36,7 +36,7 @@ def du(session: Session, revisions: tuple[str, ...], limit: int | None) -> None:
     if space.together is not None:
         session.line(f"{_asked(revisions, paths)} would free {size(space.together)} of {size(space.bytes)}")
         return
-    for line in _lines(space, looking_at(history), SHOWN if limit is None else limit, _room(session)):
+    for line in _lines(space, format_context(history), SHOWN if limit is None else limit, _room(session)):
         session.line(line.rstrip())
 
 
@@ -51,7 +51,7 @@ def _room(session: Session) -> int:
     return WIDEST if session.columns is None else max(NARROWEST, min(WIDEST, session.columns - 24))
 
 
-def _lines(space: Space, look: Look, limit: int, room: int) -> Iterator[str]:
+def _lines(space: DiskUsage, look: FormatContext, limit: int, room: int) -> Iterator[str]:
     trash = f", {space.in_trash:,} in the trash" if space.in_trash else ""
     yield f"{size(space.bytes)} in {count(space.packs, 'pack')}: {count(space.moments, 'moment')}{trash}"
     if space.trash_frees:
@@ -61,7 +61,9 @@ def _lines(space: Space, look: Look, limit: int, room: int) -> Iterator[str]:
     yield from _table("moment", space.by_moment, limit, room, [_moment(row, look) for row in space.by_moment])
 
 
-def _table(title: str, rows: Sequence[Holder], limit: int, room: int, names: Iterable[str]) -> Iterator[str]:
+def _table(
+    title: str, rows: Sequence[SpaceUser], limit: int, room: int, names: Iterable[str]
+) -> Iterator[str]:
     shown = list(zip(rows, names, strict=True))[:limit]
     if not shown:
         return
@@ -75,12 +77,12 @@ def _table(title: str, rows: Sequence[Holder], limit: int, room: int, names: Ite
         yield f"and {len(rows) - limit:,} more"
 
 
-def _moment(row: Holder, look: Look) -> str:
+def _moment(row: SpaceUser, look: FormatContext) -> str:
     one = row.snapshot
     return row.name[:7] if one is None else f"{one.id[:7]}  {look.time(one)}  {title(one)}"
 
 
-def _as_json(space: Space) -> Json:
+def _as_json(space: DiskUsage) -> Json:
     return {
         "schema": SCHEMA,
         "bytes": space.bytes,
@@ -95,5 +97,5 @@ def _as_json(space: Space) -> Json:
     }
 
 
-def _row(row: Holder) -> Json:
+def _row(row: SpaceUser) -> Json:
     return {"name": escape_invalid(row.name), "holds": row.holds, "frees": row.frees}

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.failure import ask_for, complain
+from git_envhist.cli.failure import ask_for, print_error_line
 from git_envhist.cli.jsonform import SCHEMA, effect_json
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape
@@ -48,7 +48,7 @@ def effect(session: Session, text: str | None, irreversible: bool, yes: bool) ->
     if session.json:
         session.print_json({"schema": SCHEMA, "effect": effect_json(told)})
     else:
-        complain(f"noted on {(told.stands_on or '')[:7]}: {escape(effect_words(told))}")
+        print_error_line(f"noted on {(told.stands_on or '')[:7]}: {escape(effect_words(told))}")
     return told.exit_code or 0
 
 
@@ -61,7 +61,7 @@ def _list(session: Session, effects: Sequence[Effect]) -> None:
     for one in effects:
         session.line(f"{(one.stands_on or '')[:7]}  {printed_time(one.at, now)}  {escape(effect_words(one))}")
     if not effects:
-        complain("hint: no effect is noted yet: git envlog effect 'deployed to staging'")
+        print_error_line("hint: no effect is noted yet: git envlog effect 'deployed to staging'")
 
 
 def _words(paths: tuple[str, ...]) -> tuple[str, ...]:
@@ -80,6 +80,6 @@ def _approve(wanted: Effect) -> bool:
             f"it cannot be undone, and nobody is here to be asked: '{wanted.text}'",
             hint="git envlog effect --yes",
         )
-    complain(f"this cannot be undone: {escape(wanted.text)}")
+    print_error_line(f"this cannot be undone: {escape(wanted.text)}")
     ask_for(f"run '{escape(wanted.command or '')}'? [y/N] ")
     return sys.stdin.readline().strip().lower() in ("y", "yes")

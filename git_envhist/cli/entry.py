@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 from git_envhist import trace
 from git_envhist.cli import hear_interrupts, is_echo
 from git_envhist.cli.argv import first_operand, split_words, wants_json, with_dashes
-from git_envhist.cli.failure import Stopped, as_defect, tell
+from git_envhist.cli.failure import SignalReceived, as_defect, report_error
 from git_envhist.cli.output import Output, OutputClosed
 from git_envhist.cli.subcommands import MEANT, PROGRAMS, SUBCOMMANDS, did_you_mean, load
 from git_envhist.errors import EnvhistError, UsageError
@@ -54,14 +54,16 @@ def envhist() -> NoReturn:
     keep_standard_streams()
     if sys.argv[1:2] == ["hook"]:
         from git_envhist.triggers.git.called import (
-            called as answer,  # loaded late: only a hook of git needs it
+            handle_git_hook as answer,  # loaded late: only a hook of git needs it
         )
 
         leave(answer(sys.argv[2:], os.environ))
     if sys.argv[1:2] == ["agent-hook"]:
-        from git_envhist.triggers.agents.called import called  # loaded late: only an agent's hook needs it
+        from git_envhist.triggers.agents.called import (
+            handle_agent_hook,  # loaded late: only an agent's hook needs it
+        )
 
-        leave(called(sys.argv[2:], os.environ))
+        leave(handle_agent_hook(sys.argv[2:], os.environ))
     if sys.argv[1:2] == ["complete"]:
         from git_envhist.cli.completing import complete  # loaded late: only a TAB needs it
 
@@ -115,7 +117,7 @@ def run_program(program: str, words: list[str]) -> int:
         return _tell(error, output, words)
     except OutputClosed:
         return BROKEN_PIPE
-    except Stopped as stopped:
+    except SignalReceived as stopped:
         return 128 + stopped.number
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -197,14 +199,14 @@ def is_slip(word: str) -> bool:
 
 def _tell(error: EnvhistError, output: Output, words: list[str]) -> int:
     try:
-        status = tell(error, output, as_json=wants_json(words))
+        status = report_error(error, output, as_json=wants_json(words))
         output.close()
         return status
     except OutputClosed:
         return BROKEN_PIPE
     except EnvhistError:
         # Not even the error can be written to where the answer should go.
-        return tell(error, output, as_json=False)
+        return report_error(error, output, as_json=False)
 
 
 def _leave_pager(output: Output) -> None:
@@ -237,4 +239,4 @@ def _stop_at_signals() -> None:
 
 def _stop(number: int, frame: object) -> None:
     if not is_echo(number):
-        raise Stopped(number)
+        raise SignalReceived(number)

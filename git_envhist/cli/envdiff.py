@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.details import anchored_paths, diff_manner
-from git_envhist.cli.diffview import FORMS, Source, print_diff
+from git_envhist.cli.diffview import FORMS, DiffSource, print_diff
 from git_envhist.cli.halfway import warn_if_half_way
-from git_envhist.cli.ondemand import bring_sides, bring_wholly
+from git_envhist.cli.ondemand import fetch_sides, fetch_snapshots
 from git_envhist.cli.options import argument, option
 from git_envhist.errors import UsageError
 from git_envhist.history.ranges import resolve_range
 from git_envhist.history.resolve import End, resolve_end
-from git_envhist.history.revisions import Live
+from git_envhist.history.revisions import Now
 from git_envhist.model import Change, FactChange, Snapshot
 from git_envhist.store.child import meanwhile
 from git_envhist.store.compare import compare
@@ -39,7 +39,7 @@ Moment = Snapshot | str
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DiffOptions:
     """What was asked for beside the two moments."""
 
     form: str
@@ -97,7 +97,7 @@ def envdiff(session: Session, revisions: tuple[str, ...], **options: Any) -> int
         return DIFFER if wanted.status and _differs(source) else 0
 
 
-def _differs(source: Source) -> bool:
+def _differs(source: DiffSource) -> bool:
     from git_envhist.history.facts import SECRET  # loaded late: only a status that was asked for needs it
 
     # What is known of variables stands beside a file, which is told; by two keys the same value looks different.
@@ -144,16 +144,16 @@ def are_of_two_machines(own: str | None, *moments: Moment) -> bool:
 
 
 def _moment(end: End) -> Moment:
-    return NOW if isinstance(end, Live) else end.snapshot
+    return NOW if isinstance(end, Now) else end.snapshot
 
 
-def _read_options(options: dict[str, Any]) -> Wanted:
+def _read_options(options: dict[str, Any]) -> DiffOptions:
     forms = [form for form in FORMS if options.get(form)]
     if len(forms) > 1:
         told = " and ".join("--" + form.replace("_", "-") for form in forms[:2])
         raise UsageError(f"{told} exclude each other")
     renames = options["renames"]
-    return Wanted(
+    return DiffOptions(
         forms[0] if forms else "story",
         _read_classes(options["only"]),
         None if renames is None else read_similarity(renames),
@@ -179,16 +179,16 @@ def _read_classes(lists: Sequence[str]) -> frozenset[str]:
 
 
 @contextmanager
-def _compare(session: Session, before: Moment, after: Moment, wanted: Wanted) -> Iterator[Source]:
+def _compare(session: Session, before: Moment, after: Moment, wanted: DiffOptions) -> Iterator[DiffSource]:
     history, paths = session.history, anchored_paths(session)
     if wanted.renames is not None:
-        bring_wholly(history, before, after)
+        fetch_snapshots(history, before, after)
     with history.sides(before, after) as (git, old, new):
         # What one key sealed twice is the same.
         resealed = len(history.keys.all()) > 1
         brief = _is_brief(session, wanted) and not resealed
         changes = compare(git, old, new, pathspecs=paths, renames=wanted.renames, brief=brief)
-        bring_sides(history, before, after, changes, wanted.form)
+        fetch_sides(history, before, after, changes, wanted.form)
         if resealed:
             from git_envhist.cli.resealed import without_resealed  # loaded late: most histories have one key
 
@@ -199,11 +199,15 @@ def _compare(session: Session, before: Moment, after: Moment, wanted: Wanted) ->
             facts = (*_facts(git, (old, new), paths, wanted, history), *_programs(changes, wanted))
         before_tree = old or empty_tree(git, new)
         machines = not wanted.whole and are_of_two_machines(history.timeline, before, after)
-        yield Source(git, before_tree, new, chosen, history.open_sealed, wanted.renames, facts, machines)
+        yield DiffSource(git, before_tree, new, chosen, history.open_sealed, wanted.renames, facts, machines)
 
 
 def _facts(
-    git: Git, sides: tuple[str | None, str], paths: tuple[bytes, ...], wanted: Wanted, history: EnvHistory
+    git: Git,
+    sides: tuple[str | None, str],
+    paths: tuple[bytes, ...],
+    wanted: DiffOptions,
+    history: EnvHistory,
 ) -> tuple[FactChange, ...]:
     from git_envhist.capturing.factdiff import changed_facts  # loaded late: a list of paths needs none of it
     from git_envhist.facts import kinds  # loaded late: likewise
@@ -216,20 +220,20 @@ def _facts(
     )
 
 
-def _programs(changes: tuple[Change, ...], wanted: Wanted) -> tuple[FactChange, ...]:
+def _programs(changes: tuple[Change, ...], wanted: DiffOptions) -> tuple[FactChange, ...]:
     from git_envhist.facts import TOOLS  # loaded late: a list of paths needs none of it
     from git_envhist.history.programs import programs  # loaded late: likewise
 
     return programs(changes) if wanted.classes == ALL or TOOLS in wanted.classes else ()
 
 
-def _is_brief(session: Session, wanted: Wanted) -> bool:
+def _is_brief(session: Session, wanted: DiffOptions) -> bool:
     """Whether all that is shown of a modified file is its path."""
     names_only = wanted.silent or wanted.form in ("name_only", "name_status")
     return names_only and not session.json and wanted.renames is None and wanted.classes == ALL
 
 
-def _choose(changes: tuple[Change, ...], wanted: Wanted, *, story: bool) -> tuple[Change, ...]:
+def _choose(changes: tuple[Change, ...], wanted: DiffOptions, *, story: bool) -> tuple[Change, ...]:
     """The paths of the classes that were asked for; a story tells packages and the like by facts alone."""
     if wanted.classes == ALL:
         return changes
@@ -249,7 +253,7 @@ def _choose(changes: tuple[Change, ...], wanted: Wanted, *, story: bool) -> tupl
     return tuple(change for change in changes if id(change) in kept)
 
 
-def _show(session: Session, source: Source, wanted: Wanted) -> None:
+def _show(session: Session, source: DiffSource, wanted: DiffOptions) -> None:
     manner = diff_manner(session, ended_by_nul=wanted.ended_by_nul, whole_ids=wanted.whole_ids)
     manner = replace(manner, reveal=wanted.reveal)
     if source.changes:
@@ -257,7 +261,7 @@ def _show(session: Session, source: Source, wanted: Wanted) -> None:
     print_diff(session.output, wanted.form, source, manner)
 
 
-def _as_json(source: Source, before: Moment, after: Moment, wanted: Wanted) -> dict[str, object]:
+def _as_json(source: DiffSource, before: Moment, after: Moment, wanted: DiffOptions) -> dict[str, object]:
     from git_envhist.cli.configview import config_facts  # loaded late: only --json needs it
     from git_envhist.cli.jsondiff import diff_json  # loaded late: likewise
     from git_envhist.cli.storyview import variable_facts  # loaded late: likewise

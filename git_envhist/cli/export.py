@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.failure import complain, stoppable, warn
+from git_envhist.cli.failure import print_error_line, stoppable, warn
 from git_envhist.cli.jsonform import SCHEMA
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.placing import refuse_place
@@ -13,7 +13,7 @@ from git_envhist.cli.push import look_json, look_lines
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import count, size
 from git_envhist.errors import UsageError
-from git_envhist.model.sharing import Arrival, Exported, Imported
+from git_envhist.model.sharing import ExportResult, FetchOutcome, ImportResult
 
 USAGE_EXPORT = "git envlog export [<options>] <file> [<rev>…]"
 USAGE_IMPORT = "git envlog import [--as <name>] <file>"
@@ -45,9 +45,9 @@ def export_command(
     if session.json:
         session.print_json(_exported_json(done))
         return
-    complain("leaves with the file:")
+    print_error_line("leaves with the file:")
     for line in look_lines(done.look):
-        complain(line)
+        print_error_line(line)
     for line in _exported_lines(done):
         session.line(line)
 
@@ -75,17 +75,17 @@ def import_command(session: Session, file: str | None, name: str | None) -> None
         return
     session.line(f"from '{escape(done.file)}':")
     for timeline, arrival, moments in done.timelines:
-        how = "up to date" if arrival is Arrival.SAME else arrival.value
+        how = "up to date" if arrival is FetchOutcome.SAME else arrival.value
         session.line(f"  {escape(timeline)}  {how}  {count(moments, 'moment')}")
 
 
-def _exported_lines(done: Exported) -> Iterator[str]:
+def _exported_lines(done: ExportResult) -> Iterator[str]:
     yield f"'{escape(done.file)}', {size(done.bytes)}, {count(done.objects, 'object')}:"
     for timeline, snapshots in done.timelines:
         yield f"  {escape(timeline)}  {count(len(snapshots), 'moment')}"
 
 
-def _exported_json(done: Exported) -> dict[str, object]:
+def _exported_json(done: ExportResult) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "file": escape_invalid(done.file),
@@ -99,7 +99,7 @@ def _exported_json(done: Exported) -> dict[str, object]:
     }
 
 
-def _imported_json(done: Imported) -> dict[str, object]:
+def _imported_json(done: ImportResult) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "file": escape_invalid(done.file),

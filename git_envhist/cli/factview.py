@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from git_envhist.cli.diffsource import Manner
+from git_envhist.cli.diffsource import DiffStyle
 from git_envhist.cli.rows import place_row
 from git_envhist.cli.terminal import escape
 from git_envhist.facts import kinds
@@ -20,7 +20,7 @@ MOST_CELLS = 10
 MOST_PLACES = 6
 
 
-def fact_texts(changes: Sequence[FactChange], manner: Manner, *, secrets: bool = False) -> Iterator[bytes]:
+def fact_texts(changes: Sequence[FactChange], manner: DiffStyle, *, secrets: bool = False) -> Iterator[bytes]:
     """The rows; `secrets`: also of variables, by their keys, which a diff reads where they stand."""
     told = [change for change in changes if secrets or change.probe not in SECRET]
     rows = fact_rows(told, tuple(kinds()))

@@ -40,7 +40,7 @@ REFUSALS = {
 """Errors of the system at any call: a failure of the machine, not a defect of this program. With hints."""
 
 
-class Stopped(KeyboardInterrupt):
+class SignalReceived(KeyboardInterrupt):
     """A signal that asks us to end, told to the code that runs in the same way as Ctrl-C."""
 
     def __init__(self, number: int) -> None:
@@ -57,7 +57,7 @@ def stoppable(what: str, hint: str) -> Iterator[None]:
         raise Interrupted(getattr(stopped, "number", signal.SIGINT), what, hint) from stopped
 
 
-class Defect(EnvhistError):
+class InternalError(EnvhistError):
     """Something failed that must not fail."""
 
     code = "defect"
@@ -66,7 +66,7 @@ class Defect(EnvhistError):
 _hushed = False
 
 
-def hush() -> None:
+def set_quiet() -> None:
     """From here on nothing is said beside the answer but warnings, and why it failed."""
     global _hushed  # noqa: PLW0603 - one program, one conversation
     _hushed = True
@@ -76,7 +76,7 @@ def is_hushed() -> bool:
     return _hushed
 
 
-def tell(error: EnvhistError, output: Output, *, as_json: bool) -> int:
+def report_error(error: EnvhistError, output: Output, *, as_json: bool) -> int:
     """Say what failed, to a person or to a program, and return the status to end with."""
     global _hushed  # noqa: PLW0603 - likewise
     _hushed = False
@@ -85,10 +85,10 @@ def tell(error: EnvhistError, output: Output, *, as_json: bool) -> int:
 
         output.line(dump(error_object(error)))
     else:
-        complain(f"error: {escape(error.message)}")
+        print_error_line(f"error: {escape(error.message)}")
         if error.hint and not (isinstance(error, Refused) and _is_unwanted()):
             for line in error.hint.split("\n"):
-                complain(f"hint: {escape(line)}")
+                print_error_line(f"hint: {escape(line)}")
     return error.exit_code
 
 
@@ -106,7 +106,7 @@ def _is_unwanted() -> bool:
     return asked.out.strip() == b"false"
 
 
-def complain(line: str) -> None:
+def print_error_line(line: str) -> None:
     """A line on stderr, as wide as the terminal; where that is full or gone, the exit status says it alone."""
     if _hushed and not line.startswith("warning: "):
         return
@@ -153,7 +153,7 @@ def error_object(error: EnvhistError) -> dict[str, object]:
 
 def warn(text: str) -> None:
     """One line about something that did not stand in the way."""
-    complain(f"warning: {escape(text)}")
+    print_error_line(f"warning: {escape(text)}")
 
 
 def as_defect(failure: Exception, program: str) -> EnvhistError:
@@ -183,8 +183,10 @@ def as_defect(failure: Exception, program: str) -> EnvhistError:
     try:
         place = write_report(failure, program)
     except OSError:
-        return Defect(f"unexpected failure: '{said}'", hint="GIT_ENVHIST_TRACE=1 shows where")
-    return Defect(f"unexpected failure: '{said}'", hint=f"the details are in '{place}'; please report them")
+        return InternalError(f"unexpected failure: '{said}'", hint="GIT_ENVHIST_TRACE=1 shows where")
+    return InternalError(
+        f"unexpected failure: '{said}'", hint=f"the details are in '{place}'; please report them"
+    )
 
 
 def write_report(failure: Exception, program: str) -> str:
@@ -227,14 +229,14 @@ def versions(program: str) -> list[str]:
         git = "git could not be asked"
     system = os.uname()
     return [
-        f"{' '.join([program, *outline(sys.argv[1:])])}, git-envhist {__version__}",
+        f"{' '.join([program, *redacted_command_line(sys.argv[1:])])}, git-envhist {__version__}",
         f"Python {' '.join(sys.version.split())}",
         git,
         f"{system.sysname} {system.release} {system.machine}",
     ]
 
 
-def outline(words: Sequence[str]) -> Iterator[str]:
+def redacted_command_line(words: Sequence[str]) -> Iterator[str]:
     """What was typed, without what it was about: subcommand and options; a path, a name or a reason is nobody's."""
     from git_envhist.cli.subcommands import SUBCOMMANDS  # loaded late: only a defect needs it
 

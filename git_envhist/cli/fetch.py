@@ -9,7 +9,7 @@ from git_envhist.cli.options import argument, option
 from git_envhist.cli.progress import shown_steps
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import count
-from git_envhist.model.sharing import Arrival
+from git_envhist.model.sharing import FetchOutcome
 
 STATES = {
     "none": "no signed head",
@@ -58,9 +58,9 @@ def fetch_command(session: Session, remote: str | None, accept_rollback: bool, f
     session.line(f"from '{escape(done.remote.name)}' ({escape(done.remote.shown)}){how}:")
     if not done.timelines and not done.bad:
         session.line("  it holds no history; ours goes there with: git envlog push")
-    same = [name for name, arrival in done.timelines if arrival is Arrival.SAME]
+    same = [name for name, arrival in done.timelines if arrival is FetchOutcome.SAME]
     for name, arrival in done.timelines:
-        if arrival is not Arrival.SAME:
+        if arrival is not FetchOutcome.SAME:
             session.line(f"  {escape(name)}  {arrival.value}")
     if same:
         session.line(
@@ -72,6 +72,6 @@ def fetch_command(session: Session, remote: str | None, accept_rollback: bool, f
             which = escape(names[0]) if len(names) == 1 else count(len(names), "timeline")
             session.line(f"  {words}: {which}")
     if len(same) < len(done.timelines):
-        name = escape([name for name, arrival in done.timelines if arrival is not Arrival.SAME][-1])
+        name = escape([name for name, arrival in done.timelines if arrival is not FetchOutcome.SAME][-1])
         session.line(f"see it: git envlog {name}; against what is here: git envdiff {name}..now")
     return status

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from git_envhist.cli.selection import Wanted, select
+from git_envhist.cli.selection import LogQuery, select
 from git_envhist.cli.words import count
 from git_envhist.errors import EnvhistError
-from git_envhist.history.folding import Line, fold
+from git_envhist.history.folding import LogLine, fold_turns
 from git_envhist.history.story import describe_counts
 from git_envhist.model import Snapshot
 from git_envhist.values import replace
@@ -20,7 +20,7 @@ AT_ONCE = 8
 """So many times the moments are read as lines are wanted, until there are enough."""
 
 
-def select_folded(history: EnvHistory, wanted: Wanted) -> list[Snapshot]:
+def select_folded(history: EnvHistory, wanted: LogQuery) -> list[Snapshot]:
     """Return the snapshots that were asked for; of a turn or a run the newest, with the summary of all of it."""
     lines = _lines(history, wanted)
     turns = any(line.is_turn for line in lines)
@@ -28,13 +28,13 @@ def select_folded(history: EnvHistory, wanted: Wanted) -> list[Snapshot]:
     return shown[::-1] if wanted.reverse else shown
 
 
-def _lines(history: EnvHistory, wanted: Wanted) -> list[Line]:
+def _lines(history: EnvHistory, wanted: LogQuery) -> list[LogLine]:
     most = wanted.limit if wanted.limit is None or wanted.limit >= 0 else None
     # One more tells whether the last line goes on.
     asked = None if most is None else most + 1
     while True:
         found = select(history, replace(wanted, limit=asked, reverse=False))
-        lines = fold((history.judge(snapshot) for snapshot in found), history.now.tzinfo)
+        lines = fold_turns((history.judge(snapshot) for snapshot in found), history.now.tzinfo)
         if most is None or asked is None:
             return lines
         if len(lines) > most or len(found) < asked:
@@ -42,12 +42,12 @@ def _lines(history: EnvHistory, wanted: Wanted) -> list[Line]:
         asked *= AT_ONCE
 
 
-def _told(history: EnvHistory, lines: Sequence[Line]) -> list[Snapshot]:
-    from git_envhist.core import look_at  # loaded late: keeps envlog fast
+def _told(history: EnvHistory, lines: Sequence[LogLine]) -> list[Snapshot]:
+    from git_envhist.core import refuse_endless_trees  # loaded late: keeps envlog fast
 
     folded = [line for line in lines if line.is_turn]
     try:
-        look_at(history, (line.newest for line in folded))
+        refuse_endless_trees(history, (line.newest for line in folded))
         stories = dict(_stories(history, [line.step for line in folded]))
     except EnvhistError:
         # What is damaged is told by others; a list tells as much as it can.
@@ -57,7 +57,7 @@ def _told(history: EnvHistory, lines: Sequence[Line]) -> list[Snapshot]:
     ]
 
 
-def _summed(line: Line) -> Snapshot:
+def _summed(line: LogLine) -> Snapshot:
     """Return the newest snapshot of a line; of a run with the counts of all of it."""
     if not line.is_run:
         return line.newest
@@ -65,7 +65,7 @@ def _summed(line: Line) -> Snapshot:
     return replace(line.newest, story=words)
 
 
-def _as_one(line: Line, story: str | None) -> Snapshot:
+def _as_one(line: LogLine, story: str | None) -> Snapshot:
     parts = (story or line.newest.story, count(1 + len(line.earlier), "capture"))
     return replace(line.newest, story=" · ".join(part for part in parts if part))
 

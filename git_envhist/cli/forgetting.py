@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 
-from git_envhist.beginning import forget_directory
+from git_envhist.beginning import unregister_directory
 from git_envhist.capturing.attendance import trusted_list
 from git_envhist.cli.failure import ask_for, warn
 from git_envhist.cli.terminal import escape, escape_invalid
@@ -17,7 +17,7 @@ from git_envhist.triggers.forgetting import forget_history, look_at_history
 from git_envhist.values import replace
 
 
-class Forgetting:
+class HistoryRemoval:
     """A history that is to go: asked for, carried out, told."""
 
     def __init__(self, repository: Repository, *, force: bool = False) -> None:
@@ -38,7 +38,7 @@ class Forgetting:
             warn(remark)
         trusted_list(os.environ).forget(self._repository.common_dir)
         if self._repository.plain:
-            forget_directory(self._repository, os.environ)
+            unregister_directory(self._repository, os.environ)
 
     def lines(self, dry_run: bool) -> Iterator[str]:
         if not dry_run:

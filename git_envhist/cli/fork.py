@@ -10,12 +10,12 @@ from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import warn
 from git_envhist.cli.jsonform import SCHEMA, Json, path_fields, text_fields
 from git_envhist.cli.options import argument, option
-from git_envhist.cli.planid import Stale
+from git_envhist.cli.planid import StalePlan
 from git_envhist.cli.progress import shown_progress
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import count, seconds
 from git_envhist.errors import UsageError
-from git_envhist.model import EnvPath, Forked, ForkPlan, LeftAlone, PointsBack, Trigger
+from git_envhist.model import EnvPath, ForkPlan, ForkResult, OutsideReference, SkippedPath, Trigger
 
 NOT_EXACT = 5
 MOST_TOLD = 20
@@ -55,7 +55,7 @@ def fork(
     wish: Wish = {"branch": branch, "relocate": relocate, "foreign": foreign}
     planned = session.history.plan_fork(revision or "@", directory, **wish)
     if plan is not None and plan != planned.plan_id:
-        raise Stale(plan, "git envlog fork --dry-run --json")
+        raise StalePlan(plan, "git envlog fork --dry-run --json")
     if dry_run:
         _print_plan(session, planned)
         return 0
@@ -92,7 +92,7 @@ def _print_plan(session: Session, planned: ForkPlan) -> None:
     session.line(f"plan: {planned.plan_id}")
 
 
-def _lines(forked: Forked, relocate: bool) -> Iterator[str]:
+def _lines(forked: ForkResult, relocate: bool) -> Iterator[str]:
     yield (
         f"forked {forked.source.id[:7]} into '{escape(forked.root)}' in {seconds(forked.seconds)}, "
         f"verified {count(forked.verified, 'path')}"
@@ -119,7 +119,7 @@ def _lines(forked: Forked, relocate: bool) -> Iterator[str]:
         yield f"take it away: git worktree remove --force {escape(shlex.quote(forked.root))}"
 
 
-def _pointing_lines(pointing: tuple[PointsBack, ...], relocate: bool) -> Iterator[str]:
+def _pointing_lines(pointing: tuple[OutsideReference, ...], relocate: bool) -> Iterator[str]:
     words = "points" if len(pointing) == 1 else "point"
     advice = "" if relocate else " (--relocate rewrites what can be)"
     yield f"{count(len(pointing), 'path')} {words} back to the original{advice}:"
@@ -129,14 +129,14 @@ def _pointing_lines(pointing: tuple[PointsBack, ...], relocate: bool) -> Iterato
         yield f"    and {len(pointing) - FIRST_PATHS:,} more"
 
 
-def _made_anew(forked: Forked) -> str:
+def _made_anew(forked: ForkResult) -> str:
     """What to type as long as nothing was changed in it."""
     root = shlex.quote(forked.root)
     again = f"git worktree remove --force {root} && git envlog fork --relocate {root} {forked.source.id[:7]}"
     return f"made anew, what can be is rewritten: {escape(again)}"
 
 
-def _problems(forked: Forked) -> Iterator[str]:
+def _problems(forked: ForkResult) -> Iterator[str]:
     yield from (escape(warning) for warning in forked.warnings)
     told = [item for item in (*forked.left_alone, *forked.kept, *forked.losses) if item.why]
     yield from (f"not as it was: '{_shown(item.path)}': {item.why}" for item in told[:MOST_TOLD])
@@ -148,7 +148,7 @@ def _shown(path: EnvPath) -> str:
     return escape(path.decode("utf-8", "surrogateescape")) or "."
 
 
-def _as_json(forked: Forked) -> Json:
+def _as_json(forked: ForkResult) -> Json:
     return {
         "schema": SCHEMA,
         "source": forked.source.id,
@@ -169,5 +169,5 @@ def _as_json(forked: Forked) -> Json:
     }
 
 
-def _left(item: LeftAlone) -> Json:
+def _left(item: SkippedPath) -> Json:
     return {**path_fields(item.path), "why": escape_invalid(item.why)}

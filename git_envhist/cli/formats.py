@@ -24,7 +24,7 @@ from git_envhist.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class FormatContext:
     """What a line needs besides its snapshot: the reader's moment, the style of dates, the length of an id."""
 
     now: datetime
@@ -69,7 +69,7 @@ class Look:
         return snapshot.id[: self.id_length]
 
 
-Piece = Callable[[Snapshot, Look], str]
+Piece = Callable[[Snapshot, FormatContext], str]
 
 LETTERS: dict[str, Piece] = {
     "H": lambda snapshot, look: snapshot.id,
@@ -107,7 +107,7 @@ TOKEN = re.compile(
 )
 
 
-def read_format(template: str) -> Callable[[Snapshot, Look], str]:
+def read_format(template: str) -> Callable[[Snapshot, FormatContext], str]:
     """The function that writes a snapshot by a template; an unknown placeholder is a usage error."""
     pieces = list(_pieces(_template(template)))
     return lambda snapshot, look: "".join(piece(snapshot, look) for piece in pieces)
@@ -160,7 +160,7 @@ def _constant(text: str) -> Piece:
 
 
 def _conditional(lead: str, piece: Piece) -> Piece:
-    def write(snapshot: Snapshot, look: Look) -> str:
+    def write(snapshot: Snapshot, look: FormatContext) -> str:
         value = piece(snapshot, look)
         return lead + value if value else ""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.failure import complain
-from git_envhist.cli.formats import Look
+from git_envhist.cli.failure import print_error_line
+from git_envhist.cli.formats import FormatContext
 from git_envhist.cli.jsonform import SCHEMA, Json
 from git_envhist.cli.options import option
 from git_envhist.cli.progress import shown_steps
@@ -14,7 +14,7 @@ from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import count, size
 from git_envhist.errors import UsageError
 from git_envhist.history.timeline import subject
-from git_envhist.model import Broken, Health
+from git_envhist.model import BrokenSnapshot, FsckReport
 
 NOT_WHOLE = 1
 SHOWN = 20
@@ -36,21 +36,21 @@ def fsck(session: Session, quick: bool, repair: bool) -> int:
     if session.json:
         session.print_json(_as_json(health))
     else:
-        for line in _lines(health, Look(session.history.now)):
+        for line in _lines(health, FormatContext(session.history.now)):
             session.line(escape(line))
         if not health.is_whole:
-            complain(
+            print_error_line(
                 "hint: mend what can be mended: git envlog fsck --repair" if not repair else _left(health)
             )
     return 0 if health.is_whole else NOT_WHOLE
 
 
-def _left(health: Health) -> str:
+def _left(health: FsckReport) -> str:
     what = ", ".join(dict.fromkeys(fault.kind for fault in health.faults)) or "moments"
     return f"hint: this could not be mended here ({what}); 'git fsck' may say more"
 
 
-def _lines(health: Health, look: Look) -> Iterator[str]:
+def _lines(health: FsckReport, look: FormatContext) -> Iterator[str]:
     yield from (f"mended: {sentence}" for sentence in health.repaired)
     for fault in health.faults:
         yield f"{fault.kind} {fault.subject}: {fault.why}"
@@ -64,7 +64,7 @@ def _lines(health: Health, look: Look) -> Iterator[str]:
         yield f"{len(health.broken):,} of {count(health.snapshots, 'moment')} not whole; {looked} sound"
 
 
-def _broken_lines(broken: Broken, look: Look) -> Iterator[str]:
+def _broken_lines(broken: BrokenSnapshot, look: FormatContext) -> Iterator[str]:
     one = broken.snapshot
     if one is None:
         yield f"broken  {broken.commit[:7]}  the moment itself cannot be read, nor what came before it"
@@ -76,7 +76,7 @@ def _broken_lines(broken: Broken, look: Look) -> Iterator[str]:
         yield f"        and {len(broken.paths) - SHOWN:,} more"
 
 
-def _as_json(health: Health) -> Json:
+def _as_json(health: FsckReport) -> Json:
     return {
         "schema": SCHEMA,
         "whole": health.is_whole,

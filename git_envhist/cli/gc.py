@@ -10,7 +10,7 @@ from git_envhist.cli.progress import shown_steps
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import count, size
 from git_envhist.errors import UsageError
-from git_envhist.model import Collected
+from git_envhist.model import GcResult
 
 
 @command("gc", "git envlog gc [--prune=<when> | --no-prune] [--empty-trash] [--force]", writes=True)
@@ -43,7 +43,7 @@ def gc(session: Session, prune: str | None, no_prune: bool, empties: bool, auto:
         session.line(escape(line))
 
 
-def _lines(done: Collected, *, at_once: bool) -> list[str]:
+def _lines(done: GcResult, *, at_once: bool) -> list[str]:
     before, after = count(done.packs_before, "pack"), count(done.packs, "pack")
     lines = [f"{size(done.bytes_before)} in {before} → {size(done.bytes)} in {after}"]
     if done.removed:
@@ -59,7 +59,7 @@ def _lines(done: Collected, *, at_once: bool) -> list[str]:
     return lines
 
 
-def _as_json(done: Collected) -> Json:
+def _as_json(done: GcResult) -> Json:
     return {
         "schema": SCHEMA,
         "packs": {"before": done.packs_before, "after": done.packs},

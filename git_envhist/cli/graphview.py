@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from git_envhist.cli.selection import Wanted, select
-from git_envhist.history.graph import Row, connected, draw, ordered, parents_of, shown_parents
+from git_envhist.cli.selection import LogQuery, select
+from git_envhist.history.graph import GraphRow, connected, draw, ordered, parents_of, shown_parents
 from git_envhist.model import Snapshot
 from git_envhist.values import replace
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
 
 
-def select_graph(history: EnvHistory, wanted: Wanted) -> tuple[list[Snapshot], list[Row]]:
+def select_graph(history: EnvHistory, wanted: LogQuery) -> tuple[list[Snapshot], list[GraphRow]]:
     """The moments that were asked for with those that forks and restores tie to them, and a row for each."""
     everything: dict[str, Snapshot] = {}
     for line in history.world.timelines():
@@ -34,7 +34,7 @@ def select_graph(history: EnvHistory, wanted: Wanted) -> tuple[list[Snapshot], l
     return shown, list(draw(ids, known))
 
 
-def beside_rows(rows: Sequence[Row], texts: Iterable[str]) -> Iterator[str]:
+def beside_rows(rows: Sequence[GraphRow], texts: Iterable[str]) -> Iterator[str]:
     """The texts with the lines of the graph at their left."""
     for row, text in zip(rows, texts, strict=True):
         first, *more = text.split("\n")

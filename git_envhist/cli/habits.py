@@ -44,7 +44,7 @@ MEANT = {
 }
 
 
-def meant_by(command: str, option: str) -> str | None:
+def hint_for_foreign_option(command: str, option: str) -> str | None:
     """The hint for an option that the command does not have, if it is one of these."""
     found = MEANT.get(command, {}).get(option)
     return found and found.format(option=option)

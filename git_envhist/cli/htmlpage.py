@@ -6,14 +6,14 @@ import os
 from typing import TYPE_CHECKING
 
 from git_envhist.cli.jsonform import PATHS_IN_LISTS, moment
-from git_envhist.cli.measured import measured_values
+from git_envhist.cli.measured import json_values_with_sizes
 from git_envhist.cli.pagefile import put_page
 from git_envhist.cli.placing import refuse_place
 from git_envhist.cli.progress import shown_steps
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import count, size
 from git_envhist.errors import EnvhistError, Refused
-from git_envhist.history.folding import Line, fold
+from git_envhist.history.folding import LogLine, fold_turns
 from git_envhist.history.intents import title
 from git_envhist.history.timeline import subject
 from git_envhist.model import Snapshot
@@ -46,8 +46,8 @@ def write_page(session: Session, file: str, shown: Sequence[Snapshot]) -> None:
     refuse_what_is_no_page(file)
     with shown_steps() as tell:
         tell(f"measuring {count(len(shown), 'moment')}")
-        values = titled(measured_values(history, shown, most_paths=PATHS_IN_LISTS), shown)
-        values = folded(values, fold(shown, history.now.tzinfo))
+        values = with_titles(json_values_with_sizes(history, shown, most_paths=PATHS_IN_LISTS), shown)
+        values = folded(values, fold_turns(shown, history.now.tzinfo))
     place = os.path.basename(history.repository.root) or history.repository.root
     text = document(place, moment(history.now), values)
     if file == TO_OUTPUT:
@@ -59,7 +59,7 @@ def write_page(session: Session, file: str, shown: Sequence[Snapshot]) -> None:
     session.line(f"wrote '{escape(file)}': {count(len(shown), 'moment')}, {size(len(raw))}")
 
 
-def titled(values: Iterable[Json], shown: Sequence[Snapshot]) -> list[Json]:
+def with_titles(values: Iterable[Json], shown: Sequence[Snapshot]) -> list[Json]:
     """These moments' values, each with the line that a list prints for it where its own words are another."""
     return [
         value if line == subject(one.intent) else {**value, "title": escape_invalid(line)}
@@ -68,7 +68,7 @@ def titled(values: Iterable[Json], shown: Sequence[Snapshot]) -> list[Json]:
     ]
 
 
-def folded(values: Sequence[Json], lines: Sequence[Line]) -> list[Json]:
+def folded(values: Sequence[Json], lines: Sequence[LogLine]) -> list[Json]:
     """Return the values, those that a list would fold with the id of the snapshot whose line shows them."""
     into = {str(one.id): line.newest.id for line in lines for one in line.earlier}
     counts = {str(line.newest.id): 1 + len(line.earlier) for line in lines if line.is_turn or line.is_run}

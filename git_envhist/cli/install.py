@@ -10,18 +10,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.failure import complain
+from git_envhist.cli.failure import print_error_line
 from git_envhist.cli.options import option
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.errors import EnvhistError, NotARepository, UsageError
-from git_envhist.model.causing import Edit, Installed
+from git_envhist.model.causing import FileEdit, IntegrationChange
 from git_envhist.store.repository import Repository
 from git_envhist.triggers.edits import describe
 from git_envhist.triggers.installing import LEFT, chosen, every, install, parts, uninstall
-from git_envhist.triggers.integration import Place
+from git_envhist.triggers.integration import InstallTarget
 
 if TYPE_CHECKING:
-    from git_envhist.cli.forgetting import Forgetting
+    from git_envhist.cli.forgetting import HistoryRemoval
 
 PROGRAM = "git-envhist"
 EXCLUDED = "--exclude=refs/envhist/*"
@@ -58,11 +58,13 @@ def install_command(session: Session, agents: tuple[str, ...], **options: bool) 
     if not (session.json or agents or options["dry_run"]):
         _offer_alias(session)
     if not session.json and not agents and sys.stderr.isatty():
-        complain(
+        print_error_line(
             "hint: a capture stands a moment after each commit; what the last ones came to: git envlog status"
         )
     if not session.json and sys.stderr.isatty() and not finds_manual():
-        complain("note: man and your shells find neither manual nor completions: git envlog install --shell")
+        print_error_line(
+            "note: man and your shells find neither manual nor completions: git envlog install --shell"
+        )
 
 
 def _offer_alias(session: Session) -> None:
@@ -72,8 +74,8 @@ def _offer_alias(session: Session) -> None:
     except NotARepository:
         config = ()
     if not any(key.startswith("alias.") and EXCLUDED in (value or "") for key, value in config):
-        complain("note: 'git log --all' lists snapshots, too; an alias that leaves them out:")
-        complain(f"  git config --global alias.la '{ALIAS}'")
+        print_error_line("note: 'git log --all' lists snapshots, too; an alias that leaves them out:")
+        print_error_line(f"  git config --global alias.la '{ALIAS}'")
 
 
 @command(
@@ -109,9 +111,9 @@ def uninstall_command(session: Session, agents: tuple[str, ...], **options: bool
         if options["everywhere"] and not agents:
             _name_repositories_with_hooks(place)
         return
-    from git_envhist.cli.forgetting import Forgetting  # loaded late: hardly ever asked for
+    from git_envhist.cli.forgetting import HistoryRemoval  # loaded late: hardly ever asked for
 
-    history = Forgetting(session.history.repository, force=options["force"])
+    history = HistoryRemoval(session.history.repository, force=options["force"])
     if not (dry_run or options["yes"]):
         history.ask()
     is_plain = session.history.repository.plain
@@ -121,17 +123,17 @@ def uninstall_command(session: Session, agents: tuple[str, ...], **options: bool
     _tell(session, done, dry_run, "taken away", history)
 
 
-def _name_repositories_with_hooks(place: Place) -> None:
+def _name_repositories_with_hooks(place: InstallTarget) -> None:
     """Print the repositories in which hooks were installed apart from those of the user."""
     for common_dir in place.trusted.repositories():
         try:
             repository = Repository.open(os.path.dirname(common_dir))
-            found = parts(Place(repository, place.environ, place.program, False, False))
+            found = parts(InstallTarget(repository, place.environ, place.program, False, False))
         except EnvhistError:
             continue
         if found:
             where = shlex.quote(repository.root)
-            complain(
+            print_error_line(
                 f"note: hooks remain in '{escape(repository.root)}': git -C {escape(where)} envlog uninstall"
             )
 
@@ -144,20 +146,24 @@ def _is_for_shells(agents: Sequence[str], options: dict[str, bool]) -> bool:
 
 def finds_manual() -> bool:
     """Whether man finds our pages: beside the programs on the PATH, or in the user's own place."""
-    from git_envhist.triggers.shellfiles import NoFiles, links, missing  # loaded late: once in a lifetime
+    from git_envhist.triggers.shellfiles import (  # loaded late: once in a lifetime
+        ShellFilesMissing,
+        links,
+        missing,
+    )
 
     beside = shutil.which("git-envlog")
     if beside and os.path.isfile(f"{os.path.dirname(os.path.dirname(beside))}/share/man/man1/git-envlog.1"):
         return True
     try:
         return not any("/man/" in link.place for link in missing(links(os.environ)))
-    except NoFiles:
+    except ShellFilesMissing:
         return True
 
 
 def place_of(
     session: Session, *, everywhere: bool = False, force: bool = False, only_looks: bool = False
-) -> Place:
+) -> InstallTarget:
     """Where it is to be installed: this repository, or the user's own configuration."""
     try:
         repository = session.history.repository
@@ -170,7 +176,7 @@ def place_of(
             f"'{repository.root}' is no git repository: no hook of git is called there",
             hint="capture by hand, or by an agent: git envlog install --global --agent <name>",
         )
-    return Place(repository, os.environ, own_program(), everywhere, force)
+    return InstallTarget(repository, os.environ, own_program(), everywhere, force)
 
 
 def own_program() -> str:
@@ -185,7 +191,11 @@ def own_program() -> str:
 
 
 def _tell(
-    session: Session, done: Sequence[Installed], dry_run: bool, word: str, history: Forgetting | None = None
+    session: Session,
+    done: Sequence[IntegrationChange],
+    dry_run: bool,
+    word: str,
+    history: HistoryRemoval | None = None,
 ) -> None:
     if not dry_run:
         session.done("it is " + word)
@@ -207,7 +217,7 @@ def _tell(
             session.line(line)
 
 
-def _tell_one(session: Session, one: Installed, word: str, dry_run: bool) -> None:
+def _tell_one(session: Session, one: IntegrationChange, word: str, dry_run: bool) -> None:
     if not dry_run and (one.edits or one.left):
         session.line(f"{DONE.get(one.name, one.name)}: {word}")
         for edit in one.edits:
@@ -217,16 +227,16 @@ def _tell_one(session: Session, one: Installed, word: str, dry_run: bool) -> Non
     elif not one.edits and word == "installed":
         session.line(f"{DONE.get(one.name, one.name)}: nothing to do, all of it is in place")
     for remark in one.remarks:
-        complain(f"note: {escape(remark)}")
+        print_error_line(f"note: {escape(remark)}")
 
 
-def _verb(edit: Edit) -> str:
+def _verb(edit: FileEdit) -> str:
     if edit.after is None:
         return "removed"
     return "wrote" if edit.before is None else "changed"
 
 
-def _as_json(one: Installed) -> dict[str, object]:
+def _as_json(one: IntegrationChange) -> dict[str, object]:
     return {
         "name": one.name,
         "changes": [*map(_edit_json, one.edits), *map(_left_json, one.left)],
@@ -234,7 +244,7 @@ def _as_json(one: Installed) -> dict[str, object]:
     }
 
 
-def _edit_json(edit: Edit) -> dict[str, object]:
+def _edit_json(edit: FileEdit) -> dict[str, object]:
     after = edit.after
     return {
         "path": escape_invalid(edit.path),

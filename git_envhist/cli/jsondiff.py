@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from git_envhist.cli.jsonform import SCHEMA, Json, fact_json, path_fields
 from git_envhist.cli.terminal import escape_invalid
 from git_envhist.history.diff import count, is_nested_repository
-from git_envhist.model import Change, ChangeKind, FactChange, Side
+from git_envhist.model import Change, ChangeKind, ChangeSide, FactChange
 
 KIND_WORDS = {
     "f": "file",
@@ -52,7 +52,7 @@ def change_json(change: Change) -> Json:
     return fields
 
 
-def _side(side: Side | None) -> Json | None:
+def _side(side: ChangeSide | None) -> Json | None:
     if side is None:
         return None
     return {

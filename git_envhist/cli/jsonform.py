@@ -7,20 +7,20 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from git_envhist.cli.terminal import escape_invalid
-from git_envhist.history.areas import Extent
+from git_envhist.history.areas import EnvironmentSize
 from git_envhist.history.doings import effects_of, observed_of, tasks_of
 from git_envhist.history.story import changes_phrase, with_ascii_signs
 from git_envhist.model import (
     Actor,
-    Captured,
+    CaptureResult,
     Change,
     ChangeCount,
     Effect,
     EnvPath,
     FactChange,
     GitChange,
-    Missing,
-    Observed,
+    MissingPath,
+    ObservedCheckpoint,
     Snapshot,
     Verdict,
 )
@@ -37,7 +37,7 @@ Json = dict[str, object]
 class Details:
     """What a snapshot's tree holds beside the files, and how it differs from the snapshot before."""
 
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[MissingPath, ...] = ()
     git_changed: tuple[GitChange, ...] = ()
     changes: tuple[Change, ...] = ()
     facts: tuple[FactChange, ...] = ()
@@ -91,7 +91,7 @@ def snapshot_json(snapshot: Snapshot, details: Details, *, most_paths: int | Non
     }
 
 
-def extent_json(extent: Extent) -> Json:
+def extent_json(extent: EnvironmentSize) -> Json:
     """How large the environment was, and where what changed lies."""
     return {
         "files": extent.files,
@@ -111,7 +111,7 @@ def extent_json(extent: Extent) -> Json:
     }
 
 
-def observed_json(observed: Observed) -> Json:
+def observed_json(observed: ObservedCheckpoint) -> Json:
     """A checkpoint of the platform that was made without us."""
     return {
         "external_id": escape_invalid(observed.external_id),
@@ -137,7 +137,7 @@ def effect_json(effect: Effect) -> Json:
     }
 
 
-def captured_json(captured: Captured, snapshot: Json | None) -> Json:
+def captured_json(captured: CaptureResult, snapshot: Json | None) -> Json:
     """What a capture did: the snapshot, null where none was made, and the counts."""
     return {
         "schema": SCHEMA,
@@ -202,7 +202,7 @@ def actor_json(actor: Actor) -> Json:
     return {key: value and escape_invalid(value) for key, value in values.items()}
 
 
-def missing_json(missing: Missing) -> Json:
+def missing_json(missing: MissingPath) -> Json:
     return {**path_fields(missing.path), "why": missing.why.value, "detail": escape_invalid(missing.detail)}
 
 

@@ -7,12 +7,12 @@ from git_envhist.cli.planid import plan_id
 from git_envhist.cli.terminal import escape_invalid
 from git_envhist.history.facts import without_secrets
 from git_envhist.history.outside import command_for
-from git_envhist.model import FactChange, LeftAlone, Plan, PlanStep, Restored
-from git_envhist.restoring.carrying import Carried
+from git_envhist.model import FactChange, PlanStep, RestorePlan, RestoreResult, SkippedPath
+from git_envhist.restoring.carrying import ExecuteResult
 from git_envhist.restoring.foreign import executables
 
 
-def restored_json(restored: Restored, back: str, *, dry_run: bool) -> Json:
+def restored_json(restored: RestoreResult, back: str, *, dry_run: bool) -> Json:
     """The plan, what came of it, and what takes it back; the plan of a dry run is the same."""
     return {
         "schema": SCHEMA,
@@ -51,14 +51,14 @@ def _outside(change: FactChange) -> Json:
     return {key: escape_invalid(value) if isinstance(value, str) else value for key, value in told.items()}
 
 
-def _executables(restored: Restored) -> list[Json] | None:
+def _executables(restored: RestoreResult) -> list[Json] | None:
     """The programs that are new or changed, where somebody else made them."""
     if restored.target.trusted is not False:
         return None
     return [path_fields(path) for path in executables(restored.plan)]
 
 
-def plan_json(plan: Plan) -> Json:
+def plan_json(plan: RestorePlan) -> Json:
     """What is going to be done, path by path."""
     return {
         "counts": {action.value: number for action, number in plan.counts.items()},
@@ -67,7 +67,7 @@ def plan_json(plan: Plan) -> Json:
     }
 
 
-def ended_json(carried: Carried) -> Json:
+def ended_json(carried: ExecuteResult) -> Json:
     """How a restore that was broken off came to its end."""
     return {
         "schema": SCHEMA,
@@ -87,5 +87,5 @@ def _step(step: PlanStep) -> Json:
     }
 
 
-def _left(item: LeftAlone) -> Json:
+def _left(item: SkippedPath) -> Json:
     return {**path_fields(item.path), "why": escape_invalid(item.why)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from git_envhist.capturing.attendance import is_person
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.failure import complain, warn
+from git_envhist.cli.failure import print_error_line, warn
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import count
@@ -63,7 +63,7 @@ def _first_line(path: str) -> str:
         with open(path, "rb") as file:
             return os.fsdecode(file.readline(LONGEST_TEXT)).rstrip("\r\n")
     except OSError as failure:
-        raise CannotRead(f"cannot read '{path}': {failure.strerror}") from failure
+        raise KeyFileUnreadable(f"cannot read '{path}': {failure.strerror}") from failure
 
 
 def wrapped_for(passphrase: str) -> Callable[[Key], str]:
@@ -83,7 +83,7 @@ def _unwrapped(text: str, passphrase: Passphrase) -> str:
     return write_key_text(Key.of(unwrap(text, passphrase.ask())))
 
 
-class CannotRead(EnvhistError):
+class KeyFileUnreadable(EnvhistError):
     """The file that an exported key is to be read from cannot be read."""
 
     code = "cannot-read"
@@ -259,7 +259,7 @@ def _import(session: Session, ring: KeyRing, source: str | None, use: bool, pass
 
 def _read_text(source: str | None) -> str:
     if source is None and os.isatty(0):
-        complain("the exported key, and then Ctrl-D:")
+        print_error_line("the exported key, and then Ctrl-D:")
     try:
         if source in (None, "-"):
             raw = sys.stdin.buffer.read(LONGEST_TEXT)
@@ -267,7 +267,7 @@ def _read_text(source: str | None) -> str:
             with open(source, "rb") as file:
                 raw = file.read(LONGEST_TEXT)
     except OSError as failure:
-        raise CannotRead(f"cannot read '{source or '-'}': {failure.strerror}") from failure
+        raise KeyFileUnreadable(f"cannot read '{source or '-'}': {failure.strerror}") from failure
     return raw.decode("utf-8", "replace")
 
 

@@ -6,12 +6,12 @@ import shlex
 from collections.abc import Iterator
 
 from git_envhist.cli.command import Session
-from git_envhist.cli.failure import complain
-from git_envhist.cli.formats import Look
+from git_envhist.cli.failure import print_error_line
+from git_envhist.cli.formats import FormatContext
 from git_envhist.cli.render import id_length, list_lines
 from git_envhist.cli.terminal import escape
 from git_envhist.history.hints import NOTHING_CAPTURED
-from git_envhist.history.likely import likeliest
+from git_envhist.history.likely import likely_targets
 
 
 def likely_lines(session: Session) -> Iterator[str]:
@@ -19,12 +19,12 @@ def likely_lines(session: Session) -> Iterator[str]:
     history = session.history
     if history.going.broken_off:
         yield "a restore was broken off here: first git envrestore --continue, or --abort to take it back"
-    moments = likeliest(history.world.own.snapshots, "")
+    moments = likely_targets(history.world.own.snapshots, "")
     if not moments:
-        complain(f"hint: {NOTHING_CAPTURED}")
+        print_error_line(f"hint: {NOTHING_CAPTURED}")
         return
     digits = id_length([snapshot.id for snapshot in moments])
-    look = Look(history.now, None, digits)
+    look = FormatContext(history.now, None, digits)
     told = list_lines(moments, look, session.palette, session.columns)
     for line, snapshot in zip(told, moments, strict=True):
         yield line

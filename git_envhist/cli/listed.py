@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from git_envhist.cli.command import Session
 
 
-def listed_values(history: EnvHistory, shown: Sequence[Snapshot], *, most_paths: int) -> Iterator[Json]:
+def json_values(history: EnvHistory, shown: Sequence[Snapshot], *, most_paths: int) -> Iterator[Json]:
     """The moments in their order, each as `--json` has it, some at a time."""
     git = history.repository.git
     with CatFile(git) as reader:
@@ -45,7 +45,7 @@ def print_list(session: Session, shown: list[Snapshot], *, measured: bool) -> No
 
 def _json_values(history: EnvHistory, shown: list[Snapshot], *, measured: bool) -> Iterable[Json]:
     if measured:
-        from git_envhist.cli.measured import measured_values  # loaded late: only --stat needs it
+        from git_envhist.cli.measured import json_values_with_sizes  # loaded late: only --stat needs it
 
-        return measured_values(history, shown, most_paths=PATHS_IN_LISTS)
-    return listed_values(history, shown, most_paths=PATHS_IN_LISTS)
+        return json_values_with_sizes(history, shown, most_paths=PATHS_IN_LISTS)
+    return json_values(history, shown, most_paths=PATHS_IN_LISTS)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import warn
 from git_envhist.cli.foldview import select_folded
-from git_envhist.cli.formats import Look, read_format
+from git_envhist.cli.formats import FormatContext, read_format
 from git_envhist.cli.halfway import warn_if_half_way
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.render import card, id_length, list_lines, oneline
-from git_envhist.cli.selection import Wanted, select
-from git_envhist.cli.underway import tell_what_is_under_way
+from git_envhist.cli.selection import LogQuery, select
+from git_envhist.cli.underway import report_running_capture
 from git_envhist.errors import UsageError
 from git_envhist.history.choice import NO_VERDICT, Choice
 from git_envhist.model import Snapshot, Trigger, VerdictStatus
@@ -21,9 +21,9 @@ from git_envhist.values import dataclass, replace
 
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
-    from git_envhist.history.graph import Row
+    from git_envhist.history.graph import GraphRow
 
-Write = Callable[[Snapshot, Look], str]
+Write = Callable[[Snapshot, FormatContext], str]
 VERDICTS = (*(status.value for status in VerdictStatus), NO_VERDICT)
 TRIGGERS = tuple(trigger.value for trigger in Trigger)
 NARROWEST = 40
@@ -32,7 +32,7 @@ DIFFS = ("stat", "name_status", "name_only", "patch")
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class LogOptions:
     """How the chosen snapshots are shown."""
 
     one_line: bool
@@ -116,7 +116,7 @@ class Listing:
     "--html", "page", metavar="<file>", help="as a page in one file, for a browser: charts, stories, search"
 )
 @option("-z", "ended_by_nul", is_flag=True, help="end records with NUL, quote no path")
-def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
+def log_command(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
     """Lists the snapshots of this working tree's timeline, newest first. A pathspec keeps those that changed it."""
     listing = _listing(options)
     write = read_format(options["template"]) if options["template"] is not None else None
@@ -138,13 +138,13 @@ def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
 
         print_list(session, shown, measured=listing.diff == "stat")
     else:
-        tell_what_is_under_way(history.repository)
+        report_running_capture(history.repository)
         if not shown:
             from git_envhist.cli import advice  # loaded late: nearly every history holds something
 
-            advice.where_nothing_is(session)
+            advice.hint_if_empty(session)
         digits = id_length([one.id for one in shown])
-        look = Look(history.now, style, digits, ascii_signs=session.columns is None)
+        look = FormatContext(history.now, style, digits, ascii_signs=session.columns is None)
         if style is None and listing.is_plain and write is None:
             look = replace(look, by_day=any(look.day(one) != look.today for one in shown))
         session.page()
@@ -154,8 +154,8 @@ def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
 
 
 def _select(
-    history: EnvHistory, wanted: Wanted, listing: Listing, is_raw: bool
-) -> tuple[Listing, list[Snapshot], Sequence[Row]]:
+    history: EnvHistory, wanted: LogQuery, listing: LogOptions, is_raw: bool
+) -> tuple[LogOptions, list[Snapshot], Sequence[GraphRow]]:
     """What is listed, how, and the lines beside it; what is raw is for programs, and nothing of it is folded."""
     if listing.graph:
         from git_envhist.cli.graphview import select_graph  # loaded late: keeps envlog fast
@@ -170,9 +170,9 @@ def _select(
 def _print_all(
     session: Session,
     shown: list[Snapshot],
-    rows: Sequence[Row],
-    listing: Listing,
-    look: Look,
+    rows: Sequence[GraphRow],
+    listing: LogOptions,
+    look: FormatContext,
     write: Write | None,
 ) -> None:
     if not listing.graph:
@@ -186,7 +186,7 @@ def _print_all(
     _print(session, shown, beside_rows(rows, texts), listing, write)
 
 
-def _wanted(session: Session, revisions: tuple[str, ...], options: dict[str, Any]) -> Wanted:
+def _wanted(session: Session, revisions: tuple[str, ...], options: dict[str, Any]) -> LogQuery:
     choice = Choice(
         options["since"],
         options["until"],
@@ -198,12 +198,12 @@ def _wanted(session: Session, revisions: tuple[str, ...], options: dict[str, Any
         options["content"],
         options["content_pattern"],
     )
-    return Wanted(
+    return LogQuery(
         revisions, options["every"], _pathspecs(session), choice, options["limit"], options["reverse"]
     )
 
 
-def _listing(options: dict[str, Any]) -> Listing:
+def _listing(options: dict[str, Any]) -> LogOptions:
     diffs = [diff for diff in DIFFS if options[diff]]
     if len(diffs) > 1:
         told = " and ".join("--" + diff.replace("_", "-") for diff in diffs[:2])
@@ -213,7 +213,7 @@ def _listing(options: dict[str, Any]) -> Listing:
             raise UsageError(f"--graph and --{other.replace('_', '-')} exclude each other")
     if options["page"] == "":
         raise UsageError("no file is named for the page", hint="git envlog --html history.html")
-    return Listing(
+    return LogOptions(
         options["one_line"],
         options["full"],
         diffs[0] if diffs else None,
@@ -236,8 +236,8 @@ def _pathspecs(session: Session) -> tuple[bytes, ...]:
 def _texts(
     session: Session,
     shown: list[Snapshot],
-    listing: Listing,
-    look: Look,
+    listing: LogOptions,
+    look: FormatContext,
     write: Write | None,
     indents: Sequence[int],
 ) -> Iterable[str]:
@@ -261,7 +261,7 @@ def _texts(
 
 
 def _with_days(
-    session: Session, shown: Sequence[Snapshot], texts: Iterable[str], look: Look
+    session: Session, shown: Sequence[Snapshot], texts: Iterable[str], look: FormatContext
 ) -> Iterator[str]:
     """Yield the lines, the first of each day below a heading."""
     last = ""
@@ -275,7 +275,7 @@ def _with_days(
         last = day
 
 
-def _with_observed(line: str, snapshot: Snapshot, look: Look) -> str:
+def _with_observed(line: str, snapshot: Snapshot, look: FormatContext) -> str:
     """Below the newest snapshot at that time stand the checkpoints of the platform that were found then."""
     if not any(record.kind == "observed" for record in snapshot.records):
         return line
@@ -284,7 +284,7 @@ def _with_observed(line: str, snapshot: Snapshot, look: Look) -> str:
     return below_observed(line, snapshot, look)
 
 
-def _full_card(session: Session, snapshot: Snapshot, look: Look, indent: int) -> list[str]:
+def _full_card(session: Session, snapshot: Snapshot, look: FormatContext, indent: int) -> list[str]:
     from git_envhist.cli import details  # loaded late: keeps envlog fast
     from git_envhist.cli.wrapping import all_wrapped  # loaded late: likewise
 
@@ -296,7 +296,7 @@ def _full_card(session: Session, snapshot: Snapshot, look: Look, indent: int) ->
 
 
 def _print(
-    session: Session, shown: list[Snapshot], texts: Iterable[str], listing: Listing, write: Write | None
+    session: Session, shown: list[Snapshot], texts: Iterable[str], listing: LogOptions, write: Write | None
 ) -> None:
     # The fields of a template are spelled out already; what the user typed around them is not changed.
     put = session.output.write if write is None else session.output.exact

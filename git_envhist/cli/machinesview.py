@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from git_envhist.cli.configview import config_texts
-from git_envhist.cli.diffsource import Manner, Source
+from git_envhist.cli.diffsource import DiffSource, DiffStyle
 from git_envhist.cli.factview import fact_texts
 from git_envhist.cli.rows import row_of_cells
 from git_envhist.cli.storyview import file_texts, split_by_class, variable_texts
@@ -13,7 +13,7 @@ from git_envhist.cli.terminal import escape
 from git_envhist.facts import PACKAGES, TOOLS, kinds
 from git_envhist.history.diff import count
 from git_envhist.history.facts import SECRET
-from git_envhist.history.nature import set_apart
+from git_envhist.history.nature import split_machine_differences
 from git_envhist.history.story import describe_marks
 from git_envhist.model import FactChange
 from git_envhist.values import replace
@@ -22,10 +22,10 @@ SYSTEM = "system"
 """The probe of the machine's own packages: there are many, and most have nothing to do with it."""
 
 
-def machines_texts(source: Source, manner: Manner) -> Iterator[bytes]:
+def machine_diff_text(source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
     """Packages, tools, variables, the system's packages; services and databases; files; what differs by nature."""
     first, system, others = _by_rank(source.facts)
-    apart = set_apart(source.changes, lambda place: _is_explained(place, first))
+    apart = split_machine_differences(source.changes, lambda place: _is_explained(place, first))
     in_env, in_files = split_by_class(apart.told)
     yield from fact_texts(first, manner)
     yield from variable_texts(source, in_env, manner)

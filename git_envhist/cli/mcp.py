@@ -9,7 +9,7 @@ from git_envhist.errors import EnvhistError
 PARTS = ("mcp", "mcp_types", "anyio", "pydantic")
 
 
-class NoProtocol(EnvhistError):
+class McpNotInstalled(EnvhistError):
     """What serves the protocol is not installed."""
 
     code = "no-mcp"
@@ -31,7 +31,7 @@ def mcp(session: Session, read_only: bool) -> None:
             raise
         from git_envhist.cli.extras import how_to_add  # loaded late: only where the extra is missing
 
-        raise NoProtocol(
+        raise McpNotInstalled(
             "the Model Context Protocol is not installed here", hint=how_to_add("mcp")
         ) from error
     serve(read_only=read_only)

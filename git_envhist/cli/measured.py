@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MOST_AREAS = 40
 
 
-def measured_values(
+def json_values_with_sizes(
     history: EnvHistory, shown: Sequence[Snapshot], *, most_paths: int, most_areas: int = MOST_AREAS
 ) -> list[Json]:
     """The moments in their order, each as `--json` has it, with its `extent`."""

@@ -6,7 +6,7 @@ from git_envhist.cli.command import Session, command
 from git_envhist.cli.naming import refuse_name
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape, pad, width
-from git_envhist.cli.titles import looking_at
+from git_envhist.cli.titles import format_context
 from git_envhist.errors import UsageError
 from git_envhist.history.timeline import by_name
 
@@ -38,7 +38,7 @@ def name(session: Session, name: str | None, revision: str | None, removed: str 
         session.print_json(told)
     else:
         moved = f" (moved from {before[:7]})" if before else ""
-        words = looking_at(history).words(snapshot)
+        words = format_context(history).words(snapshot)
         session.line(f"{snapshot.id[:7]} is named '{escape(name)}'{moved}: {words}")
 
 
@@ -47,7 +47,7 @@ def _list(session: Session) -> None:
     if session.json:
         session.print_json({"schema": 1, "names": [{"name": name, "id": one.id} for name, one in named]})
         return
-    look = looking_at(session.history)
+    look = format_context(session.history)
     widest = max((width(escape(name)) for name, _ in named), default=0)
     for name, one in named:
         told = f"{one.id[:7]}  {look.time(one)}  {look.words(one)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.options import argument, option
-from git_envhist.cli.titles import looking_at
+from git_envhist.cli.titles import format_context
 from git_envhist.errors import EnvhistError, UsageError
 
 USAGE = "git envlog note [<rev>] <text>…"
@@ -31,7 +31,7 @@ def note(session: Session, words: tuple[str, ...], texts: tuple[str, ...]) -> No
     if session.json:
         session.print_json({"schema": 1, "id": snapshot.id, "note": text})
     else:
-        intent = looking_at(session.history).words(snapshot)
+        intent = format_context(session.history).words(snapshot)
         session.line(f"noted on {snapshot.id[:7]}: {intent}")
 
 

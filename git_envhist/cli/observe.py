@@ -7,15 +7,15 @@ from datetime import datetime
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.dates import format_date
-from git_envhist.cli.formats import Look
+from git_envhist.cli.formats import FormatContext
 from git_envhist.cli.jsonform import SCHEMA, observed_json
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape
-from git_envhist.doing.observing import Told, read_time
+from git_envhist.doing.observing import ListedCheckpoint, read_time
 from git_envhist.errors import UsageError
 from git_envhist.history.doings import observed_of
 from git_envhist.history.times import read_moment
-from git_envhist.model import Observed, Snapshot
+from git_envhist.model import ObservedCheckpoint, Snapshot
 
 NO_INTENT = "no intent recorded"
 
@@ -42,7 +42,9 @@ def observe(session: Session, external_id: str | None, listed: bool, **told: str
         _tell(session, observed.look(), "nothing new: every checkpoint of the platform is known here")
     else:
         at = _moment(told["at"], session.history.now)
-        found = observed.note([Told(external_id, at, told["comment"] or "")], told["source"] or "")
+        found = observed.note(
+            [ListedCheckpoint(external_id, at, told["comment"] or "")], told["source"] or ""
+        )
         session.done("it is kept")
         _tell(session, found, f"'{escape(external_id)}' is known here already")
 
@@ -53,7 +55,7 @@ def _moment(text: str | None, now: datetime) -> datetime:
     return read_time(text) or read_moment(text, now).start.astimezone(now.tzinfo)
 
 
-def _tell(session: Session, found: Sequence[Observed], nothing: str) -> None:
+def _tell(session: Session, found: Sequence[ObservedCheckpoint], nothing: str) -> None:
     if session.json:
         session.print_json({"schema": SCHEMA, "observed": [observed_json(one) for one in found]})
         return
@@ -63,7 +65,7 @@ def _tell(session: Session, found: Sequence[Observed], nothing: str) -> None:
         session.line(nothing)
 
 
-def observed_line(one: Observed, shown: Callable[[datetime], str]) -> str:
+def observed_line(one: ObservedCheckpoint, shown: Callable[[datetime], str]) -> str:
     """`v7  observed: made 2026-11-18 10:12, found 10:20, no intent recorded`."""
     comment = f"  ({escape(one.comment)})" if one.comment else ""
     by = f" by {escape(one.source)}" if one.source else ""
@@ -71,7 +73,7 @@ def observed_line(one: Observed, shown: Callable[[datetime], str]) -> str:
     return f"{escape(one.external_id)}  observed: {times}, {NO_INTENT}{comment}"
 
 
-def below_observed(line: str, snapshot: Snapshot, look: Look) -> str:
+def below_observed(line: str, snapshot: Snapshot, look: FormatContext) -> str:
     """The line of a moment, below those of the checkpoints that were found while it was the newest."""
     style = look.date or "iso"
     told = [
@@ -80,7 +82,7 @@ def below_observed(line: str, snapshot: Snapshot, look: Look) -> str:
     return "\n".join([*(f"  {one}" for one in reversed(told)), line])
 
 
-def observed_card(session: Session, one: Observed) -> Iterator[str]:
+def observed_card(session: Session, one: ObservedCheckpoint) -> Iterator[str]:
     """All that is known of it."""
 
     def time(at: datetime) -> str:

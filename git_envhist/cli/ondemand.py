@@ -17,7 +17,7 @@ WITH_CONTENTS = ("patch", "stat", "raw")
 """Other forms show paths, and of files of variables what is in them."""
 
 
-def bring_sides(
+def fetch_sides(
     history: EnvHistory,
     before: Snapshot | str | None,
     after: Snapshot | str,
@@ -43,7 +43,7 @@ def bring_sides(
             bring_contents(history.repository, os.environ, moment, blobs)
 
 
-def bring_wholly(history: EnvHistory, *moments: Snapshot | str) -> None:
+def fetch_snapshots(history: EnvHistory, *moments: Snapshot | str) -> None:
     """Have all of some snapshots here: what was moved is told by its contents."""
     for moment in moments:
         if isinstance(moment, Snapshot):

@@ -30,7 +30,7 @@ class OutputClosed(Exception):
 
 
 class OutputFailed(EnvhistError):
-    """The answer could not be written; `done` says what is done all the same."""
+    """The answer could not be written; `result_text` says what is done all the same."""
 
     code = "output"
     usual_hint = "make room where the answer goes, or send it elsewhere"

@@ -8,7 +8,7 @@ import re
 import stat
 from contextlib import suppress
 
-from git_envhist.store.durable import cannot_write, forget, sync, write_all
+from git_envhist.store.durable import cannot_write, remove_if_present, sync, write_all
 from git_envhist.system import SYSTEM, open_itself
 
 BESIDE = "{}.{}.new"
@@ -53,7 +53,7 @@ def _replace(whole: str, data: bytes) -> None:
         sync(descriptor)
         os.replace(beside, whole)
     except BaseException:
-        forget(beside)
+        remove_if_present(beside)
         raise
     finally:
         os.close(descriptor)
@@ -79,7 +79,7 @@ def _take_away(path: str) -> None:
         # In another container the process that writes it has a number that is nobody's here.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            forget(path)
+            remove_if_present(path)
     finally:
         os.close(descriptor)
 

@@ -10,7 +10,14 @@ import re
 from collections.abc import Iterator, Sequence
 
 from git_envhist.cli.colour import RESET, Palette
-from git_envhist.cli.diffsource import Contents, Manner, Source, is_environment_file, is_in_pieces, is_sealed
+from git_envhist.cli.diffsource import (
+    DiffContents,
+    DiffSource,
+    DiffStyle,
+    is_environment_file,
+    is_in_pieces,
+    is_sealed,
+)
 from git_envhist.cli.paths import quoted
 from git_envhist.cli.rawview import side_mode
 from git_envhist.cli.terminal import escape, marked
@@ -19,9 +26,9 @@ from git_envhist.errors import SealingError
 from git_envhist.history.diff import has_other_bytes, is_nested_repository
 from git_envhist.history.textdiff import is_binary, unified_hunks
 from git_envhist.history.variables import VariableChange, compare_variables
-from git_envhist.model import Change, ChangeKind, EntryKind, Side, StoredAs
+from git_envhist.model import Change, ChangeKind, ChangeSide, EntryKind, StoredAs
 from git_envhist.store.objects import CatFile
-from git_envhist.store.patches import PIECE, Patch, read_patches
+from git_envhist.store.patches import PIECE, GitPatch, read_patches
 
 MASKED = b"***"
 ATTRIBUTE_LINES = {
@@ -34,7 +41,7 @@ WITH_LINES = (EntryKind.FILE, EntryKind.LINK)
 MARKS = {"−": b"-"}
 
 
-def patch_texts(source: Source, manner: Manner) -> Iterator[bytes]:
+def patch_texts(source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
     """The patch of every change, in the order of their paths."""
     told_by_git = {change.path: change for change in source.changes if _is_told_by_git(change)}
     in_words = [change for change in source.changes if change.path not in told_by_git]
@@ -43,7 +50,7 @@ def patch_texts(source: Source, manner: Manner) -> Iterator[bytes]:
         renames=source.renames, quote_all=manner.quote_all, whole_ids=manner.whole_ids,
     )  # fmt: skip
     with CatFile(source.git) as reader:
-        contents = Contents(source, reader)
+        contents = DiffContents(source, reader)
         for patch in patches:
             while in_words and in_words[0].path < patch.path:
                 yield _finish(_in_words(in_words.pop(0), contents, manner), manner)
@@ -62,7 +69,7 @@ def _is_told_by_git(change: Change) -> bool:
     )
 
 
-def _from_git(patch: Patch, change: Change, manner: Manner) -> bytes:
+def _from_git(patch: GitPatch, change: Change, manner: DiffStyle) -> bytes:
     text = patch.text
     if patch.renamed or not (manner.quote_all or all(path.isascii() for _, path in _names(change))):
         pieces = re.split(rb"(?m)^(?=" + PIECE + rb")", text)
@@ -73,7 +80,7 @@ def _from_git(patch: Patch, change: Change, manner: Manner) -> bytes:
     return text
 
 
-def _with_true_names(piece: bytes, change: Change, manner: Manner) -> bytes:
+def _with_true_names(piece: bytes, change: Change, manner: DiffStyle) -> bytes:
     old, new = (quoted(prefix + path, quote_all=manner.quote_all) for prefix, path in _names(change))
     head, hunks, rest = piece.partition(b"\n@@ ")
     lines = []
@@ -103,7 +110,7 @@ def _names(change: Change) -> tuple[tuple[bytes, bytes], tuple[bytes, bytes]]:
     return (b"a/", before.path), (b"b/", after.path)
 
 
-def _in_words(change: Change, contents: Contents, manner: Manner) -> bytes:
+def _in_words(change: Change, contents: DiffContents, manner: DiffStyle) -> bytes:
     lines = [*_head(change, manner)]
     if is_nested_repository(change):
         lines.append(b"nested repository: its .git changed")
@@ -115,7 +122,7 @@ def _in_words(change: Change, contents: Contents, manner: Manner) -> bytes:
     return b"\n".join(lines) + b"\n"
 
 
-def _head(change: Change, manner: Manner) -> Iterator[bytes]:
+def _head(change: Change, manner: DiffStyle) -> Iterator[bytes]:
     old, new = (quoted(prefix + path, quote_all=manner.quote_all) for prefix, path in _names(change))
     yield PIECE + old + b" " + new
     if change.before is None and change.after is not None:
@@ -127,7 +134,7 @@ def _head(change: Change, manner: Manner) -> Iterator[bytes]:
         yield from _move_lines(change, manner)
 
 
-def _move_lines(change: Change, manner: Manner) -> Iterator[bytes]:
+def _move_lines(change: Change, manner: DiffStyle) -> Iterator[bytes]:
     if change.kind is ChangeKind.RENAMED:
         old, new = (quoted(path, quote_all=manner.quote_all) for _, path in _names(change))
         yield b"similarity index %d%%" % (change.similarity or 0)
@@ -142,7 +149,7 @@ def _mode_lines(change: Change) -> list[bytes]:
     return [b"old mode %06o" % old, b"new mode %06o" % new] if old != new else []
 
 
-def _sealed_lines(change: Change, contents: Contents, manner: Manner) -> list[bytes]:
+def _sealed_lines(change: Change, contents: DiffContents, manner: DiffStyle) -> list[bytes]:
     told = b"sealed file " + {"A": b"added", "D": b"removed"}.get(change.kind.value, b"changed")
     shows_values = manner.reveal
     if not shows_values and not is_environment_file(change):
@@ -157,7 +164,7 @@ def _sealed_lines(change: Change, contents: Contents, manner: Manner) -> list[by
     return _as_hunk(change, manner, told, compare_variables(old, new))
 
 
-def _with_masks(change: Change, contents: Contents, manner: Manner) -> list[bytes]:
+def _with_masks(change: Change, contents: DiffContents, manner: DiffStyle) -> list[bytes]:
     """The diff of a sealed program with its secrets masked; nothing where that hides the change."""
     from git_envhist.capture.secrets import masked_program  # loaded late: few patches show a sealed program
 
@@ -176,7 +183,7 @@ def _with_masks(change: Change, contents: Contents, manner: Manner) -> list[byte
 
 
 def _as_hunk(
-    change: Change, manner: Manner, told: bytes, variables: Sequence[VariableChange] = ()
+    change: Change, manner: DiffStyle, told: bytes, variables: Sequence[VariableChange] = ()
 ) -> list[bytes]:
     """What is told of a file: for eyes in the form of a patch, as a pager such as delta drops all else below a name."""
     if not _is_for_eyes(manner):
@@ -197,13 +204,13 @@ def _masked(variable: VariableChange) -> bytes:
     return mark + b" " + variable.key.encode() + b"=" + MASKED
 
 
-def _sides(change: Change, manner: Manner) -> tuple[bytes, bytes]:
+def _sides(change: Change, manner: DiffStyle) -> tuple[bytes, bytes]:
     names = [quoted(prefix + path, quote_all=manner.quote_all) for prefix, path in _names(change)]
     left = names[0] if change.before is not None else b"/dev/null"
     return left, names[1] if change.after is not None else b"/dev/null"
 
 
-def _revealed(change: Change, old: bytes, new: bytes, manner: Manner) -> list[bytes]:
+def _revealed(change: Change, old: bytes, new: bytes, manner: DiffStyle) -> list[bytes]:
     left, right = _sides(change, manner)
     if is_binary(old) or is_binary(new):
         return [b"Binary files " + left + b" and " + right + b" differ"]
@@ -211,20 +218,20 @@ def _revealed(change: Change, old: bytes, new: bytes, manner: Manner) -> list[by
     return [b"--- " + left, b"+++ " + right, hunks.removesuffix(b"\n")] if hunks else []
 
 
-def _pieces_line(change: Change, contents: Contents) -> bytes:
+def _pieces_line(change: Change, contents: DiffContents) -> bytes:
     told = [_size_of(side, contents) for side in (change.before, change.after) if side is not None]
     return b"pieces, " + " -> ".join(told).encode()
 
 
-def _size_of(side: Side, contents: Contents) -> str:
+def _size_of(side: ChangeSide, contents: DiffContents) -> str:
     return "sealed" if side.stored is StoredAs.SEALED else size(contents.size(side))
 
 
-def _is_for_eyes(manner: Manner) -> bool:
+def _is_for_eyes(manner: DiffStyle) -> bool:
     return manner.columns is not None or manner.palette.coloured
 
 
-def _finish(text: bytes, manner: Manner) -> bytes:
+def _finish(text: bytes, manner: DiffStyle) -> bytes:
     # For eyes, contents are spelled out like any other words; to a file they go byte for byte, for `git apply`.
     if _is_for_eyes(manner):
         text = escape(text, lines=True).encode("utf-8")

@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Callable
 
 from git_envhist.errors import Refused
-from git_envhist.model import Restored
+from git_envhist.model import RestoreResult
 
 LENGTH = 16
 
 
-class Stale(Refused):
+class StalePlan(Refused):
     """What a restore would do is not what was shown."""
 
     code = "stale-plan"
@@ -23,7 +23,7 @@ class Stale(Refused):
         )
 
 
-def plan_id(planned: Restored) -> str:
+def plan_id(planned: RestoreResult) -> str:
     """Equal for two plans that do the same to the same files, as they stand here."""
     digest = hashlib.sha256(planned.target.id.encode())
     for step in planned.plan.steps:
@@ -36,14 +36,16 @@ def plan_id(planned: Restored) -> str:
     return digest.hexdigest()[:LENGTH]
 
 
-def held_to(shown: str | None, also: Callable[[Restored], None] | None) -> Callable[[Restored], None] | None:
+def require_plan(
+    shown: str | None, also: Callable[[RestoreResult], None] | None
+) -> Callable[[RestoreResult], None] | None:
     """What to do with a plan before it is carried out: refuse another than the one that was shown."""
     if shown is None:
         return also
 
-    def look(planned: Restored) -> None:
+    def look(planned: RestoreResult) -> None:
         if plan_id(planned) != shown:
-            raise Stale(shown)
+            raise StalePlan(shown)
         if also is not None:
             also(planned)
 

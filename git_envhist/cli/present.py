@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 NOW = "now"
 
 
-class CannotReadNow(EnvhistError):
+class FileUnreadable(EnvhistError):
     """The file cannot be read where it stands."""
 
     code = "cannot-read"
     usual_hint = "what the newest moment holds of it: git envlog show @ -- <path>"
 
 
-def show_present(session: Session, date: str | None) -> None:
+def show_now(session: Session, date: str | None) -> None:
     """Tell what has changed since the newest snapshot."""
     newest = session.history.resolve("@")
     comparison = session.history.diff(newest, NOW)
@@ -83,7 +83,7 @@ def read_present(session: Session, path: EnvPath) -> bytes:
     except FileNotFoundError:
         raise SnapshotNotFound(os.fsdecode(path), hint="there is no such file now") from None
     except OSError as failure:
-        raise CannotReadNow(f"cannot read '{os.fsdecode(path)}': {failure.strerror}") from failure
+        raise FileUnreadable(f"cannot read '{os.fsdecode(path)}': {failure.strerror}") from failure
 
 
 def _place_now(session: Session, path: EnvPath) -> bytes:

@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
-    from git_envhist.model import Progress
+    from git_envhist.model import CaptureProgress
 
 PATIENCE = 0.5
 STDERR = 2
 
 
 @contextmanager
-def shown_progress(what: str = "capturing") -> Iterator[Callable[[Progress], None] | None]:
+def shown_progress(what: str = "capturing") -> Iterator[Callable[[CaptureProgress], None] | None]:
     """What a capture is to call as it goes on, and what that is called; None where nobody watches."""
     if is_hushed() or not os.isatty(STDERR):
         yield None
         return
-    display = Display(time.monotonic(), what=what)
+    display = ProgressBar(time.monotonic(), what=what)
     try:
         yield display.update
     finally:
@@ -52,7 +52,7 @@ def _write_over(text: str) -> None:
         os.write(STDERR, b"\r\x1b[K" + as_bytes(text))
 
 
-class Display:
+class ProgressBar:
     """A bar that appears once the work has taken half a second, and goes when it is done."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Display:
         self._bar: Bar | None = None
         self._task: TaskID | None = None
 
-    def update(self, progress: Progress) -> None:
+    def update(self, progress: CaptureProgress) -> None:
         """Show how far the capture is; a terminal that is gone by now is no reason to end."""
         with suppress(OSError):
             self._show(progress)
@@ -76,7 +76,7 @@ class Display:
             with suppress(OSError):
                 bar.stop()
 
-    def _show(self, progress: Progress) -> None:
+    def _show(self, progress: CaptureProgress) -> None:
         if self._bar is None:
             if self._clock() - self._started < PATIENCE:
                 return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import warn
-from git_envhist.cli.formats import Look
+from git_envhist.cli.formats import FormatContext
 from git_envhist.cli.jsonform import SCHEMA, Json
 from git_envhist.cli.options import option
 from git_envhist.cli.render import id_length
@@ -16,7 +16,7 @@ from git_envhist.cli.words import count
 from git_envhist.history.timeline import subject
 
 if TYPE_CHECKING:
-    from git_envhist.model.keeping import Pruned, Thinned
+    from git_envhist.model.keeping import PrunedTimeline, PruneResult
 
 WIDEST = 44
 NARROWEST = 12
@@ -56,7 +56,7 @@ def prune(
     if session.json:
         session.print_json(_as_json(pruned))
         return
-    look = Look(history.now)
+    look = FormatContext(history.now)
     for thinned in pruned.timelines:
         if len(pruned.timelines) > 1:
             session.line(f"{escape(thinned.timeline)}:")
@@ -66,7 +66,7 @@ def prune(
         session.line(line)
 
 
-def _rows(thinned: Thinned, look: Look, session: Session, *, whole: bool) -> Iterator[str]:
+def _rows(thinned: PrunedTimeline, look: FormatContext, session: Session, *, whole: bool) -> Iterator[str]:
     """What went, and why; `whole`: what stays, too, for whoever wants to know beforehand."""
     decisions = [one for one in thinned.decisions if whole or not one.keep]
     length = id_length([one.snapshot.id for one in decisions])
@@ -86,7 +86,7 @@ def _rows(thinned: Thinned, look: Look, session: Session, *, whole: bool) -> Ite
         )
 
 
-def _summary(pruned: Pruned) -> Iterator[str]:
+def _summary(pruned: PruneResult) -> Iterator[str]:
     kept = sum(len(one.decisions) for one in pruned.timelines) - pruned.gone
     would = "would drop" if pruned.dry_run else "dropped"
     yield f"{would} {count(pruned.gone, 'snapshot')}, {'keep' if pruned.dry_run else 'kept'} {kept:,}"
@@ -97,7 +97,7 @@ def _summary(pruned: Pruned) -> Iterator[str]:
         yield f"bring back until {pruned.until.isoformat()}: git envlog undrop"
 
 
-def _as_json(pruned: Pruned) -> Json:
+def _as_json(pruned: PruneResult) -> Json:
     return {
         "schema": SCHEMA,
         "dry_run": pruned.dry_run,

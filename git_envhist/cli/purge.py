@@ -16,7 +16,7 @@ from git_envhist.errors import UsageError
 from git_envhist.model import EnvPath
 
 if TYPE_CHECKING:
-    from git_envhist.model.keeping import Left, Purged
+    from git_envhist.model.keeping import PurgeResult, RemainingObject
 
 MOST_TOLD = 5
 WHERE = {
@@ -52,7 +52,7 @@ def purge(session: Session, words: tuple[str, ...], dry_run: bool, variable_name
         warn(line)
 
 
-def _lines(done: Purged) -> Iterator[str]:
+def _lines(done: PurgeResult) -> Iterator[str]:
     word = "would erase" if done.dry_run else "erased"
     places = count(done.snapshots, "snapshot")
     trash = f" and {done.in_trash:,} in the trash" if done.in_trash else ""
@@ -66,7 +66,7 @@ def _lines(done: Purged) -> Iterator[str]:
             yield f"{goes} with it: '{escape(timeline)}', which was imported and comes from no remote"
 
 
-def _caveats(done: Purged) -> Iterator[str]:
+def _caveats(done: PurgeResult) -> Iterator[str]:
     for sent in done.sent:
         target = sent.remote or sent.shown
         to = f"'{escape(sent.remote)}' ({escape(sent.shown)})" if sent.remote else f"'{escape(sent.shown)}'"
@@ -87,7 +87,7 @@ def _caveats(done: Purged) -> Iterator[str]:
         )
 
 
-def _left_lines(left: Sequence[Left]) -> Iterator[str]:
+def _left_lines(left: Sequence[RemainingObject]) -> Iterator[str]:
     for where, told in WHERE.items():
         some = [one for one in left if one.where == where]
         for one in some[:MOST_TOLD]:
@@ -102,7 +102,7 @@ def _named(paths: Sequence[EnvPath]) -> str:
     return told + (f" and {len(paths) - MOST_TOLD:,} more" if len(paths) > MOST_TOLD else "")
 
 
-def _as_json(done: Purged) -> Json:
+def _as_json(done: PurgeResult) -> Json:
     return {
         "schema": SCHEMA,
         "dry_run": done.dry_run,

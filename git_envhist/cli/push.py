@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.failure import AGAIN, complain, stoppable, warn
+from git_envhist.cli.failure import AGAIN, print_error_line, stoppable, warn
 from git_envhist.cli.jsonform import SCHEMA, Json, path_fields
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.progress import shown_steps
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import count, size
 from git_envhist.model import EnvPath
-from git_envhist.model.sharing import Look, Pushed, PushOutcome, TimelinePush
+from git_envhist.model.sharing import OutgoingScan, PushOutcome, PushResult, TimelinePush
 from git_envhist.sharing.refusals import FirstPush, NotAgreed
 
 WORDS = {
@@ -63,7 +63,7 @@ def push_command(
     except (FirstPush, NotAgreed) as first:
         if not session.json:
             for line in leaving_lines(first.planned):
-                complain(line)
+                print_error_line(line)
         raise
     if not dry_run:
         session.done("it is pushed")
@@ -78,13 +78,13 @@ def push_command(
         session.line(line)
 
 
-def leaving_lines(planned: Pushed) -> Iterator[str]:
+def leaving_lines(planned: PushResult) -> Iterator[str]:
     """What would leave, by class and size; databases by their names."""
     yield f"would leave for '{escape(planned.remote.name)}' ({escape(planned.remote.shown)}):"
     yield from look_lines(planned.look)
 
 
-def look_lines(look: Look) -> Iterator[str]:
+def look_lines(look: OutgoingScan) -> Iterator[str]:
     """What was found in all that leaves."""
     for share in look.shares:
         how = "sealed, only their names can be read" if share.name == "sealed" else "in the clear"
@@ -103,7 +103,7 @@ def look_lines(look: Look) -> Iterator[str]:
         yield f"    {_shown(path)}"
 
 
-def _lines(done: Pushed, dry_run: bool) -> Iterator[str]:
+def _lines(done: PushResult, dry_run: bool) -> Iterator[str]:
     if dry_run:
         yield from leaving_lines(done)
         parts = f", in {count(done.parts, 'part')}" if done.parts else ""
@@ -127,7 +127,7 @@ def _shown(path: bytes) -> str:
     return escape(path.decode("utf-8", "surrogateescape"))
 
 
-def _as_json(done: Pushed, dry_run: bool) -> Json:
+def _as_json(done: PushResult, dry_run: bool) -> Json:
     return {
         "schema": SCHEMA,
         "remote": escape_invalid(done.remote.name),
@@ -145,7 +145,7 @@ def _as_json(done: Pushed, dry_run: bool) -> Json:
     }
 
 
-def look_json(look: Look) -> Json:
+def look_json(look: OutgoingScan) -> Json:
     """The same as data."""
     return {
         "leaving": [

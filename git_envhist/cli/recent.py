@@ -10,9 +10,9 @@ from fnmatch import fnmatchcase
 from git_envhist.capture.ignore import left_out_of
 from git_envhist.capturing.zone import LocalZone
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.diffsource import Manner
+from git_envhist.cli.diffsource import DiffStyle
 from git_envhist.cli.factview import fact_texts
-from git_envhist.cli.failure import complain
+from git_envhist.cli.failure import print_error_line
 from git_envhist.cli.jsonform import SCHEMA, fact_json, moment, path_fields
 from git_envhist.cli.options import argument
 from git_envhist.cli.rows import row_of_cells
@@ -20,11 +20,11 @@ from git_envhist.cli.storyview import file_texts
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.errors import NotARepository
 from git_envhist.history.times import printed_time, read_moment
-from git_envhist.model.causing import Happened, Recent
+from git_envhist.model.causing import LogEvent, RecentChanges
 from git_envhist.opening import open_repository
 from git_envhist.recently.looking import look
 from git_envhist.settings import read_settings
-from git_envhist.store.durable import told_by_the_system
+from git_envhist.store.durable import system_errors
 from git_envhist.store.pathspecs import anchored, directory_prefix, matching
 from git_envhist.store.repository import Repository
 from git_envhist.values import replace
@@ -50,7 +50,7 @@ def recent(session: Session, span: str | None) -> None:
     if session.json:
         session.print_json(_as_json(found))
         return
-    manner = Manner(session.palette, session.columns, plain=session.output.plain)
+    manner = DiffStyle(session.palette, session.columns, plain=session.output.plain)
     session.page()
     since_then = printed_time(found.since, found.until)
     session.line(f"since {since_then}, by change times and logs: {found.looked:,} paths looked at")
@@ -60,13 +60,13 @@ def recent(session: Session, span: str | None) -> None:
     # What stands below it comes below it, wherever both go.
     session.output.flush()
     for place in found.unread:
-        complain(f"warning: cannot be looked into: '{escape(_text(place) or '.')}'")
-    complain("hint: what comes next can be known wholly: git envlog capture")
+        print_error_line(f"warning: cannot be looked into: '{escape(_text(place) or '.')}'")
+    print_error_line("hint: what comes next can be known wholly: git envlog capture")
 
 
 def _repository() -> Repository | None:
     try:
-        with told_by_the_system(os.curdir):
+        with system_errors(os.curdir):
             return open_repository(".", os.environ).repository
     except NotARepository:
         return None
@@ -78,7 +78,7 @@ def _left_out(root: str, repository: Repository | None) -> Callable[[bytes], boo
     return left_out_of(root, settings.exclude)
 
 
-def _narrowed(session: Session, found: Recent, repository: Repository | None) -> Recent:
+def _narrowed(session: Session, found: RecentChanges, repository: Repository | None) -> RecentChanges:
     """What pathspecs leave of it; the machine and its logs are nowhere."""
     if not session.paths:
         return found
@@ -116,7 +116,7 @@ def _is_in(path: bytes, pattern: bytes) -> bool:
     return pattern == b"." or path == pattern or path.startswith(pattern + b"/") or fnmatchcase(path, pattern)
 
 
-def _texts(found: Recent, manner: Manner) -> Iterator[bytes]:
+def _texts(found: RecentChanges, manner: DiffStyle) -> Iterator[bytes]:
     yield from fact_texts(found.facts, manner)
     yield from _done("git", found.head, found.until, manner)
     yield from _done("ran", found.commands, found.until, manner)
@@ -131,7 +131,7 @@ def _texts(found: Recent, manner: Manner) -> Iterator[bytes]:
         yield b"nothing that these tell\n"
 
 
-def _done(label: str, done: tuple[Happened, ...], now: datetime, manner: Manner) -> Iterator[bytes]:
+def _done(label: str, done: tuple[LogEvent, ...], now: datetime, manner: DiffStyle) -> Iterator[bytes]:
     shown = done[-MOST_ROWS:]
     if len(done) > len(shown):
         yield from row_of_cells(label, [f"… {len(done) - len(shown):,} before these"], manner)
@@ -139,7 +139,7 @@ def _done(label: str, done: tuple[Happened, ...], now: datetime, manner: Manner)
         yield from row_of_cells(label, [printed_time(one.at, now), escape(one.what)], manner)
 
 
-def _as_json(found: Recent) -> dict[str, object]:
+def _as_json(found: RecentChanges) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "root": escape_invalid(found.root),

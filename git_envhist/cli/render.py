@@ -7,7 +7,7 @@ from datetime import datetime
 
 from git_envhist.cli.colour import Palette
 from git_envhist.cli.dates import format_date
-from git_envhist.cli.formats import Look
+from git_envhist.cli.formats import FormatContext
 from git_envhist.cli.terminal import escape, pad, shorten, width
 from git_envhist.cli.words import (
     NOT_CHECKED,
@@ -15,18 +15,18 @@ from git_envhist.cli.words import (
     count,
     effect_words,
     first_line,
-    mark,
     services_phrase,
     story_line,
     symbol,
     verdict_cause,
     verdict_phrase,
+    verdict_symbol,
 )
 from git_envhist.history.doings import effects_of, tasks_of
 from git_envhist.history.intents import title
 from git_envhist.history.story import changes_phrase
 from git_envhist.history.timeline import NO_INTENT, subject
-from git_envhist.model import Missing, Snapshot, Verdict
+from git_envhist.model import MissingPath, Snapshot, Verdict
 
 SHORTEST_ID = 7
 WIDEST_INTENT = 44
@@ -45,7 +45,7 @@ def id_length(ids: Sequence[str]) -> int:
 
 def list_lines(
     snapshots: Sequence[Snapshot],
-    look: Look,
+    look: FormatContext,
     palette: Palette,
     columns: int | None,
     *,
@@ -74,7 +74,7 @@ def list_lines(
     ):
         more = deepest - indent
         told = _columns(intent, story, intent_width + more, room + more if room is not None else None)
-        sign = mark(snapshot.verdict)
+        sign = verdict_symbol(snapshot.verdict)
         sign = palette.paint("none" if sign == NOT_CHECKED else _slot(snapshot.verdict), sign)
         head = (
             f"{palette.paint('id', look.short_id(snapshot))}  {palette.paint('time', pad(time, time_width))}"
@@ -84,7 +84,7 @@ def list_lines(
     return lines
 
 
-def _story(snapshot: Snapshot, look: Look, timelines: bool) -> str:
+def _story(snapshot: Snapshot, look: FormatContext, timelines: bool) -> str:
     parts = (look.signed(story_line(snapshot)), _known_from(snapshot, look))
     story = escape(" · ".join(part for part in parts if part))
     return f"[{escape(snapshot.timeline)}] {story}".rstrip() if timelines else story
@@ -103,7 +103,7 @@ def _columns(intent: str, story: str, intent_width: int, room: int | None) -> tu
     return (pad(intent, intent_width) if story else intent), story
 
 
-def _known_from(snapshot: Snapshot, look: Look) -> str:
+def _known_from(snapshot: Snapshot, look: FormatContext) -> str:
     """`✓ from 10:02`, where the verdict is that of an equal moment before."""
     verdict = snapshot.verdict
     if verdict is None or verdict.carried_from is None:
@@ -116,7 +116,7 @@ def _named(words: str, snapshot: Snapshot) -> str:
     return escape(words) + names
 
 
-def oneline(snapshot: Snapshot, look: Look, palette: Palette, columns: int | None) -> str:
+def oneline(snapshot: Snapshot, look: FormatContext, palette: Palette, columns: int | None) -> str:
     """Id and intent, as `git log --oneline` has them; cut to the terminal only."""
     text = " · ".join(
         part for part in (escape(claim(snapshot)), _named(subject(snapshot.intent), snapshot)) if part
@@ -128,9 +128,9 @@ def oneline(snapshot: Snapshot, look: Look, palette: Palette, columns: int | Non
 
 def card(
     snapshot: Snapshot,
-    look: Look,
+    look: FormatContext,
     palette: Palette,
-    missing: Sequence[Missing] = (),
+    missing: Sequence[MissingPath] = (),
     story: Sequence[str] = (),
     services: Sequence[str] = (),
 ) -> list[str]:
@@ -167,7 +167,7 @@ def _doings(snapshot: Snapshot) -> list[tuple[str, str]]:
     return tasks + [("Effect", effect_words(effect)) for effect in effects_of((snapshot,))]
 
 
-def _fields(snapshot: Snapshot, look: Look) -> list[tuple[str, str]]:
+def _fields(snapshot: Snapshot, look: FormatContext) -> list[tuple[str, str]]:
     actor = f"{snapshot.actor.name} <{snapshot.actor.email}>"
     agent = " ".join(word for word in (snapshot.actor.agent, snapshot.actor.agent_version) if word)
     # Where the chain was rewritten plain git shows another hash than the id, which stays.
@@ -198,7 +198,7 @@ def _fields(snapshot: Snapshot, look: Look) -> list[tuple[str, str]]:
     return [(label, escape(value)) for label, value in fields]
 
 
-def look_time(look: Look, at: datetime) -> str:
+def look_time(look: FormatContext, at: datetime) -> str:
     """A moment in the style of dates that was asked for, git's default one else."""
     return format_date(at, look.date or "default", look.now)
 
@@ -208,7 +208,7 @@ def _branch(branch: str | None) -> str:
 
 
 def _state_lines(
-    snapshot: Snapshot, summary: str, missing: Sequence[Missing], story: Sequence[str]
+    snapshot: Snapshot, summary: str, missing: Sequence[MissingPath], story: Sequence[str]
 ) -> list[str]:
     lines = ["Story:".ljust(LABEL) + escape(summary), *story]
     if snapshot.complete:
@@ -217,7 +217,7 @@ def _state_lines(
     return lines + [f"    {escape(one.path)}: {_why(one)}" for one in missing]
 
 
-def _why(missing: Missing) -> str:
+def _why(missing: MissingPath) -> str:
     return f"{missing.why.value} ({escape(missing.detail)})" if missing.detail else missing.why.value
 
 

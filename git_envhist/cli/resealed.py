@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from git_envhist.capture.seal import sealed_key_id
-from git_envhist.cli.diffsource import Contents, Opener, Source
+from git_envhist.cli.diffsource import DiffContents, DiffSource, Opener
 from git_envhist.errors import EnvhistError
 from git_envhist.model import Change, StoredAs
 from git_envhist.store.git import Git
@@ -21,11 +21,11 @@ def without_resealed(git: Git, changes: Sequence[Change], open_sealed: Opener) -
     if not any(map(_may_be, changes)):
         return tuple(changes)
     with CatFile(git) as reader:
-        contents = Contents(Source(git, "", "", (), open_sealed), reader)
+        contents = DiffContents(DiffSource(git, "", "", (), open_sealed), reader)
         return tuple(left for change in changes for left in _left_of(change, contents, reader))
 
 
-def _left_of(change: Change, contents: Contents, reader: CatFile) -> Iterator[Change]:
+def _left_of(change: Change, contents: DiffContents, reader: CatFile) -> Iterator[Change]:
     if not _may_be(change) or not _is_same(change, contents, reader):
         yield change
     elif change.attributes:
@@ -45,7 +45,7 @@ def _may_be(change: Change) -> bool:
     )
 
 
-def _is_same(change: Change, contents: Contents, reader: CatFile) -> bool:
+def _is_same(change: Change, contents: DiffContents, reader: CatFile) -> bool:
     sealed = [
         _stored(side.oid, reader) for side in (change.before, change.after) if side is not None and side.oid
     ]

@@ -10,7 +10,7 @@ from typing import Any
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import warn
 from git_envhist.cli.options import argument, option
-from git_envhist.cli.planid import held_to
+from git_envhist.cli.planid import require_plan
 from git_envhist.cli.progress import shown_progress, shown_steps
 from git_envhist.cli.restoreview import (
     WAY_BACK,
@@ -30,8 +30,8 @@ from git_envhist.cli.terminal import escape_invalid
 from git_envhist.cli.words import count
 from git_envhist.errors import EnvhistError, UsageError
 from git_envhist.history.classes import CLASSES
-from git_envhist.model import Progress, Restored, RestorePart, Snapshot
-from git_envhist.restoring.wish import Wish, checked_classes
+from git_envhist.model import CaptureProgress, RestoreResult, RestoreRole, Snapshot
+from git_envhist.restoring.wish import RestoreOptions, checked_classes
 from git_envhist.values import replace
 
 NOT_EXACT = 5
@@ -102,9 +102,9 @@ def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
 
         take_paths(session, words[1:], snapshot, "git envrestore [<rev>]")
     if options["attachments"] is not None:
-        from git_envhist.cli.attachments import give_back  # loaded late: few moments have any
+        from git_envhist.cli.attachments import write_attachments  # loaded late: few moments have any
 
-        return give_back(session, snapshot, options["attachments"])
+        return write_attachments(session, snapshot, options["attachments"])
     if options["to"] is not None:
         return _write_elsewhere(session, snapshot, options)
     # Whether there is a check at all is known before anything is changed.
@@ -116,7 +116,7 @@ def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
     return _tell_and_check(session, restored, options, check)
 
 
-def _tell_and_check(session: Session, restored: Restored, options: dict[str, Any], command: str) -> int:
+def _tell_and_check(session: Session, restored: RestoreResult, options: dict[str, Any], command: str) -> int:
     from git_envhist.cli.jsonform import verdict_json  # loaded late: few restores are checked
     from git_envhist.cli.restorecheck import check, tell_check  # loaded late: likewise
 
@@ -142,24 +142,24 @@ def step(session: Session, mode: str, revision: str | None, options: dict[str, A
     if not (session.json or options["head"]):
         for line in head_lines(restored, session.history.repository.git, dry_run=options["dry_run"]):
             session.line(line)
-    if mode == "undo" and not session.json and restored.target.restore is RestorePart.TO:
+    if mode == "undo" and not session.json and restored.target.restore is RestoreRole.TO:
         session.line(since_restore_line(restored, steps, dry_run=options["dry_run"]))
     return status
 
 
 @contextmanager
-def _shown_steps(session: Session, options: dict[str, Any]) -> Iterator[Wish]:
+def _shown_steps(session: Session, options: dict[str, Any]) -> Iterator[RestoreOptions]:
     """Show progress on a terminal: of the capture of what is here, then of the restore itself."""
     numbers: list[int] = []
 
-    def planned(restored: Restored) -> None:
+    def planned(restored: RestoreResult) -> None:
         numbers.append(len(restored.plan.steps))
 
     with shown_steps() as tell, shown_progress("reading what is here") as progress:
         wish = _wish(session, options, progress)
         held, saved = wish.planned, wish.saved
 
-        def both(restored: Restored) -> None:
+        def both(restored: RestoreResult) -> None:
             planned(restored)
             if held is not None:
                 held(restored)
@@ -208,18 +208,22 @@ def _revision(session: Session, revision: str | None) -> str:
 def _classes(lists: tuple[str, ...]) -> frozenset[str] | None:
     words = [word for words in lists for word in words.split(",") if word]
     if not set(words) <= set(CLASSES):
-        from git_envhist.cli.classwords import whole_class_of  # loaded late: classes have names of their own
+        from git_envhist.cli.classwords import (
+            class_for_option,  # loaded late: classes have names of their own
+        )
 
-        words = [whole_class_of(word) for word in words]
+        words = [class_for_option(word) for word in words]
     return checked_classes(words)
 
 
-def _wish(session: Session, options: dict[str, Any], progress: Callable[[Progress], None] | None) -> Wish:
+def _wish(
+    session: Session, options: dict[str, Any], progress: Callable[[CaptureProgress], None] | None
+) -> RestoreOptions:
     from git_envhist.cli.details import anchored_paths  # loaded late: a usage error needs no history
 
     quiet = bool(session.json)
     silent = quiet or options["dry_run"]
-    return Wish(
+    return RestoreOptions(
         pathspecs=anchored_paths(session),
         classes=_classes(options["only"]),
         keep_new=options["keep_new"],
@@ -232,12 +236,14 @@ def _wish(session: Session, options: dict[str, Any], progress: Callable[[Progres
         services=options["services"],
         dry_run=options["dry_run"],
         progress=progress,
-        planned=held_to(options["plan"], None if silent else lambda planned: _say_plan(session, planned)),
+        planned=require_plan(
+            options["plan"], None if silent else lambda planned: _say_plan(session, planned)
+        ),
         saved=None if quiet else lambda safety: _say_saved(session, safety),
     )
 
 
-def _say_plan(session: Session, planned: Restored) -> None:
+def _say_plan(session: Session, planned: RestoreResult) -> None:
     if planned.plan.steps or planned.plan.directories:
         for line in plan_lines(planned, _words(session, planned.target)):
             session.line(line)
@@ -251,7 +257,7 @@ def _say_saved(session: Session, safety: Snapshot) -> None:
 
 
 def _tell(
-    session: Session, restored: Restored, options: dict[str, Any], back: str = WAY_BACK, **more: object
+    session: Session, restored: RestoreResult, options: dict[str, Any], back: str = WAY_BACK, **more: object
 ) -> int:
     if not options["dry_run"]:
         session.done("the restore is done")
@@ -289,7 +295,7 @@ def _tell(
     return 0 if restored.exact or options["dry_run"] else NOT_EXACT
 
 
-def _held_services(session: Session, restored: Restored) -> tuple[str, ...]:
+def _held_services(session: Session, restored: RestoreResult) -> tuple[str, ...]:
     """Return the services whose state the snapshot holds; nothing where that cannot be read."""
     from git_envhist.cli.details import services_of  # loaded late: as with the other words of the end
 
@@ -299,22 +305,22 @@ def _held_services(session: Session, restored: Restored) -> tuple[str, ...]:
         return ()
 
 
-def _rest_line(session: Session, restored: Restored, options: dict[str, Any]) -> str:
+def _rest_line(session: Session, restored: RestoreResult, options: dict[str, Any]) -> str:
     if options.get("to"):
         return ""
-    from git_envhist.cli.restorerest import rest_line  # loaded late: only what is told needs it
+    from git_envhist.cli.restorerest import not_restored_line  # loaded late: only what is told needs it
 
-    return rest_line(session, restored, partly=bool(session.paths or options.get("only")))
+    return not_restored_line(session, restored, partly=bool(session.paths or options.get("only")))
 
 
 def _words(session: Session, snapshot: Snapshot) -> str:
     from git_envhist.cli.terminal import escape  # loaded late: only what is told needs it
-    from git_envhist.cli.titles import looking_at  # loaded late: likewise
+    from git_envhist.cli.titles import format_context  # loaded late: likewise
     from git_envhist.cli.words import first_line, symbol  # loaded late: likewise
 
     verdict = snapshot.verdict
     told = f"{symbol(verdict)} {first_line(verdict.command)}" if verdict else ""
-    words = moment_words(snapshot, told, looking_at(session.history))
+    words = moment_words(snapshot, told, format_context(session.history))
     root = session.history.repository.root
     # Whoever stands elsewhere, or was led elsewhere by a variable, shall see what it is about.
     return words if os.path.realpath(root) == os.path.realpath(".") else f"{words} in '{escape(root)}'"

@@ -7,22 +7,22 @@ import sys
 
 from git_envhist.cli.checking import verdict_line, warn_of, watching
 from git_envhist.cli.command import Session
-from git_envhist.cli.failure import ask_for, complain, warn
+from git_envhist.cli.failure import ask_for, print_error_line, warn
 from git_envhist.cli.progress import shown_progress
 from git_envhist.cli.restoreview import WAY_BACK
-from git_envhist.model import Checked, Restored, VerdictStatus
-from git_envhist.restoring.wish import Wish
+from git_envhist.model import CheckResult, RestoreResult, VerdictStatus
+from git_envhist.restoring.wish import RestoreOptions
 from git_envhist.verifying.outcome import answer_status
 
 YES = ("y", "yes")
 
 
-def check(session: Session, restored: Restored, command: str) -> Checked:
+def check(session: Session, restored: RestoreResult, command: str) -> CheckResult:
     """Run it; whatever it says of itself goes to standard error."""
     return session.history.checks.after_restore(restored, command, watching(session))
 
 
-def tell_check(session: Session, checked: Checked, restored: Restored, status: int) -> int:
+def tell_check(session: Session, checked: CheckResult, restored: RestoreResult, status: int) -> int:
     """Say what it came to, offer the way back where it did not pass; the status to end with."""
     for warning in checked.warnings:
         warn(warning)
@@ -35,10 +35,10 @@ def tell_check(session: Session, checked: Checked, restored: Restored, status: i
         return answer_status(checked.verdict)
     if not session.json and _is_wanted(session):
         with shown_progress("reading what is here") as progress:
-            undone = session.history.going.undo(1, Wish(progress=progress))
+            undone = session.history.going.undo(1, RestoreOptions(progress=progress))
         session.line(f"taken back: the environment is as it was, {undone.target.id[:7]}")
     else:
-        complain(f"hint: take it back: {WAY_BACK}")
+        print_error_line(f"hint: take it back: {WAY_BACK}")
     return answer_status(checked.verdict)
 
 

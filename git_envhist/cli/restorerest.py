@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from git_envhist.cli.command import Session
 from git_envhist.errors import SnapshotNotFound
-from git_envhist.model import Restored, RestorePart, Snapshot
+from git_envhist.model import RestoreResult, RestoreRole, Snapshot
 from git_envhist.store.compare import compare
 
 
-def rest_line(session: Session, restored: Restored, *, partly: bool) -> str:
+def not_restored_line(session: Session, restored: RestoreResult, *, partly: bool) -> str:
     """One line where anything beside the part is not as it was in the moment; nothing else."""
     target, now = restored.target, restored.moment
-    if now is None and target.restore is RestorePart.TO and target.restored_from:
+    if now is None and target.restore is RestoreRole.TO and target.restored_from:
         # What is here is what the restore of a part left.
         source = _find(session, target.restored_from)
         return _told(session, source, target) if source is not None else ""

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from git_envhist.cli.formats import Look
+from git_envhist.cli.formats import FormatContext
 from git_envhist.cli.paths import quoted
 from git_envhist.cli.rootlines import root_lines
 from git_envhist.cli.terminal import escape
 from git_envhist.cli.words import count, effect_words, seconds
 from git_envhist.history.outside import outside_words
-from git_envhist.history.story import Row, describe_marks, fold_by_directory
+from git_envhist.history.story import SummaryRow, describe_marks, fold_by_directory
 from git_envhist.history.times import printed_time
 from git_envhist.model import (
     Change,
+    ChangeSide,
     Entry,
     EntryKind,
-    LeftAlone,
-    Plan,
     PlanAction,
     PlanStep,
-    Restored,
-    RestorePart,
+    RestorePlan,
+    RestoreResult,
+    RestoreRole,
     Role,
-    Side,
+    SkippedPath,
     Snapshot,
 )
 from git_envhist.restore.plan import NOT_CAPTURED as PLAN_NOT_CAPTURED
@@ -49,7 +49,7 @@ TITLES = (
 )
 
 
-def plan_lines(restored: Restored, moment: str) -> Iterator[str]:
+def plan_lines(restored: RestoreResult, moment: str) -> Iterator[str]:
     """The plan in two lines, as a restore says them before it begins."""
     yield f"  restore {moment}"
     yield "  " + counts_line(restored)
@@ -61,7 +61,7 @@ def plan_lines(restored: Restored, moment: str) -> Iterator[str]:
 
 
 def dry_run_lines(
-    restored: Restored, moment: str, back: str | None = WAY_BACK, story: Iterable[str] = ()
+    restored: RestoreResult, moment: str, back: str | None = WAY_BACK, story: Iterable[str] = ()
 ) -> Iterator[str]:
     """The whole plan; `back`: None where it would be written elsewhere; `story`: what it changes beyond files."""
     if back is not None and _is_idle(restored):
@@ -76,7 +76,7 @@ def dry_run_lines(
         if rows:
             yield f"{title}:"
             yield from (f"    {_row(row)}" for row in rows)
-    yield from _left_lines(told_apart(restored.plan.left_alone))
+    yield from _left_lines(notable_skips(restored.plan.left_alone))
     yield from (f"service {escape(line)}" for line in restored.services)
     if restored.head is not None:
         yield f"then: {escape(restored.head)}"
@@ -88,7 +88,7 @@ def dry_run_lines(
 
 
 def done_lines(
-    restored: Restored, back: str | None = WAY_BACK, rest: str = "", *, did: str = "restored"
+    restored: RestoreResult, back: str | None = WAY_BACK, rest: str = "", *, did: str = "restored"
 ) -> Iterator[str]:
     """What came of it; `back` is the command that takes it back, `rest` says what of the moment did not come."""
     if restored.moment is None:
@@ -100,7 +100,7 @@ def done_lines(
     if rest:
         yield rest
     if not restored.plan.steps:
-        yield from _left_lines(told_apart(restored.plan.left_alone))
+        yield from _left_lines(notable_skips(restored.plan.left_alone))
     if restored.head is not None:
         yield escape(restored.head)
     if restored.relocated:
@@ -116,7 +116,7 @@ def done_lines(
         yield f"go back with: {back}"
 
 
-def held_lines(session: Session, restored: Restored, held: Sequence[str]) -> Iterator[str]:
+def held_lines(session: Session, restored: RestoreResult, held: Sequence[str]) -> Iterator[str]:
     """Say that the snapshot holds states of services, which this restore leaves as they are now."""
     at = printed_time(restored.target.at, session.history.now)
     names = ", ".join(map(escape, held))
@@ -127,7 +127,7 @@ def held_lines(session: Session, restored: Restored, held: Sequence[str]) -> Ite
             yield f"  to restore {escape(name)}: git config envhist.service.{escape(name)}.restore '<command>'"
 
 
-def way_back(restored: Restored, back: str, *, head: bool, services: bool) -> str:
+def way_back(restored: RestoreResult, back: str, *, head: bool, services: bool) -> str:
     """The command that takes all of it back: `back` alone knows of files."""
     others = " --services" if services else ""
     if head:
@@ -139,7 +139,7 @@ def way_back(restored: Restored, back: str, *, head: bool, services: bool) -> st
     return f"git envrestore{others} {restored.safety.id[:7]}"
 
 
-def head_lines(restored: Restored, git: Git, *, dry_run: bool) -> Iterator[str]:
+def head_lines(restored: RestoreResult, git: Git, *, dry_run: bool) -> Iterator[str]:
     """Yield a line if HEAD is not the code commit of the snapshot that an undo returned to."""
     there = restored.target.head
     here = git.ask("rev-parse", "--verify", "--quiet", "HEAD") if there else None
@@ -150,7 +150,7 @@ def head_lines(restored: Restored, git: Git, *, dry_run: bool) -> Iterator[str]:
     yield f"HEAD {verb} moved; it was at {there[:7]} then: {command}"
 
 
-def _outside_lines(restored: Restored) -> Iterator[str]:
+def _outside_lines(restored: RestoreResult) -> Iterator[str]:
     """What is not as it was, and no restore's to change: packages of the machine, programs that go on."""
     used = [change for change in restored.outside if change.role is Role.DIRECT]
     told = [escape(outside_words(change)) for change in used[:MOST_OUTSIDE]]
@@ -176,12 +176,12 @@ def _staying(number: int) -> str:
     return "1 path that stays as it is" if number == 1 else f"{number:,} paths that stay as they are"
 
 
-def _is_idle(restored: Restored) -> bool:
+def _is_idle(restored: RestoreResult) -> bool:
     return not (restored.plan.steps or restored.plan.directories or restored.services or restored.head)
 
 
-def _idle_lines(restored: Restored, rest: str = "") -> Iterator[str]:
-    left = told_apart(restored.plan.left_alone)
+def _idle_lines(restored: RestoreResult, rest: str = "") -> Iterator[str]:
+    left = notable_skips(restored.plan.left_alone)
     if left:
         yield "nothing to restore: what differs stays as it is"
         yield from _left_lines(left)
@@ -197,9 +197,9 @@ def _idle_lines(restored: Restored, rest: str = "") -> Iterator[str]:
 
 def _goal_lines(target: Snapshot) -> Iterator[str]:
     """Who goes to what was saved before a restore that did not come about may mean where that one was to go."""
-    from git_envhist.history.intents import meant_by  # loaded late: few go where they are
+    from git_envhist.history.intents import restored_snapshot_id  # loaded late: few go where they are
 
-    meant = meant_by(target) if target.restore is RestorePart.BEFORE else None
+    meant = restored_snapshot_id(target) if target.restore is RestoreRole.BEFORE else None
     if meant is not None:
         yield f"it was saved before a restore of {meant[:7]}; to that: git envrestore {meant[:7]}"
 
@@ -213,7 +213,7 @@ def _tracked_line(now: int, before: int) -> str:
     return f"{told} now {'differs' if now == 1 else 'differ'} from HEAD ({did}to keep your code: --keep-code)"
 
 
-def _edits_line(restored: Restored) -> str:
+def _edits_line(restored: RestoreResult) -> str:
     """`uncommitted changes of app.py were replaced: they are in 906b11a (to keep your code: --keep-code)`."""
     paths = [escape(quoted(path, quote_all=False)) for path in restored.edits_replaced[:FEW_ROWS]]
     more = len(restored.edits_replaced) - len(paths)
@@ -224,7 +224,7 @@ def _edits_line(restored: Restored) -> str:
     )
 
 
-def since_restore_line(restored: Restored, steps: int, *, dry_run: bool) -> str:
+def since_restore_line(restored: RestoreResult, steps: int, *, dry_run: bool) -> str:
     """Whoever wants a restore back, and has changed something since, is one step short of it."""
     target = (restored.target.restored_from or restored.target.id)[:7]
     if dry_run:
@@ -237,7 +237,7 @@ def saved_line(safety: Snapshot) -> str:
     return told if safety.complete else f"{told}, but for {_staying(safety.missing_count)}"
 
 
-def moment_words(snapshot: Snapshot, verdict: str, look: Look) -> str:
+def moment_words(snapshot: Snapshot, verdict: str, look: FormatContext) -> str:
     """`9ac31f2 "working version" (✓ npm test, 10:27)`, `5d0c1aa "restored 'working version'" (10:31)`."""
     time, words = look.time(snapshot), look.words(snapshot)
     if snapshot.restore is not None:
@@ -250,7 +250,7 @@ def moment_words(snapshot: Snapshot, verdict: str, look: Look) -> str:
     return f'{snapshot.id[:7]} "{words}" ({told})'
 
 
-def counts_line(restored: Restored) -> str:
+def counts_line(restored: RestoreResult) -> str:
     """`write 3 · remove 1,187 · replace 11 · unchanged 94,102 · left alone 2 (never captured)`."""
     counts = restored.plan.counts
     named = (
@@ -266,19 +266,19 @@ def counts_line(restored: Restored) -> str:
         for step in restored.plan.steps
     )
     words.append(f"unchanged {max(0, restored.files - touched):,}")
-    left = told_apart(restored.plan.left_alone)
+    left = notable_skips(restored.plan.left_alone)
     if left:
         reasons = sorted({SHORTER.get(item.why.partition(" (")[0], item.why) for item in left})
         words.append(f"left alone {len(left):,} ({'; '.join(map(escape, reasons[:2]))})")
     return " · ".join(words)
 
 
-def told_apart(left: tuple[LeftAlone, ...]) -> tuple[LeftAlone, ...]:
+def notable_skips(left: tuple[SkippedPath, ...]) -> tuple[SkippedPath, ...]:
     """What is left alone and worth a word: not what nobody asked for."""
     return tuple(item for item in left if item.why)
 
 
-def problems(restored: Restored) -> Iterator[str]:
+def problems(restored: RestoreResult) -> Iterator[str]:
     """What is not as it was, a line each."""
     yield from (f"kept as it is: '{_shown(item)}': {item.why}" for item in restored.kept[:MOST_TOLD])
     yield from (f"not as it was: '{_shown(item)}': {item.why}" for item in restored.losses[:MOST_TOLD])
@@ -287,7 +287,7 @@ def problems(restored: Restored) -> Iterator[str]:
         yield f"and {more:,} more; --json lists them all"
 
 
-def _left_lines(left: tuple[LeftAlone, ...]) -> Iterator[str]:
+def _left_lines(left: tuple[SkippedPath, ...]) -> Iterator[str]:
     if left:
         yield "left alone:"
         yield from (f"    {escape(_shown(item))}: {escape(item.why)}" for item in left[:MOST_TOLD])
@@ -295,15 +295,15 @@ def _left_lines(left: tuple[LeftAlone, ...]) -> Iterator[str]:
             yield f"    and {len(left) - MOST_TOLD:,} more"
 
 
-def _shown(item: LeftAlone) -> str:
+def _shown(item: SkippedPath) -> str:
     return item.path.decode("utf-8", "surrogateescape") or "."
 
 
-def _rows(plan: Plan, action: PlanAction) -> tuple[Row, ...]:
+def _rows(plan: RestorePlan, action: PlanAction) -> tuple[SummaryRow, ...]:
     return fold_by_directory(_of_action(plan, action), MOST_ROWS)
 
 
-def _of_action(plan: Plan, action: PlanAction) -> list[Change]:
+def _of_action(plan: RestorePlan, action: PlanAction) -> list[Change]:
     return [change for step in plan.steps if step.action is action for change in _changes(step)]
 
 
@@ -311,7 +311,7 @@ def _is_directory(change: Change) -> bool:
     return change.before is not None and change.before.kind is EntryKind.DIRECTORY
 
 
-def _row(row: Row) -> str:
+def _row(row: SummaryRow) -> str:
     path = escape(quoted(row.path, quote_all=False)) or "."
     if row.more:
         return f"{path} and {row.more} more: {describe_marks(row.count)}"
@@ -324,8 +324,8 @@ def _changes(step: PlanStep) -> Iterator[Change]:
         yield Change(None, _side(step, entry))
 
 
-def _side(step: PlanStep, entry: Entry | None) -> Side | None:
+def _side(step: PlanStep, entry: Entry | None) -> ChangeSide | None:
     if entry is None:
         return None
     path = step.shown if entry in (step.before, step.after) else entry.path
-    return Side(path, entry.kind, entry.mode, entry.oid, entry.stored)
+    return ChangeSide(path, entry.kind, entry.mode, entry.oid, entry.stored)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from git_envhist.cli.diffsource import Manner
+from git_envhist.cli.diffsource import DiffStyle
 from git_envhist.cli.terminal import SPELLED_PLAINLY, pad, shorten, width
 from git_envhist.history.story import with_ascii_signs
 
@@ -16,14 +16,14 @@ WIDE_GAP = "   "
 SLOTS = {"+": "added", "−": "removed", "~": "modified", "→": "modified"}
 
 
-def place_row(label: str, place: str, cells: Sequence[str], manner: Manner) -> Iterator[bytes]:
+def place_row(label: str, place: str, cells: Sequence[str], manner: DiffStyle) -> Iterator[bytes]:
     """A row about one place, which stands in a column of its own."""
     told = pad(place, PLACE_COLUMNS - 1) + " " if place else " " * PLACE_COLUMNS
     return row_of_cells(label, cells, manner, told, WIDE_GAP)
 
 
 def row_of_cells(
-    label: str, cells: Sequence[str], manner: Manner, place: str = "", gap: str = GAP
+    label: str, cells: Sequence[str], manner: DiffStyle, place: str = "", gap: str = GAP
 ) -> Iterator[bytes]:
     """A label and its cells, as many on a line as fit; whole lines of text."""
     indent = LABEL_COLUMNS + (PLACE_COLUMNS if place else 0)
@@ -38,7 +38,7 @@ def row_of_cells(
         head = " " * indent
 
 
-def _encoded(line: str, manner: Manner) -> bytes:
+def _encoded(line: str, manner: DiffStyle) -> bytes:
     told = line.translate(SPELLED_PLAINLY) if manner.plain else line
     return (told.rstrip(" ") + "\n").encode("utf-8", "surrogateescape")
 
@@ -58,7 +58,7 @@ def _wrap(cells: Sequence[str], room: int | None, gap: str) -> Iterator[list[str
     yield line
 
 
-def _painted(cell: str, manner: Manner) -> str:
+def _painted(cell: str, manner: DiffStyle) -> str:
     slot = SLOTS.get(cell[:1])
     told = with_ascii_signs(cell) if manner.columns is None else cell
     return manner.palette.paint(slot, told) if slot else told

@@ -10,17 +10,17 @@ from git_envhist.cli.capture import captured_lines, tell_that_we_wait, warn_of_m
 from git_envhist.cli.checking import verdict_line, warn_of, watching
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.details import read_details
-from git_envhist.cli.failure import complain, warn
+from git_envhist.cli.failure import print_error_line, warn
 from git_envhist.cli.jsonform import PATHS_IN_LISTS, SCHEMA, Json, captured_json, snapshot_json
 from git_envhist.cli.options import option
 from git_envhist.cli.progress import shown_progress
 from git_envhist.errors import UsageError
-from git_envhist.model import Captured, Ran
-from git_envhist.triggers.between import run_between
+from git_envhist.model import CaptureResult, RunResult
+from git_envhist.triggers.between import run_with_snapshots
 from git_envhist.triggers.passing import ERR, OUT, pass_through
 
 if TYPE_CHECKING:
-    from git_envhist.capturing.request import Asked
+    from git_envhist.capturing.request import CaptureKeywords
 
 
 @command("run", "git envlog run [<options>] [--] <command>…", writes=True, ends_in_command=True)
@@ -40,30 +40,30 @@ def run(session: Session, messages: tuple[str, ...], verify: str | None) -> int:
         raise UsageError("no command given", hint="git envlog run npm install")
     intent = "\n\n".join(messages) if messages else None
     through = partial(pass_through, out=ERR if session.json else OUT)
-    ran = run_between(lambda why, asked: _capture(session, why, asked), words, intent, verify, through)
+    ran = run_with_snapshots(lambda why, asked: _capture(session, why, asked), words, intent, verify, through)
     for warning in ran.warnings:
         warn(warning)
     if session.json:
         session.print_json(_ran_json(session, ran))
     elif ran.status:
-        complain(f" exit {ran.status}")
+        print_error_line(f" exit {ran.status}")
     return ran.status
 
 
-def _capture(session: Session, intent: str, asked: Asked) -> Captured:
+def _capture(session: Session, intent: str, asked: CaptureKeywords) -> CaptureResult:
     """Standard output is the command's: what is said of a moment goes to standard error."""
     with ExitStack() as shown:
         progress = shown.enter_context(shown_progress())
 
-        def tell(captured: Captured) -> None:
+        def tell(captured: CaptureResult) -> None:
             # A check has the screen to itself.
             shown.close()
             warn_of_missing(captured.missing)
             if captured.snapshot is not None and not session.json:
                 for line in captured_lines(captured, session.history):
-                    complain(line)
+                    print_error_line(line)
 
-        whole: Asked = {
+        whole: CaptureKeywords = {
             **asked,
             "watching": watching(session),
             "captured": tell,
@@ -75,11 +75,11 @@ def _capture(session: Session, intent: str, asked: Asked) -> Captured:
         warn(warning)
     if captured.verdict is not None:
         warn_of(captured.verdict)
-        complain(f" {verdict_line(captured.verdict)}")
+        print_error_line(f" {verdict_line(captured.verdict)}")
     return captured
 
 
-def _ran_json(session: Session, ran: Ran) -> Json:
+def _ran_json(session: Session, ran: RunResult) -> Json:
     return {
         "schema": SCHEMA,
         "status": ran.status,
@@ -89,7 +89,7 @@ def _ran_json(session: Session, ran: Ran) -> Json:
     }
 
 
-def _moment_json(session: Session, captured: Captured) -> Json:
+def _moment_json(session: Session, captured: CaptureResult) -> Json:
     snapshot = captured.snapshot
     if snapshot is None:
         return captured_json(captured, None)

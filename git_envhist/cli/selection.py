@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LogQuery:
     """What was asked for, in the order in which it is applied."""
 
     revisions: tuple[str, ...]
@@ -35,7 +35,7 @@ class Wanted:
         return bool(self.pathspecs or searches or choice.verdicts or choice.triggers)
 
 
-def select(history: EnvHistory, wanted: Wanted) -> list[Snapshot]:
+def select(history: EnvHistory, wanted: LogQuery) -> list[Snapshot]:
     """The snapshots that were asked for, in the order in which they are shown."""
     whole = not (wanted.revisions or wanted.pathspecs or wanted.choice.restricts or wanted.every)
     # Names stand where they were given last, which only the whole timeline tells; a note may stand anywhere.
@@ -45,9 +45,9 @@ def select(history: EnvHistory, wanted: Wanted) -> list[Snapshot]:
         found = [snapshot for snapshot in found if snapshot.commit in changed]
     shown = choose(found, wanted.choice, history.now) if wanted.choice.restricts else found
     if wanted.choice.summary is not None:
-        from git_envhist.capturing.telling import those_that_tell  # loaded late: keeps envlog fast
+        from git_envhist.capturing.telling import filter_by_summary  # loaded late: keeps envlog fast
 
-        shown = those_that_tell(history.repository.git, shown, wanted.choice.summary, history.keys.opening)
+        shown = filter_by_summary(history.repository.git, shown, wanted.choice.summary, history.keys.opening)
     if wanted.choice.searches_content:
         from git_envhist.capturing.searching import those_with_content  # loaded late: likewise
 
@@ -64,7 +64,7 @@ def _recent(history: EnvHistory, limit: int | None) -> list[Snapshot]:
     return list(Timeline.of(name, history.log(limit if limit is None or limit >= 0 else None)).snapshots)
 
 
-def _reached(history: EnvHistory, wanted: Wanted) -> list[Snapshot]:
+def _reached(history: EnvHistory, wanted: LogQuery) -> list[Snapshot]:
     if wanted.every:
         if wanted.revisions:
             raise UsageError("--all and a range exclude each other")
@@ -88,7 +88,7 @@ def _reached(history: EnvHistory, wanted: Wanted) -> list[Snapshot]:
 
 
 def _range(history: EnvHistory, revisions: tuple[str, ...]) -> list[Snapshot]:
-    from git_envhist.history.ranges import between, resolve_range  # loaded late: keeps envlog fast
+    from git_envhist.history.ranges import resolve_range, snapshots_in_range  # loaded late: keeps envlog fast
 
     try:
         span = resolve_range(revisions[0], history.world, history.now)
@@ -98,15 +98,15 @@ def _range(history: EnvHistory, revisions: tuple[str, ...]) -> list[Snapshot]:
         raise
     if len(revisions) > 1:
         raise UsageError(f"one range at a time: '{revisions[1]}'", hint="paths stand after '--'")
-    return list(between(span, history.world.own))
+    return list(snapshots_in_range(span, history.world.own))
 
 
 def _that_changed(
     history: EnvHistory, found: Sequence[Snapshot], pathspecs: tuple[bytes, ...]
 ) -> frozenset[str]:
-    from git_envhist.core import look_at  # loaded late: keeps envlog fast
-    from git_envhist.store.series import those_that_changed  # loaded late: likewise
+    from git_envhist.core import refuse_endless_trees  # loaded late: keeps envlog fast
+    from git_envhist.store.series import commits_changing_paths  # loaded late: likewise
 
-    look_at(history, found)
+    refuse_endless_trees(history, found)
     steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
-    return those_that_changed(history.repository.git, steps, pathspecs)
+    return commits_changing_paths(history.repository.git, steps, pathspecs)

@@ -6,9 +6,9 @@ import os
 from collections.abc import Sequence
 
 from git_envhist.cli.command import Session
-from git_envhist.cli.failure import complain
+from git_envhist.cli.failure import print_error_line
 from git_envhist.cli.terminal import escape, escape_invalid
-from git_envhist.triggers.shellfiles import Link, links, make, missing, take_away
+from git_envhist.triggers.shellfiles import ShellLink, links, make, missing, take_away
 
 ZSH = "zsh/site-functions"
 
@@ -26,9 +26,11 @@ def install_shell(session: Session, *, dry_run: bool) -> None:
         session.line("manual and completions: nothing to do, all of it is in place")
     for link in wanted:
         if link.is_anothers:
-            complain(f"note: left alone, it is not ours: {escape(link.place)}")
+            print_error_line(f"note: left alone, it is not ours: {escape(link.place)}")
     place = next(os.path.dirname(link.place) for link in wanted if ZSH in link.place)
-    complain(f"note: zsh looks there if its .zshrc says, before compinit: fpath=({escape(place)} $fpath)")
+    print_error_line(
+        f"note: zsh looks there if its .zshrc says, before compinit: fpath=({escape(place)} $fpath)"
+    )
 
 
 def uninstall_shell(session: Session, *, dry_run: bool) -> None:
@@ -39,7 +41,7 @@ def uninstall_shell(session: Session, *, dry_run: bool) -> None:
         session.line("no manual and no completion of ours is linked")
 
 
-def _tell(session: Session, told: Sequence[Link], dry_run: bool, word: str) -> None:
+def _tell(session: Session, told: Sequence[ShellLink], dry_run: bool, word: str) -> None:
     if session.json:
         shown = [
             {"path": escape_invalid(link.place), "change": word, "target": escape_invalid(link.target)}

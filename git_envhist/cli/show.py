@@ -8,13 +8,13 @@ from git_envhist.cli.command import Session, command
 from git_envhist.cli.details import (
     fact_lines,
     facts_of,
+    file_facts,
     missing_of,
     read_details,
     services_of,
-    told_by_files,
     with_outputs,
 )
-from git_envhist.cli.formats import Look
+from git_envhist.cli.formats import FormatContext
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.render import card
 from git_envhist.errors import SnapshotNotFound, UsageError
@@ -53,12 +53,12 @@ def show(session: Session, words: tuple[str, ...], date: str | None) -> None:
         from git_envhist.cli.jsonform import snapshot_json  # loaded late: only --json needs it
 
         details = read_details(session.history, snapshot)
-        told = (*details.facts, *told_by_files(session.history, snapshot))
+        told = (*details.facts, *file_facts(session.history, snapshot))
         session.print_json(snapshot_json(snapshot, replace(details, facts=told)))
         return
-    look = Look(session.history.now, session.date_style(date), ascii_signs=session.columns is None)
+    look = FormatContext(session.history.now, session.date_style(date), ascii_signs=session.columns is None)
     missing = missing_of(session.history, snapshot)
-    facts = (*facts_of(session.history, snapshot), *told_by_files(session.history, snapshot))
+    facts = (*facts_of(session.history, snapshot), *file_facts(session.history, snapshot))
     story = fact_lines(session, facts)
     services = services_of(session.history, snapshot)
     session.page()
@@ -111,12 +111,12 @@ def _show_observed(session: Session, external_id: str) -> bool:
 
 
 def _show_now(session: Session, date: str | None) -> None:
-    from git_envhist.cli.present import read_present, show_present  # loaded late: keeps show fast
+    from git_envhist.cli.present import read_present, show_now  # loaded late: keeps show fast
 
     if session.paths:
         session.output.content(read_present(session, _only_path(session)))
     else:
-        show_present(session, session.date_style(date))
+        show_now(session, session.date_style(date))
 
 
 def _only_path(session: Session) -> EnvPath:

@@ -17,7 +17,7 @@ from git_envhist.cli.install import DONE, place_of
 from git_envhist.cli.options import option
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import seconds
-from git_envhist.model.causing import HookRun, Part, Status
+from git_envhist.model.causing import HookRun, InstalledPart, IntegrationStatus
 from git_envhist.triggers.status import read_status
 
 LEAST = 14
@@ -47,7 +47,7 @@ def status(session: Session, report: bool) -> None:
         warn(warning)
 
 
-def _lines(found: Status, whole: bool, *, plain: bool) -> Iterator[str]:
+def _lines(found: IntegrationStatus, whole: bool, *, plain: bool) -> Iterator[str]:
     if found.watching:
         yield "git envlog watch is running here"
     elif not found.here and not found.everywhere:
@@ -62,13 +62,13 @@ def _lines(found: Status, whole: bool, *, plain: bool) -> Iterator[str]:
     yield from _run_lines(found, len(found.outcomes) if whole else TOLD)
 
 
-def _part_line(part: Part, width: int) -> str:
+def _part_line(part: InstalledPart, width: int) -> str:
     remark = f"  ({part.remark})" if part.remark else ""
     event = part.event.ljust(max(width, LEAST))
     return f"  {'✓' if part.active else '✗'} {event} {part.place}{remark}"
 
 
-def _run_lines(found: Status, most: int) -> Iterator[str]:
+def _run_lines(found: IntegrationStatus, most: int) -> Iterator[str]:
     if found.waiting is not None:
         yield f"waiting since {_time(found.waiting.at)}: {found.waiting.event}"
     if not found.outcomes:
@@ -93,7 +93,7 @@ def _time(at: float) -> str:
     return datetime.fromtimestamp(int(at), LocalZone()).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _report_lines(session: Session, found: Status) -> Iterator[str]:
+def _report_lines(session: Session, found: IntegrationStatus) -> Iterator[str]:
     yield ""
     for name, value in _versions(found).items():
         yield f"{name}: {value}"
@@ -103,7 +103,7 @@ def _report_lines(session: Session, found: Status) -> Iterator[str]:
         yield f"{key}={value}"
 
 
-def _versions(found: Status) -> dict[str, str]:
+def _versions(found: IntegrationStatus) -> dict[str, str]:
     return {
         "git-envhist": __version__,
         "program": found.program,
@@ -120,7 +120,7 @@ def _settings(session: Session) -> dict[str, str]:
     return {key: mask_text(value or "") for key, value in ours}
 
 
-def _as_json(found: Status, settings: dict[str, str] | None) -> dict[str, object]:
+def _as_json(found: IntegrationStatus, settings: dict[str, str] | None) -> dict[str, object]:
     told: dict[str, object] = {
         "schema": 1,
         "enabled": found.enabled,
@@ -139,7 +139,7 @@ def _as_json(found: Status, settings: dict[str, str] | None) -> dict[str, object
     return told
 
 
-def _part_json(part: Part) -> dict[str, object]:
+def _part_json(part: InstalledPart) -> dict[str, object]:
     return {
         "event": part.event,
         "active": part.active,

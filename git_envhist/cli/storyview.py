@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from git_envhist.cli.configview import config_texts
-from git_envhist.cli.diffsource import Contents, Manner, Source, is_environment_file, is_sealed
+from git_envhist.cli.diffsource import DiffContents, DiffSource, DiffStyle, is_environment_file, is_sealed
 from git_envhist.cli.factview import fact_texts
 from git_envhist.cli.rawview import shown_path
 from git_envhist.cli.rows import place_row, row_of_cells
@@ -14,7 +14,7 @@ from git_envhist.errors import SealingError
 from git_envhist.history.diff import has_other_bytes, is_nested_repository
 from git_envhist.history.factkeys import name_of
 from git_envhist.history.importance import mark_of
-from git_envhist.history.story import MARKS, Row, describe_marks, fold_by_directory
+from git_envhist.history.story import MARKS, SummaryRow, describe_marks, fold_by_directory
 from git_envhist.history.variables import VariableChange, compare_variables
 from git_envhist.model import Change, ChangeKind, EntryKind, FactChange
 from git_envhist.store.objects import CatFile
@@ -25,14 +25,14 @@ MASKED = "***"
 ARROW = " → "
 
 
-def story_texts(source: Source, manner: Manner) -> Iterator[bytes]:
+def story_texts(source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
     """The rows, one a class of things that differ; nothing where nothing does."""
     if source.machines:
         from git_envhist.cli.machinesview import (
-            machines_texts,  # loaded late: most moments are of one machine
+            machine_diff_text,  # loaded late: most moments are of one machine
         )
 
-        yield from machines_texts(source, manner)
+        yield from machine_diff_text(source, manner)
         return
     in_env, in_files = split_by_class(source.changes)
     yield from fact_texts(source.facts, manner)
@@ -41,17 +41,17 @@ def story_texts(source: Source, manner: Manner) -> Iterator[bytes]:
     yield from file_texts(in_files, manner)
 
 
-def variable_texts(source: Source, changes: Sequence[Change], manner: Manner) -> Iterator[bytes]:
+def variable_texts(source: DiffSource, changes: Sequence[Change], manner: DiffStyle) -> Iterator[bytes]:
     """The rows of files of variables, by their keys."""
     with CatFile(source.git) as reader:
-        contents = Contents(source, reader)
+        contents = DiffContents(source, reader)
         for change in changes:
             place = shown_path(change.path, manner).decode("utf-8", "surrogateescape")
             cells = _variable_cells(change, contents, source.facts, manner)
             yield from place_row("env", place, cells, manner)
 
 
-def file_texts(changes: Sequence[Change], manner: Manner) -> Iterator[bytes]:
+def file_texts(changes: Sequence[Change], manner: DiffStyle) -> Iterator[bytes]:
     """The row of files, folded by directory; nothing where there are none."""
     if changes:
         cells = [_file_cell(row, manner) for row in fold_by_directory(changes, MOST_ROWS)]
@@ -68,11 +68,11 @@ def split_by_class(changes: Iterable[Change]) -> tuple[list[Change], list[Change
     return in_env, in_files
 
 
-def variable_facts(source: Source, *, reveal: bool) -> tuple[FactChange, ...]:
+def variable_facts(source: DiffSource, *, reveal: bool) -> tuple[FactChange, ...]:
     """The variables that differ in sealed files, as facts; what cannot be opened says nothing."""
     facts = []
     with CatFile(source.git) as reader:
-        contents = Contents(source, reader)
+        contents = DiffContents(source, reader)
         for change in split_by_class(source.changes)[0]:
             try:
                 variables = compare_variables(*contents.both(change))
@@ -105,7 +105,7 @@ def _masked(fact: FactChange) -> FactChange:
 
 
 def _variable_cells(
-    change: Change, contents: Contents, facts: Sequence[FactChange], manner: Manner
+    change: Change, contents: DiffContents, facts: Sequence[FactChange], manner: DiffStyle
 ) -> list[str]:
     mark = MARKS[change.kind]
     try:
@@ -116,7 +116,7 @@ def _variable_cells(
     return [_variable_cell(variable, manner) for variable in variables] or [f"{mark} no variable differs"]
 
 
-def _variable_cell(variable: VariableChange, manner: Manner) -> str:
+def _variable_cell(variable: VariableChange, manner: DiffStyle) -> str:
     told = f"{variable.mark} {variable.key}"
     if not manner.reveal:
         return told
@@ -124,7 +124,7 @@ def _variable_cell(variable: VariableChange, manner: Manner) -> str:
     return f"{told} {ARROW.join(values)}"
 
 
-def _file_cell(row: Row, manner: Manner) -> str:
+def _file_cell(row: SummaryRow, manner: DiffStyle) -> str:
     if row.more:
         place = _text(row.path, manner) if row.path else ""
         return f"{place}… {row.more:,} more {describe_marks(row.count)}"
@@ -135,7 +135,7 @@ def _file_cell(row: Row, manner: Manner) -> str:
     return _change_cell(row.change, manner)
 
 
-def _change_cell(change: Change, manner: Manner) -> str:
+def _change_cell(change: Change, manner: DiffStyle) -> str:
     mark, side = MARKS[change.kind], change.after or change.before
     assert side is not None
     is_directory = side.kind is EntryKind.DIRECTORY and not is_nested_repository(change)
@@ -148,5 +148,5 @@ def _change_cell(change: Change, manner: Manner) -> str:
     return f"{mark} {path}" + (f" ({remark})" if remark else "")
 
 
-def _text(path: bytes, manner: Manner) -> str:
+def _text(path: bytes, manner: DiffStyle) -> str:
     return shown_path(path, manner).decode("utf-8", "surrogateescape")

@@ -60,7 +60,7 @@ SUBCOMMANDS = {
     "help": Subcommand("git_envhist.cli.helptext:help_command", "the short help of a subcommand"),
 }
 PROGRAMS = {
-    "git-envlog": "git_envhist.cli.log:log",
+    "git-envlog": "git_envhist.cli.log:log_command",
     "git-envdiff": "git_envhist.cli.envdiff:envdiff",
     "git-envrestore": "git_envhist.cli.restore:restore",
 }

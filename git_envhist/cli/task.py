@@ -9,11 +9,11 @@ from git_envhist.cli.jsonform import SCHEMA, Json, moment
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.render import SHORTEST_ID, id_length
 from git_envhist.cli.terminal import escape, escape_invalid
-from git_envhist.cli.titles import looking_at
+from git_envhist.cli.titles import format_context
 from git_envhist.doing.definitions import definition_of_files
 from git_envhist.errors import UsageError
 from git_envhist.history.timeline import subject
-from git_envhist.model import Resumed, Task, TaskStatus
+from git_envhist.model import ResumePoint, Task, TaskStatus
 
 USAGE = "git envlog task add <text> | start|done|fail|skip <number> | list"
 STATUSES = {
@@ -64,7 +64,7 @@ def resume(session: Session, files: tuple[str, ...], force: bool) -> None:
     if found is None:
         session.line("no task is left to do")
         return
-    look = looking_at(session.history)
+    look = format_context(session.history)
     session.line(_line(found.task))
     session.line(f"it starts from {found.start.id[:7]} ({look.time(found.start)}): {look.words(found.start)}")
     by, here = _agent(found.task.agent, found.task.agent_version), session.history.agent
@@ -77,7 +77,7 @@ def resume(session: Session, files: tuple[str, ...], force: bool) -> None:
         session.line(f"its {what} (from {there}): git envrestore {there} --attachments <directory>")
 
 
-def _resumed_json(found: Resumed | None) -> Json:
+def _resumed_json(found: ResumePoint | None) -> Json:
     if found is None:
         return {"task": None, "start": None, "attached": None}
     attached = None if found.attached is None else found.attached.id

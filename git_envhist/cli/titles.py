@@ -9,14 +9,14 @@ from git_envhist.model import IntentSource, Snapshot
 
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
-    from git_envhist.cli.formats import Look
+    from git_envhist.cli.formats import FormatContext
 
 
-def looking_at(history: EnvHistory) -> Look:
+def format_context(history: EnvHistory) -> FormatContext:
     """Return the style of titles and times in messages about single snapshots."""
-    from git_envhist.cli.formats import Look  # loaded late: a list has made its own
+    from git_envhist.cli.formats import FormatContext  # loaded late: a list has made its own
 
-    return Look(history.now)
+    return FormatContext(history.now)
 
 
 def title_of(snapshot: Snapshot) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import time
 
-from git_envhist.cli.failure import complain
+from git_envhist.cli.failure import print_error_line
 from git_envhist.store.repository import Repository
 
 FRESH = 60.0
 """A mark older than that tells of a capture that waits or was given up: `git envlog status` says which."""
 
 
-def tell_what_is_under_way(repository: Repository) -> None:
+def report_running_capture(repository: Repository) -> None:
     """Who looks right after `git commit` is told that its moment comes."""
     if not os.path.exists(os.path.join(repository.state, "hooks", "pending")):
         return
@@ -24,6 +24,6 @@ def tell_what_is_under_way(repository: Repository) -> None:
         return
     last = read_outcomes(place)[-1:]
     if last and last[0].result == "waiting" and last[0].at >= mark.at:
-        complain(f"note: {last[0].message}")
+        print_error_line(f"note: {last[0].message}")
     else:
-        complain(f"note: a capture is under way ({mark.event}), and is not in this list yet")
+        print_error_line(f"note: a capture is under way ({mark.event}), and is not in this list yet")

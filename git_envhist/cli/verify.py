@@ -8,16 +8,16 @@ from collections.abc import Iterator
 
 from git_envhist.cli.checking import verdict_line, watching
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.failure import complain, warn
-from git_envhist.cli.formats import Look
+from git_envhist.cli.failure import print_error_line, warn
+from git_envhist.cli.formats import FormatContext
 from git_envhist.cli.jsonform import SCHEMA, Json, verdict_json
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape, escape_invalid
-from git_envhist.cli.titles import looking_at
+from git_envhist.cli.titles import format_context
 from git_envhist.cli.words import count, first_line
 from git_envhist.errors import SnapshotNotFound, UsageError
 from git_envhist.history.timeline import subject
-from git_envhist.model import Bisected, Checked, Snapshot, VerdictStatus
+from git_envhist.model import BisectResult, CheckResult, Snapshot, VerdictStatus
 from git_envhist.verifying.outcome import NOT_JUDGED, answer_status
 
 
@@ -34,7 +34,7 @@ def verify(session: Session, revision: str | None) -> int:
     if session.json:
         session.print_json({"schema": SCHEMA, **_checked_json(checked)})
     else:
-        for line in _checked_lines(checked, looking_at(session.history)):
+        for line in _checked_lines(checked, format_context(session.history)):
             session.line(line)
     if checked.verdict.status is not VerdictStatus.PASS:
         from git_envhist.cli.advice import after_verdict  # loaded late: most checks pass
@@ -76,15 +76,15 @@ def _typed(session: Session) -> str | None:
     return typed
 
 
-def _checked_lines(checked: Checked, look: Look) -> Iterator[str]:
+def _checked_lines(checked: CheckResult, look: FormatContext) -> Iterator[str]:
     snapshot = checked.snapshot
     yield f"{verdict_line(checked.verdict)}  {snapshot.id[:7]} {look.words(snapshot)}"
     if checked.ran_at is None:
         yield f"  {escape(first_line(checked.verdict.output_tail))}"
 
 
-def _tell(session: Session, found: Bisected) -> None:
-    look = looking_at(session.history)
+def _tell(session: Session, found: BisectResult) -> None:
+    look = format_context(session.history)
     if len(found.suspects) > 1:
         session.line(
             f"the first bad moment is one of these, some of which cannot be judged ({_tries(found)}):"
@@ -101,7 +101,7 @@ def _tell(session: Session, found: Bisected) -> None:
     _show_step(session, found)
 
 
-def _show_step(session: Session, found: Bisected) -> None:
+def _show_step(session: Session, found: BisectResult) -> None:
     from git_envhist.cli.envdiff import envdiff  # loaded late: only what was found is compared
 
     colour = [f"--color={session.colour}"] if session.colour else []
@@ -109,28 +109,28 @@ def _show_step(session: Session, found: Bisected) -> None:
     envdiff.invoke(words, "git-envdiff", None, session.output)
 
 
-def _moment(snapshot: Snapshot, look: Look) -> str:
+def _moment(snapshot: Snapshot, look: FormatContext) -> str:
     return f"{snapshot.id[:7]}  {look.time(snapshot)}  {look.words(snapshot)}"
 
 
-def _tries(found: Bisected) -> str:
+def _tries(found: BisectResult) -> str:
     return f"{count(len(found.tried), 'check')} ran"
 
 
 def _say_what_is_tried(snapshot: Snapshot, left: int, tries: int) -> None:
     told = f"{count(left, 'moment')} may be the first bad one, at most {count(tries, 'check')} to go"
-    complain(f"{told}: {snapshot.id[:7]} {escape(subject(snapshot.intent))}")
+    print_error_line(f"{told}: {snapshot.id[:7]} {escape(subject(snapshot.intent))}")
 
 
-def _say_what_came(checked: Checked) -> None:
-    complain(f"  {verdict_line(checked.verdict)}")
+def _say_what_came(checked: CheckResult) -> None:
+    print_error_line(f"  {verdict_line(checked.verdict)}")
     if checked.ran_at is None:
-        complain(f"  {escape(first_line(checked.verdict.output_tail))}")
+        print_error_line(f"  {escape(first_line(checked.verdict.output_tail))}")
     for warning in checked.warnings:
         warn(warning)
 
 
-def _checked_json(checked: Checked) -> Json:
+def _checked_json(checked: CheckResult) -> Json:
     return {
         "id": checked.snapshot.id,
         "verify": verdict_json(checked.verdict),
@@ -139,7 +139,7 @@ def _checked_json(checked: Checked) -> Json:
     }
 
 
-def _bisected_json(found: Bisected) -> Json:
+def _bisected_json(found: BisectResult) -> Json:
     return {
         "schema": SCHEMA,
         "command": escape_invalid(found.command),

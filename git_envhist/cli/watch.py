@@ -12,9 +12,9 @@ from git_envhist.cli.failure import warn
 from git_envhist.cli.jsonform import PATHS_IN_LISTS, captured_json, snapshot_json
 from git_envhist.cli.options import option
 from git_envhist.errors import UsageError
-from git_envhist.model import Captured
+from git_envhist.model import CaptureResult
 from git_envhist.triggers.watch.pace import SETTLE
-from git_envhist.triggers.watch.watching import Told, watch
+from git_envhist.triggers.watch.watching import WatchCallbacks, watch
 
 
 @command("watch", "git envlog watch [<options>]", writes=True)
@@ -22,7 +22,7 @@ from git_envhist.triggers.watch.watching import Told, watch
 def watch_command(session: Session, settle: str | None) -> None:
     """Takes a snapshot whenever the environment has come to rest after a change, until it is stopped."""
     session.no_paths()
-    told = Told(partial(_tell, session), warn)
+    told = WatchCallbacks(partial(_tell, session), warn)
     # Forked workers serve: this process has nothing but the watching to do.
     watch(lambda: EnvHistory.open(".", workers="fork"), told, _seconds(settle))
 
@@ -37,7 +37,7 @@ def _seconds(text: str | None) -> float:
     return settle
 
 
-def _tell(session: Session, captured: Captured) -> None:
+def _tell(session: Session, captured: CaptureResult) -> None:
     for warning in captured.warnings:
         warn(warning)
     if captured.snapshot is None:

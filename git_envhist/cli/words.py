@@ -40,7 +40,7 @@ def symbol(verdict: Verdict | None) -> str:
     return SYMBOLS[verdict.status] if verdict.claimed_by is None else CLAIMED
 
 
-def mark(verdict: Verdict | None) -> str:
+def verdict_symbol(verdict: Verdict | None) -> str:
     """The sign before a moment in a list: of a check that ran on it; what an equal one came to is told behind."""
     carried = verdict is not None and verdict.carried_from is not None and verdict.claimed_by is None
     return NOT_CHECKED if carried else symbol(verdict)

@@ -21,13 +21,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from git_envhist.compat.onebyone import OneAtATime
-from git_envhist.store.durable import sync_directory, told_by_the_system
+from git_envhist.compat.onebyone import ProcessLock
+from git_envhist.store.durable import sync_directory, system_errors
 from git_envhist.store.git import Git
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.plain import OBJECT_FORMAT, make_repository
 from git_envhist.store.repository import Repository
-from git_envhist.store.sameness import Identity, identify, is_same, is_successor
+from git_envhist.store.sameness import DirectoryId, identify, is_same, is_successor
 from git_envhist.values import dataclass, replace
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ GOING = re.compile(rf"[0-9a-f]{{{HEX}}}\.going-[0-9a-f]{{1,10}}")
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class LibraryRules:
     """What belongs to the captures of a library, and in whose name they are taken."""
 
     exclude: tuple[str, ...] = ()
@@ -52,15 +52,15 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class StoredDirectory:
     """The directory that a place belongs to."""
 
     path: str
-    identity: Identity
+    identity: DirectoryId
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
+class LibraryStorage:
     """Where a library keeps the histories of directories."""
 
     base: str
@@ -83,7 +83,7 @@ class Keeping:
                 make_repository(inner)
         return Repository(real, inner, inner, OBJECT_FORMAT, Git(inner, real), plain=True, library=True)
 
-    def open(self, root: str, rules: Rules, looking_at: str | None = None) -> EnvHistory:
+    def open(self, root: str, rules: LibraryRules, looking_at: str | None = None) -> EnvHistory:
         """The verbs of a directory's history, under rules of its own; `looking_at`: captures are of that one."""
         repository = self.repository(root)
         if looking_at is not None:
@@ -94,9 +94,9 @@ class Keeping:
             rules = replace(rules, exclude=(*rules.exclude, f"/{literal_pattern(inside)}/"))
         return _open_kept(repository, rules)
 
-    def lock(self, root: str) -> OneAtATime:
+    def lock(self, root: str) -> ProcessLock:
         """Held by whoever does several things with a directory's history that belong together."""
-        return OneAtATime(self.base, f".{place_name(os.path.realpath(root))}.lock")
+        return ProcessLock(self.base, f".{place_name(os.path.realpath(root))}.lock")
 
     def forget(self, root: str) -> None:
         """Remove the history of a directory, and its place."""
@@ -124,14 +124,14 @@ def place_name(real: str) -> str:
     return hashlib.sha256(os.fsencode(real)).hexdigest()[:HEX]
 
 
-def _open_kept(repository: Repository, rules: Rules) -> EnvHistory:
+def _open_kept(repository: Repository, rules: LibraryRules) -> EnvHistory:
     """The verbs of a kept history, under rules of its own; what the user configured for theirs plays no part."""
     from git_envhist.api import EnvHistory  # loaded late: whoever imports the types alone needs none of it
-    from git_envhist.opening import Opened  # loaded late: likewise
+    from git_envhist.opening import OpenedRepository  # loaded late: likewise
 
     # A hook's caller, or git's own variables for a name, have no say in whose name this is.
     environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_COMMITTER_")}
-    history = EnvHistory(Opened(repository), environ, directory=repository.root)
+    history = EnvHistory(OpenedRepository(repository), environ, directory=repository.root)
     history.settings = replace(
         history.settings,
         exclude=rules.exclude,
@@ -163,8 +163,8 @@ def _settle(base: str, place: str, real: str) -> None:
         return
     known = _read_home(place)
     if known is not None and _is_meant(known, real, here):
-        if known != Home(real, here):
-            _write_home(place, Home(real, here))
+        if known != StoredDirectory(real, here):
+            _write_home(place, StoredDirectory(real, here))
         return
     before = _place_elsewhere(base, place, here)
     if os.path.isdir(place):
@@ -172,14 +172,14 @@ def _settle(base: str, place: str, real: str) -> None:
     if before is not None:
         os.rename(before, place)
     os.makedirs(place, mode=0o700, exist_ok=True)
-    _write_home(place, Home(real, here))
+    _write_home(place, StoredDirectory(real, here))
 
 
-def _is_meant(known: Home, real: str, here: Identity) -> bool:
+def _is_meant(known: StoredDirectory, real: str, here: DirectoryId) -> bool:
     return is_same(known.identity, here) or (known.path == real and not is_successor(known.identity, here))
 
 
-def _place_elsewhere(base: str, place: str, here: Identity) -> str | None:
+def _place_elsewhere(base: str, place: str, here: DirectoryId) -> str | None:
     """The place of this very directory under a path that it had before."""
     for name in sorted(os.listdir(base)):
         other = os.path.join(base, name)
@@ -189,7 +189,7 @@ def _place_elsewhere(base: str, place: str, here: Identity) -> str | None:
     return None
 
 
-def _is_still_there(known: Home) -> bool:
+def _is_still_there(known: StoredDirectory) -> bool:
     # One directory by two paths, as with a bind mount: each path has a history then.
     seen = identify(known.path)
     return seen is not None and is_same(seen, known.identity)
@@ -212,16 +212,18 @@ def _link_or_copy(source: str, target: str) -> None:
     shutil.copy2(source, target)
 
 
-def _read_home(place: str) -> Home | None:
+def _read_home(place: str) -> StoredDirectory | None:
     try:
         with open(os.path.join(place, HOME), encoding="utf-8", errors=SURROGATES) as file:
             said = json.load(file)
-        return Home(str(said["path"]), Identity(int(said["inode"]), int(said["device"]), str(said["mark"])))
+        return StoredDirectory(
+            str(said["path"]), DirectoryId(int(said["inode"]), int(said["device"]), str(said["mark"]))
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _write_home(place: str, home: Home) -> None:
+def _write_home(place: str, home: StoredDirectory) -> None:
     write_json(os.path.join(place, HOME), {"path": home.path, **home.identity._asdict()})
 
 
@@ -234,7 +236,7 @@ def read_json(path: str, read: Callable[[Any], T], nothing: T) -> T:
     if not os.path.lexists(path):
         return nothing
     try:
-        with told_by_the_system(path), open(path, encoding="utf-8", errors=SURROGATES) as file:
+        with system_errors(path), open(path, encoding="utf-8", errors=SURROGATES) as file:
             text = file.read()
         return read(json.loads(text))
     except (ValueError, LookupError, TypeError, AttributeError):

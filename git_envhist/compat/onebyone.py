@@ -9,7 +9,7 @@ from threading import RLock
 from git_envhist.store.locks import locked, state_directory
 
 
-class OneThread:
+class ThreadLock:
     """A lock between threads; whoever holds it may take it again, and a copy of the process begins without it."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class OneThread:
             self._lock.release()
 
 
-class OneAtATime(OneThread):
+class ProcessLock(ThreadLock):
     """A lock for one thread of one process; whoever holds it may take it again."""
 
     def __init__(self, directory: str, name: str) -> None:

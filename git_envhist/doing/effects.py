@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 
-from git_envhist.doing.tasks import History, checked, new_mark, standing
+from git_envhist.doing.tasks import HistoryContext, current_snapshot, new_mark, without_tokens
 from git_envhist.errors import Refused
 from git_envhist.history.doings import effect_record, effects_of, effects_since
 from git_envhist.history.timeline import subject
@@ -29,7 +29,7 @@ def refuse_all(_effect: Effect) -> bool:
 class Effects:
     """What was done outside the machine."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: HistoryContext) -> None:
         self._history = history
 
     def all(self) -> tuple[Effect, ...]:
@@ -90,8 +90,8 @@ class Effects:
         return approved
 
     def _begin(self, text: str, irreversible: bool, command: str | None) -> Effect:
-        text, command = checked(text), None if command is None else checked(command)
-        snapshot = standing(self._history, f"before: {subject(text)}")
+        text, command = without_tokens(text), None if command is None else without_tokens(command)
+        snapshot = current_snapshot(self._history, f"before: {subject(text)}")
         return Effect(new_mark(), text, self._history.now, irreversible, command, None, snapshot.id)
 
     def _tell(self, effect: Effect) -> None:

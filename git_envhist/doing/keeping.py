@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from git_envhist.core import Core
-from git_envhist.lookup import each
-from git_envhist.model import Attached, Kept, Moment, Snapshot
+from git_envhist.core import HistoryContext
+from git_envhist.lookup import as_sequence
+from git_envhist.model import Attachment, Moment, Snapshot, SnapshotAttachments
 from git_envhist.values import replace
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ NUMBERED = r"[0-9]+-(?=.)"
 """What is attached by a capture has its number in front; compiled where it is used."""
 
 
-class Keeping(Core):
+class Keeping(HistoryContext):
     """A conversation, outputs of tools, files: attached to a moment, and given back byte for byte."""
 
     def attach(
@@ -37,14 +37,14 @@ class Keeping(Core):
         `files` are read, `attached` is (name, bytes); a conversation and outputs of tools are lists of plain values.
         """
         from git_envhist.capturing.request import read_attachment  # loaded late: few moments have one
-        from git_envhist.doing.said import sealed_for  # loaded late: likewise
+        from git_envhist.doing.said import seal_attachment  # loaded late: likewise
         from git_envhist.store.records import attached_record  # loaded late: likewise
 
-        said = told_things(conversation, tool_outputs)
-        things = [*said, *(read_attachment(os.fspath(file)) for file in each(files)), *attached]
+        said = attachment_files(conversation, tool_outputs)
+        things = [*said, *(read_attachment(os.fspath(file)) for file in as_sequence(files)), *attached]
         snapshot = self._snapshot(moment)
         key, format_ = self.keys.current(), self.repository.object_format
-        sealed = [sealed_for(snapshot, name, data, key, format_) for name, data in things]
+        sealed = [seal_attachment(snapshot, name, data, key, format_) for name, data in things]
         if not sealed:
             return snapshot
         records = [attached_record(one.attached, self.now) for one in sealed]
@@ -57,9 +57,9 @@ class Keeping(Core):
 
         return attachments_of(self, self._snapshot(revision))
 
-    def get(self, revision: Moment = "@") -> Kept:
+    def get(self, revision: Moment = "@") -> SnapshotAttachments:
         """A moment as it is known now, and all that was kept with it, as it was given."""
-        from git_envhist.doing.said import told_lists  # loaded late: likewise
+        from git_envhist.doing.said import snapshot_lists  # loaded late: likewise
         from git_envhist.doing.values import decode  # loaded late: likewise
 
         self.forget_world()
@@ -69,10 +69,12 @@ class Keeping(Core):
         there = self.attachments(snapshot)
         last = {re.sub(NUMBERED, "", name): data for name, data in there}
         lists = [decode(last[name]) if name in last else None for name in (CONVERSATION, TOOL_OUTPUTS)]
-        return Kept(snapshot, lists[0], lists[1], there, *told_lists(self.repository.git, snapshot))
+        return SnapshotAttachments(
+            snapshot, lists[0], lists[1], there, *snapshot_lists(self.repository.git, snapshot)
+        )
 
 
-def told_things(
+def attachment_files(
     conversation: Sequence[Value] | None, tool_outputs: Sequence[Value] | None
 ) -> list[tuple[str, bytes]]:
     """(name, bytes) of a conversation and of outputs of tools, where there are any."""
@@ -82,5 +84,5 @@ def told_things(
     return [(name, encode(values)) for name, values in lists.items() if values is not None]
 
 
-def _joined(before: tuple[Attached, ...], new: list[Attached]) -> tuple[Attached, ...]:
+def _joined(before: tuple[Attachment, ...], new: list[Attachment]) -> tuple[Attachment, ...]:
     return tuple({one.name: one for one in (*before, *new)}.values())

@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from git_envhist.capture.masking import mask_text
-from git_envhist.doing.tasks import History as Tasked
-from git_envhist.doing.tasks import new_mark, standing
+from git_envhist.doing.tasks import HistoryContext as Tasked
+from git_envhist.doing.tasks import current_snapshot, new_mark
 from git_envhist.errors import EnvhistError, UsageError
 from git_envhist.history.doings import observed_of, observed_record
-from git_envhist.model import Observed, Snapshot
+from git_envhist.model import ObservedCheckpoint, Snapshot
 
 if TYPE_CHECKING:
     from git_envhist.settings import Settings
@@ -39,14 +39,14 @@ LONGEST = 200
 MOST = 10_000
 
 
-class History(Tasked, Protocol):
+class HistoryContext(Tasked, Protocol):
     """What is needed of a history."""
 
     @property
     def settings(self) -> Settings: ...
 
 
-class Told(NamedTuple):
+class ListedCheckpoint(NamedTuple):
     """One checkpoint as the platform tells of it."""
 
     external_id: str
@@ -63,34 +63,37 @@ class PlatformFailed(EnvhistError):
 class Observations:
     """Those of a timeline."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: HistoryContext) -> None:
         self._history = history
 
-    def all(self) -> tuple[Observed, ...]:
+    def all(self) -> tuple[ObservedCheckpoint, ...]:
         """All of them, by the time at which they were made."""
         return observed_of(self._history.log())
 
-    def find(self, external_id: str) -> Observed | None:
+    def find(self, external_id: str) -> ObservedCheckpoint | None:
         """The one that the platform knows by this id."""
         return next((one for one in self.all() if one.external_id == external_id), None)
 
-    def note(self, told: Iterable[Told], source: str = "") -> tuple[Observed, ...]:
+    def note(self, told: Iterable[ListedCheckpoint], source: str = "") -> tuple[ObservedCheckpoint, ...]:
         """Keep those that nobody here knows of yet."""
         line = self._history.log()
         known = set(known_ids(line))
         fresh = list({one.external_id: one for one in told if one.external_id not in known}.values())
         if not fresh:
             return ()
-        stands_on = line[0] if line else standing(self._history, "before: checkpoints of the platform")
+        stands_on = (
+            line[0] if line else current_snapshot(self._history, "before: checkpoints of the platform")
+        )
         now = self._history.now
         found = [
-            Observed(one.external_id, one.taken_at, now, mask_text(one.comment), source) for one in fresh
+            ObservedCheckpoint(one.external_id, one.taken_at, now, mask_text(one.comment), source)
+            for one in fresh
         ]
         self._history.tell(stands_on, *(observed_record(one, new_mark()) for one in found))
         kept = {one.external_id: one for one in self.all()}
         return tuple(kept[one.external_id] for one in found)
 
-    def look(self) -> tuple[Observed, ...]:
+    def look(self) -> tuple[ObservedCheckpoint, ...]:
         """Ask the platform, by the configured command, and keep what nobody here knows of yet."""
         command = self._history.settings.platform_list
         if command is None:
@@ -114,7 +117,7 @@ def ask_platform(command: str) -> str:
     return done.stdout.decode("utf-8", "replace")
 
 
-def read_list(text: str) -> list[Told]:
+def read_list(text: str) -> list[ListedCheckpoint]:
     """The checkpoints that a platform tells of; what is none (a heading, a line of another kind) is passed over."""
     values = _objects(text)
     found = map(_from_object, values) if values is not None else map(_from_line, text.splitlines()[:MOST])
@@ -136,26 +139,26 @@ def _objects(text: str) -> list[dict[str, Any]] | None:
     return [one for one in told if isinstance(one, dict)][:MOST] if isinstance(told, list) and told else None
 
 
-def _from_object(value: dict[str, Any]) -> Told | None:
+def _from_object(value: dict[str, Any]) -> ListedCheckpoint | None:
     found = [_first(value, names) for names in (IDS, TIMES, COMMENTS)]
     taken_at = read_time(str(found[1])) if found[1] is not None else None
     if found[0] is None or taken_at is None or not _is_id(str(found[0])):
         return None
-    return Told(str(found[0]), taken_at, str(found[2] or ""))
+    return ListedCheckpoint(str(found[0]), taken_at, str(found[2] or ""))
 
 
 def _first(value: dict[str, Any], names: tuple[str, ...]) -> object:
     return next((value[name] for name in names if value.get(name) is not None), None)
 
 
-def _from_line(line: str) -> Told | None:
+def _from_line(line: str) -> ListedCheckpoint | None:
     words = line.split()
     if len(words) < 2 or not _is_id(words[0]):
         return None
     for taken, length in ((words[1], 2), (" ".join(words[1:3]), 3)):
         taken_at = read_time(taken)
         if taken_at is not None:
-            return Told(words[0], taken_at, " ".join(words[length:]))
+            return ListedCheckpoint(words[0], taken_at, " ".join(words[length:]))
     return None
 
 

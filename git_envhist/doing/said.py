@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from git_envhist.capture.seal import seal, unseal
 from git_envhist.capture.tokens import mask_tokens
 from git_envhist.errors import Refused
-from git_envhist.model import TOP, Attached, EnvPath, GitChange, Missing, Snapshot, SnapshotId
+from git_envhist.model import TOP, Attachment, EnvPath, GitChange, MissingPath, Snapshot, SnapshotId
 from git_envhist.restoring.attachments import attached_path, read_attachments
 from git_envhist.store.fetched import is_fetched
 from git_envhist.store.layout import GIT_CHANGED, MISSING, RESERVED, UNSTABLE
@@ -32,7 +32,7 @@ LARGEST = 64 << 20
 """Hosts refuse a blob of 100 MB, and nothing attached is cut into pieces."""
 
 
-class History(Protocol):
+class HistoryContext(Protocol):
     """What is needed of a history."""
 
     @property
@@ -44,15 +44,15 @@ class History(Protocol):
     def bring(self, snapshot: Snapshot, *paths: EnvPath) -> Snapshot: ...
 
 
-class Sealed(NamedTuple):
+class SealedAttachment(NamedTuple):
     """Something that is to be attached: what names it, where it is to stand, and its bytes."""
 
-    attached: Attached
+    attached: Attachment
     path: bytes
     content: bytes
 
 
-def attachments_of(history: History, snapshot: Snapshot) -> tuple[tuple[str, bytes], ...]:
+def attachments_of(history: HistoryContext, snapshot: Snapshot) -> tuple[tuple[str, bytes], ...]:
     """(name, bytes) of each, byte for byte; those of the capture first."""
     history.bring(snapshot, TOP)
     if snapshot.attached and is_fetched(snapshot.timeline):
@@ -68,7 +68,7 @@ def attachments_of(history: History, snapshot: Snapshot) -> tuple[tuple[str, byt
     return tuple((os.fsdecode(name), data) for name, data in found)
 
 
-def told_lists(git: Git, snapshot: Snapshot) -> tuple[tuple[Missing, ...], tuple[GitChange, ...]]:
+def snapshot_lists(git: Git, snapshot: Snapshot) -> tuple[tuple[MissingPath, ...], tuple[GitChange, ...]]:
     """What of the environment is not in a moment, and how git saw the working tree then."""
     with CatFile(git) as reader:
 
@@ -80,7 +80,9 @@ def told_lists(git: Git, snapshot: Snapshot) -> tuple[tuple[Missing, ...], tuple
     return (*read_missing(lists[0]), *read_missing(lists[1])), read_git_changes(lists[2])
 
 
-def sealed_for(snapshot: Snapshot, name: str, data: bytes, key: Key, object_format: str) -> Sealed:
+def seal_attachment(
+    snapshot: Snapshot, name: str, data: bytes, key: Key, object_format: str
+) -> SealedAttachment:
     """A thing as it is kept with a moment: it opens for this moment and under this name only."""
     if len(data) > LARGEST:
         raise Refused(
@@ -89,11 +91,11 @@ def sealed_for(snapshot: Snapshot, name: str, data: bytes, key: Key, object_form
         )
     stored = stored_name(mask_tokens(os.fsencode(name)))
     content = seal(key, attached_path(snapshot, stored), b"attachment", data)
-    attached = Attached(os.fsdecode(stored), _blob_id(content, object_format))
-    return Sealed(attached, place_of_attached(snapshot.id) + b"/" + stored, content)
+    attached = Attachment(os.fsdecode(stored), _blob_id(content, object_format))
+    return SealedAttachment(attached, attachment_path(snapshot.id) + b"/" + stored, content)
 
 
-def place_of_attached(snapshot: SnapshotId) -> bytes:
+def attachment_path(snapshot: SnapshotId) -> bytes:
     """Where in the tree of the notes stands what was attached to a moment."""
     place = snapshot.encode("ascii")
     return b"/".join((PLACE, place[:2], place))

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Protocol
 
 from git_envhist.capture.masking import mask_text
 from git_envhist.errors import EnvhistError, Refused, UsageError
-from git_envhist.history.doings import newest_attached, next_task, starting_point, task_record, tasks_of
+from git_envhist.history.doings import newest_attached, next_task, start_of_task, task_record, tasks_of
 from git_envhist.history.timeline import subject
 from git_envhist.model import (
-    Agent,
-    Captured,
-    Kept,
+    AgentName,
+    CaptureResult,
     Moment,
-    Record,
-    Resumed,
+    NoteRecord,
+    ResumePoint,
     Snapshot,
+    SnapshotAttachments,
     Task,
     TaskStatus,
     Trigger,
@@ -29,23 +29,25 @@ from git_envhist.values import replace
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from git_envhist.capturing.request import Asked
+    from git_envhist.capturing.request import CaptureKeywords
 
 LONGEST = 10_000
 
 
-class History(Protocol):
+class HistoryContext(Protocol):
     """What is needed of a history."""
 
     @property
     def now(self) -> datetime: ...
     @property
-    def agent(self) -> Agent | None: ...
+    def agent(self) -> AgentName | None: ...
     def log(self, limit: int | None = None, timeline: str | None = None) -> list[Snapshot]: ...
-    def capture(self, intent: bytes | str | None = None, **asked: Unpack[Asked]) -> Captured: ...
+    def capture(
+        self, intent: bytes | str | None = None, **asked: Unpack[CaptureKeywords]
+    ) -> CaptureResult: ...
     def resolve(self, text: str) -> Snapshot: ...
-    def tell(self, snapshot: Snapshot, *records: Record) -> None: ...
-    def get(self, revision: Moment = "@") -> Kept: ...
+    def tell(self, snapshot: Snapshot, *records: NoteRecord) -> None: ...
+    def get(self, revision: Moment = "@") -> SnapshotAttachments: ...
 
 
 class DefinitionDiffers(Refused):
@@ -66,7 +68,7 @@ class DefinitionDiffers(Refused):
 class Tasks:
     """The tasks of a timeline."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: HistoryContext) -> None:
         self._history = history
 
     def all(self) -> tuple[Task, ...]:
@@ -80,8 +82,8 @@ class Tasks:
         """One more; it is pending."""
         mark = new_mark()
         newest = self._history.log(1)
-        stands_on = newest[0] if newest else standing(self._history, f"before: {subject(text)}")
-        self._tell(stands_on, (mark, mark), checked(text), TaskStatus.PENDING, definition)
+        stands_on = newest[0] if newest else current_snapshot(self._history, f"before: {subject(text)}")
+        self._tell(stands_on, (mark, mark), without_tokens(text), TaskStatus.PENDING, definition)
         return self._by_mark(mark)
 
     def set(self, number: int, status: TaskStatus, *, definition: str | None = None) -> Task:
@@ -90,11 +92,11 @@ class Tasks:
         `definition`: the fingerprint of who says so, where the agent of this history has none.
         """
         task = self._by_number(number)
-        snapshot = standing(self._history, f"task {number} {status.value}: {subject(task.text)}")
+        snapshot = current_snapshot(self._history, f"task {number} {status.value}: {subject(task.text)}")
         self._tell(snapshot, (task.mark, new_mark()), task.text, status, definition)
         return self._by_mark(task.mark)
 
-    def resume(self, *, definition: str | None = None, force: bool = False) -> Resumed | None:
+    def resume(self, *, definition: str | None = None, force: bool = False) -> ResumePoint | None:
         """Return the first task neither completed nor skipped, the snapshot that it starts from and its conversation.
 
         None if no task is left. `DefinitionDiffers` if another definition than the caller's noted it, unless forced.
@@ -107,9 +109,9 @@ class Tasks:
         wanted = definition or self._agent_definition
         if wanted and told.definition and wanted != told.definition and not force:
             raise DefinitionDiffers(told)
-        start = self._history.resolve(starting_point(task, tasks))
+        start = self._history.resolve(start_of_task(task, tasks))
         attached = newest_attached(self._history.log(), start.id)
-        return Resumed(task, start, attached, self._conversation(attached))
+        return ResumePoint(task, start, attached, self._conversation(attached))
 
     def _conversation(self, attached: Snapshot | None) -> list[object] | None:
         try:
@@ -132,7 +134,7 @@ class Tasks:
     ) -> None:
         agent = self._history.agent
         if definition:
-            agent = replace(agent or Agent(""), definition=definition)
+            agent = replace(agent or AgentName(""), definition=definition)
         self._history.tell(snapshot, task_record(*marks, text, status, self._history.now, agent))
 
     def _by_mark(self, mark: str) -> Task:
@@ -145,7 +147,7 @@ class Tasks:
         return tasks[number - 1]
 
 
-def standing(history: History, intent: str) -> Snapshot:
+def current_snapshot(history: HistoryContext, intent: str) -> Snapshot:
     """The newest snapshot, of what is here now."""
     captured = history.capture(intent, if_changed=True, trigger=Trigger.API)
     return captured.snapshot or history.resolve("@")
@@ -156,7 +158,7 @@ def new_mark() -> str:
     return f"{time.time_ns():016x}{os.urandom(3).hex()}"
 
 
-def checked(text: str) -> str:
+def without_tokens(text: str) -> str:
     """What is told, without what must not be."""
     if not text.strip():
         raise UsageError("nothing is said", hint="say it in a few words")

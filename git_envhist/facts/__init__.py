@@ -10,34 +10,34 @@ from importlib import import_module
 from typing import Any
 
 from git_envhist.facts.probe import (
+    CaptureProbe,
+    CaptureProbeModule,
     DumpProbe,
-    MachineLeaf,
+    EnvironmentProbe,
+    EnvironmentProbeModule,
+    FileProbe,
+    FileProbeModule,
+    LargeFileProbeModule,
     MachineProbe,
-    PartsLeaf,
-    PlaceLeaf,
-    PlaceProbe,
-    SignLeaf,
-    SignProbe,
-    TreeLeaf,
-    TreeProbe,
+    MachineProbeModule,
 )
 
 PACKAGES, SERVICES, DATABASES, VARIABLES, TOOLS = "packages", "services", "databases", "env", "tools"
 """The classes of facts, as `--only` names them."""
 
-PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe | SignProbe | DumpProbe] = {
-    "pip": TreeProbe(
+PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | DumpProbe] = {
+    "pip": FileProbe(
         "python",
         PACKAGES,
         2,
         reads=(b"METADATA", b"PKG-INFO", b"INSTALLER", b"direct_url.json", b"pyvenv.cfg", b"*.egg-info"),
         sees=(b"REQUESTED", b"*.egg-link", b"site-packages/*.egg", b"dist-packages/*.egg"),
     ),
-    "npm": TreeProbe(
+    "npm": FileProbe(
         "node", PACKAGES, 2, reads=(b"package.json", b".pnp.cjs", b".pnp.js", b".pnp.data.json")
     ),
-    "gem": TreeProbe("gem", PACKAGES, 1, sees=(b"*.gemspec",)),
-    "go": TreeProbe(
+    "gem": FileProbe("gem", PACKAGES, 1, sees=(b"*.gemspec",)),
+    "go": FileProbe(
         "go",
         PACKAGES,
         1,
@@ -45,16 +45,16 @@ PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe | SignProbe | DumpProbe]
         sees=(b"@v/*.zip", b"go.mod", b"bin/*"),
         mark=b"\xff Go buildinf:",
     ),
-    "cargo": TreeProbe(
+    "cargo": FileProbe(
         "cargo",
         PACKAGES,
         1,
         reads=(b"deps/*.d", b"Cargo.toml", b".crates.toml"),
         sees=(b".cargo-checksum.json", b"*.crate"),
     ),
-    "composer": TreeProbe("composer", PACKAGES, 1, reads=(b"composer/installed.json",)),
-    "conda": TreeProbe("conda", PACKAGES, 1, reads=(b"conda-meta/history",), sees=(b"conda-meta/*.json",)),
-    "rootfs": TreeProbe(
+    "composer": FileProbe("composer", PACKAGES, 1, reads=(b"composer/installed.json",)),
+    "conda": FileProbe("conda", PACKAGES, 1, reads=(b"conda-meta/history",), sees=(b"conda-meta/*.json",)),
+    "rootfs": FileProbe(
         "roots",
         PACKAGES,
         1,
@@ -62,7 +62,7 @@ PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe | SignProbe | DumpProbe]
         in_parts=True,
     ),
     "system": MachineProbe("system", PACKAGES, 1),
-    "declared": TreeProbe(
+    "declared": FileProbe(
         "declared",
         PACKAGES,
         2,
@@ -83,9 +83,9 @@ PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe | SignProbe | DumpProbe]
         ),
         sees=(b"setup.py", b"environment.yml", b"environment.yaml", b"REQUESTED"),
     ),
-    "service": PlaceProbe("services", SERVICES, 1),
-    "container": PlaceProbe("containers", SERVICES, 1),
-    "sqlite": TreeProbe(
+    "service": EnvironmentProbe("services", SERVICES, 1),
+    "container": EnvironmentProbe("containers", SERVICES, 1),
+    "sqlite": FileProbe(
         "sqlite",
         DATABASES,
         2,
@@ -96,29 +96,29 @@ PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe | SignProbe | DumpProbe]
         undotted=512,
         in_parts=True,
     ),
-    "postgres": TreeProbe(
+    "postgres": FileProbe(
         "postgres",
         DATABASES,
         1,
         reads=(b"PG_VERSION", b"postmaster.pid", b"global/pg_control"),
         sees=(b"postgresql.auto.conf", b"postgresql.conf", b"pg_hba.conf"),
     ),
-    "mysql": TreeProbe(
+    "mysql": FileProbe(
         "mysql",
         DATABASES,
         1,
         reads=(b"mariadb_upgrade_info", b"mysql_upgrade_info", b"mysql_upgrade_history"),
         sees=(b"ibdata1", b"*.pid", b"*.ibd", b"*.frm", b"*.MYI", b"*.MAI"),
     ),
-    "redis": TreeProbe("redis", DATABASES, 1, reads=(b"*.rdb", b"*.aof.manifest"), in_parts=True),
-    "parquet": TreeProbe("parquet", DATABASES, 1, reads=(b"*.parquet", b"*.pq"), in_parts=True),
-    "duckdb": TreeProbe("duckdbfile", DATABASES, 1, reads=(b"*.duckdb", b"*.ddb"), in_parts=True),
-    "csv": TreeProbe("csvfiles", DATABASES, 1, reads=(b"*.csv", b"*.tsv"), in_parts=True),
-    "notebook": TreeProbe("notebooks", DATABASES, 1, reads=(b"*.ipynb",)),
+    "redis": FileProbe("redis", DATABASES, 1, reads=(b"*.rdb", b"*.aof.manifest"), in_parts=True),
+    "parquet": FileProbe("parquet", DATABASES, 1, reads=(b"*.parquet", b"*.pq"), in_parts=True),
+    "duckdb": FileProbe("duckdbfile", DATABASES, 1, reads=(b"*.duckdb", b"*.ddb"), in_parts=True),
+    "csv": FileProbe("csvfiles", DATABASES, 1, reads=(b"*.csv", b"*.tsv"), in_parts=True),
+    "notebook": FileProbe("notebooks", DATABASES, 1, reads=(b"*.ipynb",)),
     "dump": DumpProbe("dumps", DATABASES, 1),
-    "database": SignProbe("atwork", DATABASES, 1),
-    "env": TreeProbe("variables", VARIABLES, 2, reads=(b".env", b".envrc", b".env.*", b".envrc.*", b"*.env")),
-    "tools": TreeProbe(
+    "database": CaptureProbe("atwork", DATABASES, 1),
+    "env": FileProbe("variables", VARIABLES, 2, reads=(b".env", b".envrc", b".env.*", b".envrc.*", b"*.env")),
+    "tools": FileProbe(
         "tools",
         TOOLS,
         1,
@@ -135,13 +135,13 @@ PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe | SignProbe | DumpProbe]
             *(b"package.json", b"pyvenv.cfg"),
         ),
     ),
-    "hook": PlaceProbe("githooks", TOOLS, 1),
+    "hook": EnvironmentProbe("githooks", TOOLS, 1),
 }
 
 
-def tree_probes() -> dict[str, TreeProbe]:
+def tree_probes() -> dict[str, FileProbe]:
     """The probes that read the environment's own files."""
-    return {name: probe for name, probe in PROBES.items() if isinstance(probe, TreeProbe)}
+    return {name: probe for name, probe in PROBES.items() if isinstance(probe, FileProbe)}
 
 
 def machine_probes() -> dict[str, MachineProbe]:
@@ -149,14 +149,14 @@ def machine_probes() -> dict[str, MachineProbe]:
     return {name: probe for name, probe in PROBES.items() if isinstance(probe, MachineProbe)}
 
 
-def place_probes() -> dict[str, PlaceProbe]:
+def place_probes() -> dict[str, EnvironmentProbe]:
     """The probes that look at what belongs to one environment."""
-    return {name: probe for name, probe in PROBES.items() if isinstance(probe, PlaceProbe)}
+    return {name: probe for name, probe in PROBES.items() if isinstance(probe, EnvironmentProbe)}
 
 
-def sign_probes() -> dict[str, SignProbe]:
+def sign_probes() -> dict[str, CaptureProbe]:
     """The probes of what a capture comes upon."""
-    return {name: probe for name, probe in PROBES.items() if isinstance(probe, SignProbe)}
+    return {name: probe for name, probe in PROBES.items() if isinstance(probe, CaptureProbe)}
 
 
 def kinds() -> dict[str, str]:
@@ -164,33 +164,33 @@ def kinds() -> dict[str, str]:
     return {name: probe.kind for name, probe in PROBES.items()}
 
 
-def tree_leaf(probe: TreeProbe) -> TreeLeaf:
+def tree_leaf(probe: FileProbe) -> FileProbeModule:
     """The leaf of a probe of files, loaded."""
-    leaf: TreeLeaf = _load(probe.leaf)
+    leaf: FileProbeModule = _load(probe.leaf)
     return leaf
 
 
-def parts_leaf(probe: TreeProbe) -> PartsLeaf:
+def parts_leaf(probe: FileProbe) -> LargeFileProbeModule:
     """The same, of one that reads large files, too."""
-    leaf: PartsLeaf = _load(probe.leaf)
+    leaf: LargeFileProbeModule = _load(probe.leaf)
     return leaf
 
 
-def machine_leaf(probe: MachineProbe) -> MachineLeaf:
+def machine_leaf(probe: MachineProbe) -> MachineProbeModule:
     """The leaf of a probe of the machine, loaded."""
-    leaf: MachineLeaf = _load(probe.leaf)
+    leaf: MachineProbeModule = _load(probe.leaf)
     return leaf
 
 
-def place_leaf(probe: PlaceProbe) -> PlaceLeaf:
+def place_leaf(probe: EnvironmentProbe) -> EnvironmentProbeModule:
     """The leaf of a probe of what belongs to an environment, loaded."""
-    leaf: PlaceLeaf = _load(probe.leaf)
+    leaf: EnvironmentProbeModule = _load(probe.leaf)
     return leaf
 
 
-def sign_leaf(probe: SignProbe) -> SignLeaf:
+def sign_leaf(probe: CaptureProbe) -> CaptureProbeModule:
     """The leaf of a probe of what a capture comes upon, loaded."""
-    leaf: SignLeaf = _load(probe.leaf)
+    leaf: CaptureProbeModule = _load(probe.leaf)
     return leaf
 
 

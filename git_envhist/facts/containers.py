@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from git_envhist.facts.probe import Keyed, Place
+from git_envhist.facts.probe import Keyed, ProbeTarget
 from git_envhist.model import EnvPath, Fact
 
 PROBE = "container"
@@ -30,7 +30,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,100}\Z")
 IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:@-]{0,200}\Z")
 
 
-def stamp(place: Place) -> str | None:
+def stamp(place: ProbeTarget) -> str | None:
     """Which containers of the environment run, as a hash of all that is told of them."""
     answer = _ask(_socket(place))
     if answer is None:
@@ -39,7 +39,7 @@ def stamp(place: Place) -> str | None:
     return hashlib.sha256(told.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def facts_of(place: Place, keyed: Keyed) -> Iterator[Fact]:
+def facts_of(place: ProbeTarget, keyed: Keyed) -> Iterator[Fact]:
     """Every one of them: the name, the image, the ports at which this machine reaches it."""
     answer = _ask(_socket(place))
     if answer is not None:
@@ -100,7 +100,7 @@ def _inside(path: object, top: str) -> str | None:
     return os.path.normpath(path)[len(top) :].strip("/")
 
 
-def _socket(place: Place) -> str | None:
+def _socket(place: ProbeTarget) -> str | None:
     led_to = os.environ.get(LED_TO) if place.root == "/" else None
     if led_to:
         return led_to.removeprefix(BY_PATH) if led_to.startswith(BY_PATH) else None

@@ -7,7 +7,7 @@ import io
 import re
 from collections.abc import Iterator, Mapping
 
-from git_envhist.facts.probe import Files, Keyed, Parts, Source
+from git_envhist.facts.probe import Files, Keyed, Parts, RandomAccessFile
 from git_envhist.facts.tablefiles import MOST_FILES, is_own, table_fact
 from git_envhist.model import Fact
 
@@ -23,7 +23,7 @@ def wants(directory: bytes) -> bool:
     return is_own(directory)
 
 
-def parts_of(files: Mapping[bytes, Source]) -> dict[bytes, Parts]:
+def parts_of(files: Mapping[bytes, RandomAccessFile]) -> dict[bytes, Parts]:
     """Return the beginnings of files that are too large to be shown."""
     return {name: ((0, files[name].read(0, HEAD_SIZE)),) for name in sorted(files)[:MOST_FILES]}
 

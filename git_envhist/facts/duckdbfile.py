@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from git_envhist.facts.probe import Files, Keyed, Parts, Source
+from git_envhist.facts.probe import Files, Keyed, Parts, RandomAccessFile
 from git_envhist.facts.shown import Shown
 from git_envhist.facts.tablefiles import MOST_FILES, is_own, place_text
 from git_envhist.model import EnvPath, Fact
@@ -24,7 +24,7 @@ def wants(directory: bytes) -> bool:
     return is_own(directory)
 
 
-def parts_of(files: Mapping[bytes, Source]) -> dict[bytes, Parts]:
+def parts_of(files: Mapping[bytes, RandomAccessFile]) -> dict[bytes, Parts]:
     """Return the headers."""
     return {name: ((0, files[name].read(0, HEADERS_SIZE)),) for name in sorted(files)[:MOST_FILES]}
 

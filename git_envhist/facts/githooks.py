@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from git_envhist.facts.probe import Keyed, Place
+from git_envhist.facts.probe import Keyed, ProbeTarget
 from git_envhist.model import Fact
 
 PROBE = "hook"
@@ -59,7 +59,7 @@ UNKNOWN = "set"
 """In the place of a fingerprint, where there is no key."""
 
 
-def stamp(place: Place) -> str | None:
+def stamp(place: ProbeTarget) -> str | None:
     """Where they stand, and the stats of all that are in force."""
     seen = [place.hooks]
     for name, told in _hooks(place.hooks):
@@ -67,7 +67,7 @@ def stamp(place: Place) -> str | None:
     return " ".join(seen)
 
 
-def facts_of(place: Place, keyed: Keyed) -> Iterator[Fact]:
+def facts_of(place: ProbeTarget, keyed: Keyed) -> Iterator[Fact]:
     """Every hook that is in force."""
     for name, _ in _hooks(place.hooks):
         text = _read(os.path.join(place.hooks, name))

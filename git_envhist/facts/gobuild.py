@@ -27,7 +27,7 @@ ELF, LOADED = b"\x7fELF", 1
 WORD = re.compile(r"[^\s]{1,200}\Z")
 
 
-class Build(NamedTuple):
+class GoBuild(NamedTuple):
     """What one program was built from."""
 
     go: str
@@ -44,7 +44,7 @@ class Segment(NamedTuple):
     size: int
 
 
-def read_build(data: bytes) -> Build | None:
+def read_build(data: bytes) -> GoBuild | None:
     """What a program says, None where it is none of Go's; since Go 1.18 the bytes from the mark on are enough."""
     at = data.find(MARK)
     while at >= 0:
@@ -55,10 +55,10 @@ def read_build(data: bytes) -> Build | None:
     return None
 
 
-def _build(go: str, about: str) -> Build:
+def _build(go: str, about: str) -> GoBuild:
     lines = [line.split("\t") for line in about.split("\n")]
     own = next((line[2] for line in lines if line[0] == "mod" and len(line) > 2 and WORD.match(line[2])), "")
-    return Build(go.split(" ", maxsplit=1)[0], own, tuple(_modules(lines)))
+    return GoBuild(go.split(" ", maxsplit=1)[0], own, tuple(_modules(lines)))
 
 
 def _modules(lines: list[list[str]]) -> Iterator[tuple[str, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from git_envhist.facts.probe import Files, Keyed, Parts, Source
+from git_envhist.facts.probe import Files, Keyed, Parts, RandomAccessFile
 from git_envhist.facts.shown import Shown, Traced
 from git_envhist.facts.tablefiles import MOST_FILES, is_own, table_fact
 from git_envhist.model import Fact
@@ -41,7 +41,7 @@ def wants(directory: bytes) -> bool:
     return is_own(directory)
 
 
-def parts_of(files: Mapping[bytes, Source]) -> dict[bytes, Parts]:
+def parts_of(files: Mapping[bytes, RandomAccessFile]) -> dict[bytes, Parts]:
     """Return the footers."""
     kept = {}
     for name in sorted(files)[:MOST_FILES]:
@@ -64,7 +64,7 @@ def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
         yield table_fact(PROBE, directory, name, rows, columns)
 
 
-def _footer(source: Source) -> bytes:
+def _footer(source: RandomAccessFile) -> bytes:
     if source.size < TAIL + len(MAGIC):
         return b""
     tail = source.read(source.size - TAIL, TAIL)

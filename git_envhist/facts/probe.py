@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from git_envhist.model import Fact
 
 
-class TreeProbe(NamedTuple):
+class FileProbe(NamedTuple):
     """A probe of the environment's own files."""
 
     leaf: str
@@ -44,7 +44,7 @@ class MachineProbe(NamedTuple):
     version: int
 
 
-class PlaceProbe(NamedTuple):
+class EnvironmentProbe(NamedTuple):
     """A probe of what belongs to one environment and is none of its files: what runs from it, hooks of its git."""
 
     leaf: str
@@ -60,7 +60,7 @@ class DumpProbe(NamedTuple):
     version: int
 
 
-class SignProbe(NamedTuple):
+class CaptureProbe(NamedTuple):
     """A probe of what a capture comes upon while it reads."""
 
     leaf: str
@@ -68,7 +68,7 @@ class SignProbe(NamedTuple):
     version: int
 
 
-class Place(NamedTuple):
+class ProbeTarget(NamedTuple):
     """Where an environment stands."""
 
     root: str
@@ -101,7 +101,7 @@ Keyed = Callable[[bytes, bytes], str | None]
 """(context, secret) -> what tells equal secrets of a context from different ones, and nothing else; None: no key."""
 
 
-class TreeLeaf(Protocol):
+class FileProbeModule(Protocol):
     """A module that reads files."""
 
     def wants(self, directory: bytes) -> bool:
@@ -111,7 +111,7 @@ class TreeLeaf(Protocol):
         """What the files of one directory say."""
 
 
-class Source(Protocol):
+class RandomAccessFile(Protocol):
     """A captured file that is read here and there; less than was asked for comes from its end."""
 
     @property
@@ -120,14 +120,14 @@ class Source(Protocol):
     def read(self, offset: int, length: int) -> bytes: ...
 
 
-class PartsLeaf(Protocol):
+class LargeFileProbeModule(Protocol):
     """A module that reads large files, too."""
 
-    def parts_of(self, files: Mapping[bytes, Source]) -> dict[bytes, Parts]:
+    def parts_of(self, files: Mapping[bytes, RandomAccessFile]) -> dict[bytes, Parts]:
         """What it wants of the files of a directory. Asked where the capture is made: it reads little."""
 
 
-class MachineLeaf(Protocol):
+class MachineProbeModule(Protocol):
     """A module that asks the machine; `root` is where its file system begins."""
 
     def stamp(self, root: str) -> str:
@@ -137,18 +137,18 @@ class MachineLeaf(Protocol):
         """What the machine says."""
 
 
-class SignLeaf(Protocol):
+class CaptureProbeModule(Protocol):
     """A module that is told what a capture came upon; asked each time, where the capture is made."""
 
     def facts_of(self, signs: Iterable[tuple[bytes, str]]) -> Iterable[Fact]:
         """What (path, why it could not be captured as it should) says."""
 
 
-class PlaceLeaf(Protocol):
+class EnvironmentProbeModule(Protocol):
     """A module that looks at what belongs to an environment."""
 
-    def stamp(self, place: Place) -> str | None:
+    def stamp(self, place: ProbeTarget) -> str | None:
         """As that of a machine's leaf; None where nothing is to be known here."""
 
-    def facts_of(self, place: Place, keyed: Keyed) -> Iterable[Fact]:
+    def facts_of(self, place: ProbeTarget, keyed: Keyed) -> Iterable[Fact]:
         """What there is."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from git_envhist.facts.probe import Files, Keyed, Parts, Source
+from git_envhist.facts.probe import Files, Keyed, Parts, RandomAccessFile
 from git_envhist.model import EnvPath, Fact
 
 PROBE = "redis"
@@ -21,7 +21,7 @@ INTEGERS = {0xC0: 1, 0xC1: 2, 0xC2: 4}
 FILE = re.compile(rb"file \S+ seq ([0-9]{1,18}) type ([bih])(?: .*)?\Z")
 
 
-class _Cut(Exception):
+class _Truncated(Exception):
     """What is wanted stands behind what was read, or is no number."""
 
 
@@ -29,7 +29,7 @@ def wants(directory: bytes) -> bool:
     return True
 
 
-def parts_of(files: Mapping[bytes, Source]) -> dict[bytes, Parts]:
+def parts_of(files: Mapping[bytes, RandomAccessFile]) -> dict[bytes, Parts]:
     """The beginnings of dumps."""
     return {name: ((0, file.read(0, HEAD_SIZE)),) for name, file in files.items() if name.endswith(DUMP)}
 
@@ -70,7 +70,7 @@ def _dump(data: bytes) -> dict[str, str]:
                 break
             else:
                 break
-    except (_Cut, IndexError):
+    except (_Truncated, IndexError):
         pass
     return told
 
@@ -84,7 +84,7 @@ def _length(data: bytes, at: int) -> tuple[int, int]:
         return (first & 0x3F) << 8 | data[at + 1], at + 2
     size = {0x80: 4, 0x81: 8}.get(first)
     if size is None or at + 1 + size > len(data):
-        raise _Cut
+        raise _Truncated
     return int.from_bytes(data[at + 1 : at + 1 + size], "big"), at + 1 + size
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from git_envhist.facts.apk import parse_installed
 from git_envhist.facts.dpkg import parse_status
 from git_envhist.facts.keys import key_of
-from git_envhist.facts.probe import File, Files, Keyed, Parts, Source
+from git_envhist.facts.probe import File, Files, Keyed, Parts, RandomAccessFile
 from git_envhist.facts.rpm import parse_database
 from git_envhist.model import EnvPath, Fact
 
@@ -42,7 +42,7 @@ def wants(directory: bytes) -> bool:
     return any(_ends_with(directory, below) for below in (*READERS, APART))
 
 
-def parts_of(files: Mapping[bytes, Source]) -> dict[bytes, Parts]:
+def parts_of(files: Mapping[bytes, RandomAccessFile]) -> dict[bytes, Parts]:
     """All of a list that is too large to be shown: rpm's database takes 20 MiB and more."""
     large = {name: file for name, file in files.items() if name in LISTS and file.size <= LARGEST}
     return {name: ((0, file.read(0, file.size)),) for name, file in large.items()}

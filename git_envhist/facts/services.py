@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from git_envhist.facts.calls import Find, tell_call
 from git_envhist.facts.listeners import Listener, namespace, tcp_listeners, unix_listeners
-from git_envhist.facts.probe import Keyed, Place
+from git_envhist.facts.probe import Keyed, ProbeTarget
 from git_envhist.facts.processes import open_files, others, owner_of, parent_of, places, words_of
 from git_envhist.model import EnvPath, Fact
 from git_envhist.system import SYSTEM
@@ -25,7 +25,7 @@ WORDS_THAT_LEAD = 2
 """The program and its script: an interpreter itself may lie anywhere."""
 
 
-class Held(NamedTuple):
+class ListeningProcess(NamedTuple):
     """A process, and what it listens on: the numbers of the sockets."""
 
     pid: int
@@ -34,7 +34,7 @@ class Held(NamedTuple):
     sockets: frozenset[int]
 
 
-def stamp(place: Place) -> str | None:
+def stamp(place: ProbeTarget) -> str | None:
     """Every socket that may be a service's."""
     proc = _proc(place)
     if proc is None:
@@ -47,7 +47,7 @@ def stamp(place: Place) -> str | None:
     return f"{namespace(proc)} {top} {' '.join(map(str, sorted(numbers)))}"
 
 
-def facts_of(place: Place, keyed: Keyed) -> Iterator[Fact]:
+def facts_of(place: ProbeTarget, keyed: Keyed) -> Iterator[Fact]:
     """Every service, once for each port or path at which it listens."""
     proc = _proc(place)
     if proc is None:
@@ -65,7 +65,7 @@ def facts_of(place: Place, keyed: Keyed) -> Iterator[Fact]:
             yield from _tell(one, own, tcp, unix, os.fsencode(top), os.fsencode(proc))
 
 
-def _proc(place: Place) -> str | None:
+def _proc(place: ProbeTarget) -> str | None:
     proc = os.path.join(place.root, "proc")
     return proc if SYSTEM.proc and os.path.isdir(proc + "/self") else None
 
@@ -89,7 +89,7 @@ def _is_in(path: bytes, top: bytes) -> bool:
     return path == top or path.startswith(top + b"/")
 
 
-def _holders(proc: bytes, top: bytes, wanted: frozenset[int]) -> Iterator[Held]:
+def _holders(proc: bytes, top: bytes, wanted: frozenset[int]) -> Iterator[ListeningProcess]:
     users = _users(os.fsdecode(top))
     for pid in others(proc):
         if owner_of(pid, proc) not in users:
@@ -101,7 +101,7 @@ def _holders(proc: bytes, top: bytes, wanted: frozenset[int]) -> Iterator[Held]:
             continue
         sockets = frozenset(filter(None, map(_socket_number, open_files(pid, proc)))) & wanted
         if sockets:
-            yield Held(pid, directory, program, sockets)
+            yield ListeningProcess(pid, directory, program, sockets)
 
 
 def _socket_number(target: bytes) -> int:
@@ -110,7 +110,12 @@ def _socket_number(target: bytes) -> int:
 
 
 def _tell(
-    one: Held, sockets: frozenset[int], tcp: dict[int, int], unix: dict[int, bytes], top: bytes, proc: bytes
+    one: ListeningProcess,
+    sockets: frozenset[int],
+    tcp: dict[int, int],
+    unix: dict[int, bytes],
+    top: bytes,
+    proc: bytes,
 ) -> Iterator[Fact]:
     inside = one.directory[len(top) :].strip(b"/") if _is_in(one.directory, top) else b""
     values = {f":{tcp[number]}" for number in sockets if number in tcp}

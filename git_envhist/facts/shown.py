@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from git_envhist.facts.probe import File, Parts, Source
+from git_envhist.facts.probe import File, Parts, RandomAccessFile
 
 
 class Traced:
     """A source that keeps what was read of it."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: RandomAccessFile) -> None:
         self._source = source
         self._read: dict[int, bytes] = {}
         self.size = source.size

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from git_envhist.facts.migrations import applied, is_of_migrations
-from git_envhist.facts.probe import Files, Keyed, Parts, Source
+from git_envhist.facts.probe import Files, Keyed, Parts, RandomAccessFile
 from git_envhist.facts.shown import Shown, Traced
-from git_envhist.facts.sqlitefile import Database, Malformed, Row, Value
-from git_envhist.facts.sqlitelog import Laid, read_journal, read_log
+from git_envhist.facts.sqlitefile import MalformedDatabase, SqliteFile, TableRow, Value
+from git_envhist.facts.sqlitelog import WalPages, read_journal, read_log
 from git_envhist.facts.sqliteschema import LARGEST, Column, columns_of, columns_text
 from git_envhist.model import SQLITE_HEADER, UNREAD, EnvPath, Fact
 
@@ -35,7 +35,7 @@ SHADOWS = (
 """What the tables are called, behind its name and `_`, in which a virtual one keeps what it holds."""
 
 
-class Item(NamedTuple):
+class SchemaItem(NamedTuple):
     """One line of a schema."""
 
     kind: str
@@ -45,12 +45,12 @@ class Item(NamedTuple):
     statement: str
 
 
-class Held(NamedTuple):
+class TableContents(NamedTuple):
     """What a table holds: its rows, or where they are too many the pages that they stand on; of migrations the rows."""
 
     rows: int | None
     pages: int | None = None
-    migrations: tuple[Row, ...] = ()
+    migrations: tuple[TableRow, ...] = ()
 
 
 def wants(directory: bytes) -> bool:
@@ -73,7 +73,7 @@ def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
             yield Fact(PROBE, f"{_text(place)}/{key.replace('/', '∕')}", value, EnvPath(directory), auto=auto)
 
 
-def parts_of(files: Mapping[bytes, Source]) -> dict[bytes, Parts]:
+def parts_of(files: Mapping[bytes, RandomAccessFile]) -> dict[bytes, Parts]:
     """Of files that are too large to be shown as a whole, what `facts_of` will read."""
     kept: dict[bytes, Parts] = {}
     for name in filter(_is_named, files):
@@ -83,7 +83,7 @@ def parts_of(files: Mapping[bytes, Source]) -> dict[bytes, Parts]:
         try:
             for _ in _items_held(_open(traced, name)):
                 pass
-        except Malformed:
+        except MalformedDatabase:
             pass  # whoever reads the same again is told the same
         kept.update({one: source.parts for one, source in traced.items()})
     return kept
@@ -94,7 +94,7 @@ def _database(files: Files, name: bytes) -> list[tuple[str, str, bool]]:
     try:
         sources = {one: Shown(files[one]) for one in _unit(files, name)}
         return [told for item, held in _items_held(_open(sources, name)) for told in _told(item, held)]
-    except Malformed as wrong:
+    except MalformedDatabase as wrong:
         return [(UNREAD, str(wrong), False)]
 
 
@@ -111,25 +111,25 @@ def _unit(files: Iterable[bytes], name: bytes) -> list[bytes]:
     return [one for one in (name, name + b"-wal", name + b"-journal") if one in files]
 
 
-def _open(sources: Mapping[bytes, Source], name: bytes) -> Database:
+def _open(sources: Mapping[bytes, RandomAccessFile], name: bytes) -> SqliteFile:
     """A database under its log; or, where that is empty, under its journal."""
-    return Database(sources[name], _laid(sources, name))
+    return SqliteFile(sources[name], _laid(sources, name))
 
 
-def _laid(sources: Mapping[bytes, Source], name: bytes) -> Laid | None:
+def _laid(sources: Mapping[bytes, RandomAccessFile], name: bytes) -> WalPages | None:
     for ending, read in ((b"-wal", read_log), (b"-journal", read_journal)):
         source = sources.get(name + ending)
         if source is None:
             continue
         if source.size > LARGEST_LOG:
-            raise Malformed(f"its {ending[1:].decode()} is larger than {LARGEST_LOG >> 20} MiB")
+            raise MalformedDatabase(f"its {ending[1:].decode()} is larger than {LARGEST_LOG >> 20} MiB")
         laid = read(source.read(0, source.size))
         if laid is not None:
             return laid
     return None
 
 
-def _items_held(database: Database) -> Iterator[tuple[Item, Held]]:
+def _items_held(database: SqliteFile) -> Iterator[tuple[SchemaItem, TableContents]]:
     """The schema, and what each table holds."""
     items = _schema(database)
     virtual = {item.name for item in items if item.kind == "table" and not item.root}
@@ -138,37 +138,37 @@ def _items_held(database: Database) -> Iterator[tuple[Item, Held]]:
     for item in items:
         if item.name.startswith("sqlite_") or item.name in shadows or item.table in shadows:
             continue
-        yield item, _held(database, item) if item.kind == "table" and item.root else Held(None)
+        yield item, _held(database, item) if item.kind == "table" and item.root else TableContents(None)
 
 
-def _schema(database: Database) -> list[Item]:
+def _schema(database: SqliteFile) -> list[SchemaItem]:
     items = []
     size = 0
     for row in database.rows(1, MOST_TABLES):
         kind, name, table, root, statement = (*row.values, *[None] * 5)[:5]
         if isinstance(kind, str) and isinstance(name, str):
             told = statement[:LARGEST] if isinstance(statement, str) else ""
-            items.append(Item(kind, name, str(table), root if isinstance(root, int) else 0, told))
+            items.append(SchemaItem(kind, name, str(table), root if isinstance(root, int) else 0, told))
             size += len(told) + len(name)
         if size > LARGEST_SCHEMA:
-            raise Malformed("its schema is too large")
+            raise MalformedDatabase("its schema is too large")
     return items
 
 
-def _held(database: Database, item: Item) -> Held:
+def _held(database: SqliteFile, item: SchemaItem) -> TableContents:
     """What a table holds, as far as few enough pieces have to be read for that."""
     if is_of_migrations(item.name):
-        return Held(None, migrations=tuple(database.rows(item.root, MOST_MIGRATIONS)))
+        return TableContents(None, migrations=tuple(database.rows(item.root, MOST_MIGRATIONS)))
     room = ALL_BLOCKS - database.blocks
     extent = database.extent(item.root, min(BLOCKS_ABOVE, room)) if room > 0 else None
     if extent is None:
-        return Held(None)
+        return TableContents(None)
     if database.blocks_of(extent.leaves) > min(COUNTED_BLOCKS, ALL_BLOCKS - database.blocks):
-        return Held(None, pages=len(extent.leaves))
-    return Held(database.count(extent))
+        return TableContents(None, pages=len(extent.leaves))
+    return TableContents(database.count(extent))
 
 
-def _told(item: Item, held: Held) -> Iterator[tuple[str, str, bool]]:
+def _told(item: SchemaItem, held: TableContents) -> Iterator[tuple[str, str, bool]]:
     if item.kind != "table":
         yield (
             f"{item.kind} {item.name}",
@@ -185,7 +185,7 @@ def _told(item: Item, held: Held) -> Iterator[tuple[str, str, bool]]:
             yield f"migration {name}", state, False
 
 
-def _table(columns: list[Column], held: Held, *, virtual: bool) -> str:
+def _table(columns: list[Column], held: TableContents, *, virtual: bool) -> str:
     """`15 rows (id INTEGER, name TEXT)`"""
     number = f"{held.rows} rows" if held.rows is not None else ""
     if held.pages is not None:
@@ -193,7 +193,7 @@ def _table(columns: list[Column], held: Held, *, virtual: bool) -> str:
     return f"{'virtual' if virtual else number} ({columns_text(columns)})".lstrip()
 
 
-def _by_column(columns: list[Column], row: Row) -> dict[str, Value]:
+def _by_column(columns: list[Column], row: TableRow) -> dict[str, Value]:
     """A row by the names of its columns; what is the number of the row itself is stored as nothing."""
     values = [*row.values, *[None] * (len(columns) - len(row.values))]
     return {

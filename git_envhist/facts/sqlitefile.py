@@ -2,7 +2,7 @@
 
 The format is read as https://www.sqlite.org/fileformat2.html tells it, because what was captured is bytes in a store
 and not a file that a library could open; and because a database may come from anywhere: whatever its schema says, here
-it is text. Every walk is bounded by pages, so that a file made to be endless ends in `Malformed`.
+it is text. Every walk is bounded by pages, so that a file made to be endless ends in `MalformedDatabase`.
 
     page = 1 KiB .. 64 KiB; page 1 begins with 100 bytes about the file, and is the root of the table of tables
     a table is a tree of pages: inner ones hold numbers of pages, leaves hold rows (an index: both hold rows)
@@ -31,12 +31,12 @@ INTEGER_SIZES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
 Value = int | float | str | bytes | None
 
 
-class Malformed(Exception):
+class MalformedDatabase(Exception):
     """The file is not what it says to be."""
 
 
 class Bytes(Protocol):
-    """Bytes that are read where they are wanted; what lies outside is `Malformed`."""
+    """Bytes that are read where they are wanted; what lies outside is `MalformedDatabase`."""
 
     def read(self, offset: int, length: int) -> bytes: ...
 
@@ -49,21 +49,21 @@ class Overlay(Protocol):
     def page(self, number: int) -> bytes | None: ...
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """One row of a table, as it is stored."""
 
     rowid: int
     values: list[Value]
 
 
-class Extent(NamedTuple):
+class PageTree(NamedTuple):
     """A tree of pages: its leaves, and the rows that stand above them, which only an index has."""
 
     leaves: list[int]
     above: int
 
 
-class Database:
+class SqliteFile:
     """A database as it was at one moment: its file, and what lies over it."""
 
     def __init__(self, source: Bytes, overlay: Overlay | None = None) -> None:
@@ -73,14 +73,14 @@ class Database:
         self._blocks: set[int] = set()
         head = (overlay.page(1) if overlay else None) or source.read(0, HEADER_SIZE)
         if not head.startswith(SQLITE_HEADER) or len(head) < HEADER_SIZE:
-            raise Malformed("no database")
+            raise MalformedDatabase("no database")
         size = int.from_bytes(head[16:18], "big")
         self.page_size = 65536 if size == 1 else size
         self._usable = self.page_size - head[20]
         if size & (size - 1) or (size != 1 and size < 512) or self._usable < 480:
-            raise Malformed("no size of a page")
+            raise MalformedDatabase("no size of a page")
         if overlay is not None and overlay.page_size != self.page_size:
-            raise Malformed("its log has other pages")
+            raise MalformedDatabase("its log has other pages")
         self.encoding = ENCODINGS.get(int.from_bytes(head[56:60], "big"), "utf-8")
 
     @property
@@ -93,31 +93,31 @@ class Database:
         per_block = max(1, BLOCK // self.page_size)
         return len({(leaf - 1) // per_block for leaf in leaves}) * max(1, self.page_size // BLOCK)
 
-    def extent(self, root: int, most: int = MOST_PAGES) -> Extent | None:
+    def extent(self, root: int, most: int = MOST_PAGES) -> PageTree | None:
         """The leaves of a tree; None where more than `most` pages stand above them."""
         level, above, seen = [root], 0, {root}
         for _ in range(DEEPEST):
             if self._kind(level[0]) not in INNER:
-                return Extent(level, above)
+                return PageTree(level, above)
             if len(level) > most:
                 return None
             below: list[int] = []
             for number in sorted(level):
                 children, is_index = self._children(number)
                 if not seen.isdisjoint(children) or len(set(children)) != len(children):
-                    raise Malformed("it goes round in a circle")
+                    raise MalformedDatabase("it goes round in a circle")
                 seen.update(children)
                 below += children
                 above += len(children) - 1 if is_index else 0
             level = below
-        raise Malformed("its tree is too deep")
+        raise MalformedDatabase("its tree is too deep")
 
-    def count(self, extent: Extent) -> int:
+    def count(self, extent: PageTree) -> int:
         """How many rows a tree has: the leaves are read."""
         # In the order of the file: no piece is read twice.
         return extent.above + sum(map(self._cells_of_leaf, sorted(extent.leaves)))
 
-    def rows(self, root: int, most: int) -> Iterator[Row]:
+    def rows(self, root: int, most: int) -> Iterator[TableRow]:
         """The first rows of a table, by where its leaves stand below those above them."""
         extent = self.extent(root)
         for number in extent.leaves if extent is not None else []:
@@ -127,16 +127,16 @@ class Database:
                 most -= 1
                 yield row
 
-    def _rows_of(self, number: int) -> Iterator[Row]:
+    def _rows_of(self, number: int) -> Iterator[TableRow]:
         page, start = self._page(number), _start(number)
         if page[start] != LEAF_TABLE:
-            raise Malformed("not a leaf of a table")
+            raise MalformedDatabase("not a leaf of a table")
         for offset in _pointers(page, start + 8, _number(page, start + 3)):
             size, at = read_varint(page, offset)
             rowid, at = read_varint(page, at)
             if size <= LARGEST_RECORD:
                 payload = self._payload(page, at, size)
-                yield Row(rowid, list(_values(payload, self.encoding)))
+                yield TableRow(rowid, list(_values(payload, self.encoding)))
 
     def _payload(self, page: bytes, at: int, size: int) -> bytes:
         usable = self._usable
@@ -158,7 +158,7 @@ class Database:
     def _children(self, number: int) -> tuple[list[int], bool]:
         page, start = self._page(number), _start(number)
         if page[start] not in INNER:
-            raise Malformed("not a page above leaves")
+            raise MalformedDatabase("not a page above leaves")
         pointers = _pointers(page, start + 12, _number(page, start + 3))
         children = [int.from_bytes(page[offset : offset + 4], "big") for offset in pointers]
         children.append(int.from_bytes(page[start + 8 : start + 12], "big"))
@@ -167,7 +167,7 @@ class Database:
     def _cells_of_leaf(self, number: int) -> int:
         head = self._head(number)
         if head[0] not in (LEAF_INDEX, LEAF_TABLE):
-            raise Malformed("not a leaf")
+            raise MalformedDatabase("not a leaf")
         return _number(head, 3)
 
     def _kind(self, number: int) -> int:
@@ -184,7 +184,7 @@ class Database:
     def _read(self, number: int, start: int, length: int) -> bytes:
         self._left -= 1
         if number < 1 or self._left < 0:
-            raise Malformed("it has no such page" if number < 1 else "too much to be looked at")
+            raise MalformedDatabase("it has no such page" if number < 1 else "too much to be looked at")
         page = self._overlay.page(number) if self._overlay is not None else None
         if page is not None:
             return page[start : start + length]
@@ -192,7 +192,7 @@ class Database:
         self._blocks.add(offset // BLOCK)
         data = self._source.read(offset, length)
         if len(data) != length:
-            raise Malformed("it is cut off")
+            raise MalformedDatabase("it is cut off")
         return data
 
 
@@ -201,13 +201,13 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
     value = 0
     for place in range(8):
         if at + place >= len(data):
-            raise Malformed("a number is cut off")
+            raise MalformedDatabase("a number is cut off")
         byte = data[at + place]
         value = value << 7 | byte & 0x7F
         if byte < 0x80:
             return value, at + place + 1
     if at + 8 >= len(data):
-        raise Malformed("a number is cut off")
+        raise MalformedDatabase("a number is cut off")
     value = value << 8 | data[at + 8]
     return value - (value >> 63 << 64), at + 9
 
@@ -216,7 +216,7 @@ def _values(record: bytes, encoding: str) -> Iterator[Value]:
     """The columns of a record: first the kind of each, then their bytes."""
     end, at = read_varint(record, 0)
     if end > len(record):
-        raise Malformed("a record is cut off")
+        raise MalformedDatabase("a record is cut off")
     body = end
     while at < end:
         kind, at = read_varint(record, at)
@@ -249,5 +249,5 @@ def _number(data: bytes, at: int) -> int:
 
 def _pointers(page: bytes, at: int, cells: int) -> tuple[int, ...]:
     if at + 2 * cells > len(page):
-        raise Malformed("more cells than a page holds")
+        raise MalformedDatabase("more cells than a page holds")
     return struct.unpack_from(f">{cells}H", page, at)

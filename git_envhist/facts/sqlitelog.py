@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from git_envhist.facts.sqlitefile import Malformed
+from git_envhist.facts.sqlitefile import MalformedDatabase
 
 LOG_MAGIC = (0x377F0682, 0x377F0683)
 LOG_HEAD, FRAME_HEAD = 32, 24
@@ -21,7 +21,7 @@ SUMMED = 8 << 20
 MASK = 0xFFFFFFFF
 
 
-class Laid:
+class WalPages:
     """Pages that stand in the place of those of the file."""
 
     def __init__(self, data: bytes, page_size: int, places: dict[int, int]) -> None:
@@ -34,7 +34,7 @@ class Laid:
         return None if at is None else self._data[at : at + self.page_size]
 
 
-def read_log(data: bytes) -> Laid | None:
+def read_log(data: bytes) -> WalPages | None:
     """The pages that a log ends with; None where nothing in it counts."""
     if len(data) < LOG_HEAD + FRAME_HEAD:
         return None
@@ -52,7 +52,7 @@ def read_log(data: bytes) -> Laid | None:
         if is_end:
             places.update(pending)
             pending = {}
-    return Laid(data, page_size, places) if places else None
+    return WalPages(data, page_size, places) if places else None
 
 
 def _frames(
@@ -81,13 +81,13 @@ def _summed(order: str, data: bytes, sums: tuple[int, int]) -> tuple[int, int]:
     return first, second
 
 
-def read_journal(data: bytes) -> Laid | None:
+def read_journal(data: bytes) -> WalPages | None:
     """The pages that an unfinished transaction is undone with; None where there is none."""
     if data[:8] != JOURNAL_MAGIC or len(data) < JOURNAL_HEAD:
         return None
     if data.endswith(JOURNAL_MAGIC):
         # Whether it ended is told by a file that all databases of the transaction share.
-        raise Malformed("it is in the middle of a transaction with other databases")
+        raise MalformedDatabase("it is in the middle of a transaction with other databases")
     sector, page_size = struct.unpack_from(">II", data, 20)
     if not _is_page_size(page_size) or not 32 <= sector <= 65536 or sector & (sector - 1):
         return None
@@ -100,7 +100,7 @@ def read_journal(data: bytes) -> Laid | None:
             places.setdefault(number, place)
             at = place + page_size + 4
         at = -(-at // sector) * sector
-    return Laid(data, page_size, places) if places else None
+    return WalPages(data, page_size, places) if places else None
 
 
 def _kept(data: bytes, at: int, count: int, nonce: int, page_size: int) -> Iterator[tuple[int, int]]:

@@ -25,7 +25,7 @@ OF_A_COLUMN = frozenset(
 UNFIT = re.compile(r"[\s,()]+")
 
 
-class Token(NamedTuple):
+class SqlToken(NamedTuple):
     text: str
     is_quoted: bool
 
@@ -52,20 +52,20 @@ def columns_text(columns: list[Column]) -> str:
     return f"{len(columns)} columns #{digest[:12]}"
 
 
-def _tokens(statement: str) -> Iterator[Token]:
+def _tokens(statement: str) -> Iterator[SqlToken]:
     for found in WORD.finditer(statement):
         quoted = found["quoted"]
         if quoted is not None:
             inner = quoted[1:-1]
-            yield Token(inner if quoted[0] == "[" else inner.replace(quoted[-1] * 2, quoted[-1]), True)
+            yield SqlToken(inner if quoted[0] == "[" else inner.replace(quoted[-1] * 2, quoted[-1]), True)
         elif found["word"] is not None or found["sign"] is not None:
-            yield Token(found[0], False)
+            yield SqlToken(found[0], False)
 
 
-def _parts(tokens: Iterator[Token]) -> Iterator[list[Token]]:
+def _parts(tokens: Iterator[SqlToken]) -> Iterator[list[SqlToken]]:
     """What stands between the commas of the outermost brackets."""
     depth = 0
-    part: list[Token] = []
+    part: list[SqlToken] = []
     for token in tokens:
         sign = "" if token.is_quoted else token.text
         depth += (sign == "(") - (sign == ")")
@@ -78,7 +78,7 @@ def _parts(tokens: Iterator[Token]) -> Iterator[list[Token]]:
             part.append(token)
 
 
-def _column(part: list[Token]) -> Column | None:
+def _column(part: list[SqlToken]) -> Column | None:
     if not part or (not part[0].is_quoted and part[0].text.upper() in OF_A_TABLE):
         return None
     words: list[str] = []

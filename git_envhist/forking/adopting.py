@@ -6,13 +6,13 @@ import os
 import re
 from collections.abc import Iterable
 
-from git_envhist.capturing.capture import Capturing
+from git_envhist.capturing.capture import CapturePipeline
 from git_envhist.capturing.timelines import current_timeline
 from git_envhist.errors import Refused
 from git_envhist.forking.origins import place_of
-from git_envhist.forking.pointing import LINK, TEXT, Rewriter, brought_by, points_back, read_file, relocate
-from git_envhist.forking.relocation import Moved, can_be_spelled
-from git_envhist.model import EnvPath, PlanStep, Restored, Snapshot
+from git_envhist.forking.pointing import LINK, TEXT, Rewriter, paths_naming, read_file, relocate, written_by
+from git_envhist.forking.relocation import Relocation, is_shell_safe
+from git_envhist.model import EnvPath, PlanStep, RestoreResult, Snapshot
 from git_envhist.restoring.planning import tracked
 
 AS_TOLD = "?"
@@ -24,7 +24,7 @@ NOTHING_CAME = f"nothing came, so nothing was rewritten; where what came before 
 NAMING = (LINK, TEXT)
 
 
-def names_another_place(source: Capturing, restored: Restored, *, asked: bool) -> str | None:
+def warn_of_foreign_paths(source: CapturePipeline, restored: RestoreResult, *, asked: bool) -> str | None:
     """A word about the paths that came and name the place where they were changed; None where there are none.
 
     `asked`: they were to be rewritten, which they are as they come."""
@@ -33,13 +33,13 @@ def names_another_place(source: Capturing, restored: Restored, *, asked: bool) -
         return None
     if restored.moment is None:
         return NOTHING_CAME if asked and not restored.plan.steps else None
-    root = place_of(source, timeline) or place_told(own, restored.plan.steps)
+    root = place_of(source, timeline) or original_path(own, restored.plan.steps)
     if root is None or root == own:
         return None
-    moved = Moved.between([root], own)
+    moved = Relocation.between([root], own)
     found = [
         one.path
-        for one in points_back(brought_by(restored.plan.steps), source.repository, moved)
+        for one in paths_naming(written_by(restored.plan.steps), source.repository, moved)
         if one.what in NAMING
     ]
     if not found:
@@ -50,9 +50,9 @@ def names_another_place(source: Capturing, restored: Restored, *, asked: bool) -
     return f"what came with this still names '{root}': {first}{more}{advice}"
 
 
-def place_told(root: str, steps: Iterable[PlanStep]) -> str | None:
+def original_path(root: str, steps: Iterable[PlanStep]) -> str | None:
     """Where what came stood, as its virtual environments say; None where none does, or where they disagree."""
-    told = {_stood_at(root, path) for path, _ in brought_by(steps) if path.endswith(ACTIVATE)} - {None}
+    told = {_stood_at(root, path) for path, _ in written_by(steps) if path.endswith(ACTIVATE)} - {None}
     return told.pop() if len(told) == 1 else None
 
 
@@ -66,12 +66,12 @@ def _stood_at(root: str, activate: EnvPath) -> str | None:
     )
 
 
-def _may_tell(source: Capturing, target: Snapshot) -> bool:
+def _may_tell(source: CapturePipeline, target: Snapshot) -> bool:
     listed = source.repository.git.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", target.tree)
     return ACTIVATE + b"\0" in listed
 
 
-def origin_of(source: Capturing, target: Snapshot) -> str:
+def original_root(source: CapturePipeline, target: Snapshot) -> str:
     """The place that what comes names; empty where it was made here, `AS_TOLD` where only what comes knows it."""
     timeline, own = target.timeline, source.repository.root
     if timeline == current_timeline(source.repository, source.settings):
@@ -82,7 +82,7 @@ def origin_of(source: Capturing, target: Snapshot) -> str:
             f"where '{timeline}' stood is not known: there is no working tree of it, and no virtual environment tells",
             hint="without --relocate all comes as it is",
         )
-    if not can_be_spelled(own):
+    if not is_shell_safe(own):
         raise Refused(
             f"scripts cannot name a place like '{own}' everywhere",
             hint="without --relocate all comes as it is",
@@ -90,13 +90,13 @@ def origin_of(source: Capturing, target: Snapshot) -> str:
     return "" if root == own else root
 
 
-def relocate_here(source: Capturing, origin: str, steps: Iterable[PlanStep]) -> tuple[EnvPath, ...]:
+def relocate_here(source: CapturePipeline, origin: str, steps: Iterable[PlanStep]) -> tuple[EnvPath, ...]:
     """Have what some steps brought name this place and no longer that one; what was rewritten."""
     repository = source.repository
     if origin == AS_TOLD:
         steps = tuple(steps)
-        origin = place_told(repository.root, steps) or repository.root
-    moved = Moved.between([origin], repository.root)
-    found = list(points_back(brought_by(steps), repository, moved))
+        origin = original_path(repository.root, steps) or repository.root
+    moved = Relocation.between([origin], repository.root)
+    found = list(paths_naming(written_by(steps), repository, moved))
     code = frozenset() if repository.plain or not found else tracked(repository.git)
     return relocate(Rewriter(repository.root, moved, code), found)[0]

@@ -12,12 +12,12 @@ import stat
 from collections.abc import Callable
 
 from git_envhist.model import Entry, StoredAs
-from git_envhist.restoring.nearby import Nearby
+from git_envhist.restoring.nearby import WorktreeReader
 
 BLOCK = 512
 
 
-class Clones(Nearby):
+class CloningReader(WorktreeReader):
     """Reads a snapshot, and lends the files of the working tree it was made of."""
 
     _shares = True

@@ -14,28 +14,28 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from git_envhist.capturing.capture import Capturing
+from git_envhist.capturing.capture import CapturePipeline
 from git_envhist.capturing.placing import refuse_place
-from git_envhist.capturing.request import Request
+from git_envhist.capturing.request import CaptureOptions
 from git_envhist.capturing.timelines import current_timeline
 from git_envhist.errors import EnvhistError, Refused, UsageError, in_words
-from git_envhist.forking.clones import Clones
-from git_envhist.forking.grounds import Ground, make_beside, make_worktree
+from git_envhist.forking.clones import CloningReader
+from git_envhist.forking.grounds import ForkDirectory, make_beside, make_worktree
 from git_envhist.forking.origins import origins_of
-from git_envhist.forking.pointing import Rewriter, points_back, relocate, standing
-from git_envhist.forking.relocation import Moved, can_be_spelled
+from git_envhist.forking.pointing import Rewriter, files_in, paths_naming, relocate
+from git_envhist.forking.relocation import Relocation, is_shell_safe
 from git_envhist.forking.seeding import seed
-from git_envhist.forking.submodules import Settler, moved_in
-from git_envhist.model import EnvPath, Forked, ForkPlan, Progress, Restored, Snapshot, Trigger
-from git_envhist.opening import Opened, homes_of
+from git_envhist.forking.submodules import SubmoduleInstaller, changed_submodules
+from git_envhist.model import CaptureProgress, EnvPath, ForkPlan, ForkResult, RestoreResult, Snapshot, Trigger
+from git_envhist.opening import OpenedRepository, homes_of
 from git_envhist.restoring.elsewhere import Source, write_into
 from git_envhist.restoring.obeyedplaces import refuse_obeyed_place
 from git_envhist.restoring.planning import tracked
 from git_envhist.settings import read_settings
-from git_envhist.store.contents import Contents
+from git_envhist.store.contents import ObjectReader
 from git_envhist.store.durable import cannot_write
-from git_envhist.store.modules import are_any
-from git_envhist.store.repository import HEADS, NOTES, RefMove, Repository
+from git_envhist.store.modules import has_submodules
+from git_envhist.store.repository import HEADS, NOTES, RefUpdate, Repository
 from git_envhist.values import replace
 
 UNLIMITED = 1 << 62
@@ -44,25 +44,25 @@ Unseal = Callable[[EnvPath, bytes], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Forking:
+class ForkOptions:
     """One fork, as it was asked for."""
 
     branch: str | None = None
     relocate: bool = False
     foreign: bool = False
     trigger: Trigger = Trigger.API
-    progress: Callable[[Progress], None] | None = None
+    progress: Callable[[CaptureProgress], None] | None = None
 
 
 def fork(
-    source: Capturing, unseal: Unseal, snapshot: Snapshot, directory: str, wish: Forking
-) -> tuple[Forked, Opened]:
+    source: CapturePipeline, unseal: Unseal, snapshot: Snapshot, directory: str, wish: ForkOptions
+) -> tuple[ForkResult, OpenedRepository]:
     """Make one; what fails leaves nothing behind."""
     started = time.monotonic()
     root = plan_fork(source, snapshot, directory, wish).root
     there, process = os.path.isdir(root), os.getpid()
     made_above = _missing_above(root)
-    ground: Ground | None = None
+    ground: ForkDirectory | None = None
     try:
         ground = _make_ground(source, snapshot, root, wish)
         forked = _Fork(source, unseal, snapshot, ground, wish).run(started)
@@ -75,10 +75,10 @@ def fork(
             ground.take_away()
         _leave_as_it_was(root, there, made_above)
         raise
-    return forked, Opened(ground.repository)
+    return forked, OpenedRepository(ground.repository)
 
 
-def plan_fork(source: Capturing, snapshot: Snapshot, directory: str, wish: Forking) -> ForkPlan:
+def plan_fork(source: CapturePipeline, snapshot: Snapshot, directory: str, wish: ForkOptions) -> ForkPlan:
     """What a fork would do; refused as the fork itself would be. Nothing is written."""
     root = _choose_place(source, directory)
     _refuse(source.repository, snapshot, root, wish)
@@ -91,17 +91,17 @@ def plan_fork(source: Capturing, snapshot: Snapshot, directory: str, wish: Forki
 class _Fork:
     """One fork on its way."""
 
-    source: Capturing
+    source: CapturePipeline
     unseal: Unseal
     snapshot: Snapshot
-    ground: Ground
-    wish: Forking
+    ground: ForkDirectory
+    wish: ForkOptions
 
-    def run(self, started: float) -> Forked:
+    def run(self, started: float) -> ForkResult:
         own = self._capturing()
         brought, moment = self._write(own)
         repository = self.ground.repository
-        forked = Forked(
+        forked = ForkResult(
             self.snapshot,
             repository.root,
             moment.timeline,
@@ -119,18 +119,18 @@ class _Fork:
         forked = self._look_back(own, forked)
         return replace(forked, seconds=time.monotonic() - started)
 
-    def _write(self, own: Capturing) -> tuple[Restored, Snapshot]:
+    def _write(self, own: CapturePipeline) -> tuple[RestoreResult, Snapshot]:
         mine, repository = self.source.repository, self.ground.repository
         # Another process may have put a link into the path after it was judged.
         refuse_place(repository.root, mine, self.source.environ)
         source = Source(mine.git, repository.state, self._contents, "fork" if own.how == "fork" else "here")
-        with own.locked(Request()):
+        with own.locked(CaptureOptions()):
             brought = write_into(self.snapshot, repository.root, source)
             if self.snapshot.trusted and not brought.kept:
                 lost = frozenset(loss.path for loss in brought.losses)
                 seed(self.source, own, self.snapshot, lost)
             words = os.fsencode(f"forked from {self.snapshot.id[:7]}")
-            request = Request(
+            request = CaptureOptions(
                 words,
                 trigger=self.wish.trigger,
                 forked_from=self.snapshot.id,
@@ -142,13 +142,13 @@ class _Fork:
         assert moment is not None
         return brought, moment
 
-    def _look_back(self, own: Capturing, forked: Forked) -> Forked:
+    def _look_back(self, own: CapturePipeline, forked: ForkResult) -> ForkResult:
         """What names the place it was made of; what was rewritten, by need or by wish, is a moment of its own."""
         repository = self.ground.repository
         origins = origins_of(self.source, self.snapshot.timeline, repository)
         settled, warnings = self._settle(origins)
-        moved = Moved.between(origins, repository.root)
-        found = tuple(points_back(standing(repository.root), repository, moved))
+        moved = Relocation.between(origins, repository.root)
+        found = tuple(paths_naming(files_in(repository.root), repository, moved))
         done: tuple[EnvPath, ...] = ()
         if self.wish.relocate and found:
             code = frozenset() if repository.plain else tracked(repository.git)
@@ -159,34 +159,34 @@ class _Fork:
 
     def _settle(self, origins: tuple[str, ...]) -> tuple[tuple[EnvPath, ...], tuple[str, ...]]:
         repository = self.ground.repository
-        if repository.plain or not are_any(repository.common_dir):
+        if repository.plain or not has_submodules(repository.common_dir):
             return (), ()
-        moved = moved_in(self.source.repository.git, self.snapshot)
-        return Settler(repository, origins, moved).settle(standing(repository.root))
+        moved = changed_submodules(self.source.repository.git, self.snapshot)
+        return SubmoduleInstaller(repository, origins, moved).settle(files_in(repository.root))
 
-    def _capturing(self) -> Capturing:
+    def _capturing(self) -> CapturePipeline:
         repository, mine = self.ground.repository, self.source
         # What a fork begins with is saved whole, whatever a capture may add.
         settings = replace(read_settings(repository.read_config()), budget=UNLIMITED)
-        return Capturing(repository, settings, mine.keys, mine.how, mine.environ)
+        return CapturePipeline(repository, settings, mine.keys, mine.how, mine.environ)
 
-    def _contents(self, made: Mapping[bytes, bytes]) -> Contents:
+    def _contents(self, made: Mapping[bytes, bytes]) -> ObjectReader:
         own = self.source.repository
-        contents = Clones(own.git, own.pack_dir, own.object_format, self.unseal, made=made)
+        contents = CloningReader(own.git, own.pack_dir, own.object_format, self.unseal, made=made)
         contents.look_below(own.root)
         return contents
 
 
-def _record(own: Capturing, wish: Forking, number: int) -> tuple[str, ...]:
+def _record(own: CapturePipeline, wish: ForkOptions, number: int) -> tuple[str, ...]:
     words = f"relocated {number} path{'' if number == 1 else 's'}"
     try:
-        own.capture(Request(words.encode("ascii"), trigger=wish.trigger, progress=wish.progress))
+        own.capture(CaptureOptions(words.encode("ascii"), trigger=wish.trigger, progress=wish.progress))
     except EnvhistError as error:
         return (f"paths were rewritten, but that could not be recorded: {in_words(error)}",)
     return ()
 
 
-def _make_ground(source: Capturing, snapshot: Snapshot, root: str, wish: Forking) -> Ground:
+def _make_ground(source: CapturePipeline, snapshot: Snapshot, root: str, wish: ForkOptions) -> ForkDirectory:
     try:
         if source.repository.plain:
             return make_beside(source.repository, homes_of(source.environ), root)
@@ -195,7 +195,7 @@ def _make_ground(source: Capturing, snapshot: Snapshot, root: str, wish: Forking
         raise cannot_write(error, root) from error
 
 
-def _choose_place(source: Capturing, directory: str) -> str:
+def _choose_place(source: CapturePipeline, directory: str) -> str:
     """Where the fork is to stand, absolute and without links."""
     root = os.path.realpath(directory)
     try:
@@ -218,10 +218,10 @@ def _choose_place(source: Capturing, directory: str) -> str:
     return root
 
 
-def _refuse(repository: Repository, snapshot: Snapshot, root: str, wish: Forking) -> None:
+def _refuse(repository: Repository, snapshot: Snapshot, root: str, wish: ForkOptions) -> None:
     if repository.plain and wish.branch is not None:
         raise UsageError("there are no branches without git: -b", hint="git envlog fork <directory> [<rev>]")
-    if wish.relocate and not can_be_spelled(root):
+    if wish.relocate and not is_shell_safe(root):
         raise Refused(
             f"scripts cannot name a place like '{root}' everywhere",
             hint="with --relocate, name a directory of letters, digits and . _ - / only",
@@ -258,4 +258,4 @@ def _forget_timeline(repository: Repository) -> None:
         for ref in (HEADS + name, NOTES + name) if name else ():
             tip = repository.resolve_ref(ref)
             if tip is not None:
-                repository.move_refs([RefMove(ref, None, tip)])
+                repository.move_refs([RefUpdate(ref, None, tip)])

@@ -15,10 +15,10 @@ from typing import Protocol
 from git_envhist.capturing.timelines import mark_fork, slug
 from git_envhist.errors import EnvhistError, Refused, UsageError
 from git_envhist.model import Snapshot
-from git_envhist.restore.hands import Hands
+from git_envhist.restore.hands import DiskCalls
 from git_envhist.restore.slots import remove_tree
-from git_envhist.store.git import Completed, Git, clean_environment
-from git_envhist.store.homes import Home, Homes
+from git_envhist.store.git import Git, GitResult, clean_environment
+from git_envhist.store.homes import DirectoryRegistry, RegisteredDirectory
 from git_envhist.store.locks import state_directory
 from git_envhist.store.plain import open_plain
 from git_envhist.store.repository import Repository
@@ -29,7 +29,7 @@ BRANCHES = "refs/heads/"
 HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
-class Ground(Protocol):
+class ForkDirectory(Protocol):
     """A place that was made for a fork."""
 
     @property
@@ -62,7 +62,7 @@ class Worktree:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class PlainForkDirectory:
     """A directory of its own that has no git, with its history in the repository of the other's."""
 
     repository: Repository
@@ -106,12 +106,12 @@ def make_worktree(source: Repository, snapshot: Snapshot, root: str, branch: str
     return ground
 
 
-def make_beside(source: Repository, homes: Homes, root: str) -> Beside:
+def make_beside(source: Repository, homes: DirectoryRegistry, root: str) -> PlainForkDirectory:
     """A directory that has a timeline of its own in the repository of a plain directory's history."""
     os.makedirs(root, exist_ok=True)
     name = f"{slug(os.path.basename(root))}-{os.urandom(3).hex()}"
-    home = Home(name, root, source.common_dir, identify(root), fork=True)
-    ground = Beside(open_plain(home, root), os.path.join(homes.directory, name))
+    home = RegisteredDirectory(name, root, source.common_dir, identify(root), fork=True)
+    ground = PlainForkDirectory(open_plain(home, root), os.path.join(homes.directory, name))
     try:
         state_directory(ground.repository.state)
         mark_fork(ground.repository)
@@ -128,7 +128,7 @@ def clear(root: str) -> None:
     with suppress(OSError):
         descriptor = os.open(above, DIRECTORY)
         try:
-            remove_tree(Hands(), descriptor, os.fsencode(name))
+            remove_tree(DiskCalls(), descriptor, os.fsencode(name))
         finally:
             os.close(descriptor)
 
@@ -157,7 +157,7 @@ def _is_branch(git: Git, branch: str) -> bool:
     return git.try_run("rev-parse", "--verify", "--quiet", BRANCHES + branch).status == 0
 
 
-def _cannot_make(done: Completed, root: str) -> EnvhistError:
+def _cannot_make(done: GitResult, root: str) -> EnvhistError:
     return EnvhistError(
         f"git makes no worktree at '{root}': {done.complaint.splitlines()[-1]}",
         hint="'git worktree list' shows those there are, 'git worktree prune' forgets those that are gone",

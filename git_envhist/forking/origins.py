@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from git_envhist.capturing.capture import Capturing
+from git_envhist.capturing.capture import CapturePipeline
 from git_envhist.capturing.timelines import current_timeline
 from git_envhist.errors import EnvhistError
 from git_envhist.opening import homes_of
@@ -16,7 +16,7 @@ from git_envhist.store.repository import Repository
 WORKTREE = b"worktree "
 
 
-def origins_of(source: Capturing, timeline: str, fork: Repository) -> tuple[str, ...]:
+def origins_of(source: CapturePipeline, timeline: str, fork: Repository) -> tuple[str, ...]:
     """The working tree at hand, the first one of its repository, and the one that a timeline belongs to."""
     trees = [tree for tree in _trees(source) if tree.root != fork.root]
     first = [tree.root for tree in trees if tree.git_dir == tree.common_dir]
@@ -24,13 +24,13 @@ def origins_of(source: Capturing, timeline: str, fork: Repository) -> tuple[str,
     return tuple(dict.fromkeys((source.repository.root, *first, *taken)))
 
 
-def place_of(source: Capturing, timeline: str) -> str | None:
+def place_of(source: CapturePipeline, timeline: str) -> str | None:
     """Where the working tree of a timeline stands; None where there is none any more."""
     trees = _trees(source)
     return next((one.root for one in trees if current_timeline(one, read_settings(())) == timeline), None)
 
 
-def _trees(source: Capturing) -> list[Repository]:
+def _trees(source: CapturePipeline) -> list[Repository]:
     repository = source.repository
     if repository.plain:
         homes = [home for home in homes_of(source.environ).all() if home.repository == repository.common_dir]

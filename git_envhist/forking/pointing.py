@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from git_envhist.forking.relocation import TOO_LONG, Moved, is_text, rewrite
-from git_envhist.model import EntryKind, EnvPath, PlanStep, PointsBack
-from git_envhist.restore.hands import Hands, open_directory
+from git_envhist.forking.relocation import TOO_LONG, Relocation, is_text, rewrite
+from git_envhist.model import EntryKind, EnvPath, OutsideReference, PlanStep
+from git_envhist.restore.hands import DiskCalls, open_directory
 from git_envhist.store.git import read_all
-from git_envhist.store.modules import is_own, place_named
+from git_envhist.store.modules import git_directory_of, is_own
 from git_envhist.store.repository import Repository
 from git_envhist.system import DIRECTORY, open_itself
 
@@ -44,44 +44,46 @@ class Rewriter(NamedTuple):
     """What is to be rewritten where."""
 
     root: str
-    moved: Moved
+    moved: Relocation
     code: frozenset[bytes]
 
 
-class Place(NamedTuple):
+class PathReference(NamedTuple):
     """A path that may name places."""
 
     path: EnvPath
     is_link: bool
 
 
-def points_back(places: Iterable[Place], own: Repository, moved: Moved) -> Iterator[PointsBack]:
+def paths_naming(
+    places: Iterable[PathReference], own: Repository, moved: Relocation
+) -> Iterator[OutsideReference]:
     """Every one of some paths that names the other place."""
     with _opened(own.root) as top:
         for path, is_link in places:
             if is_link:
                 if moved.is_named_in(_read_link(top, path)):
-                    yield PointsBack(path, LINK)
+                    yield OutsideReference(path, LINK)
             elif path.endswith(b"/.git"):
                 why = _why_not_its_own(own, path, _read(top, path), moved)
                 if why is not None:
-                    yield PointsBack(path, why)
+                    yield OutsideReference(path, why)
             elif _may_name_places(path):
                 data = _read(top, path)
                 if moved.is_named_in(data if is_text(data) else _first_line(data)):
-                    yield PointsBack(path, TEXT)
+                    yield OutsideReference(path, TEXT)
 
 
-def brought_by(steps: Iterable[PlanStep]) -> Iterator[Place]:
+def written_by(steps: Iterable[PlanStep]) -> Iterator[PathReference]:
     """The files and links that some steps brought, or brought back."""
     for step in steps:
         entries = (step.after or step.before, *step.below)
         for entry in entries if not step.realm else ():
             if entry is not None and entry.kind in (EntryKind.FILE, EntryKind.LINK):
-                yield Place(entry.path, entry.kind is EntryKind.LINK)
+                yield PathReference(entry.path, entry.kind is EntryKind.LINK)
 
 
-def standing(root: str) -> Iterator[Place]:
+def files_in(root: str) -> Iterator[PathReference]:
     """The files and links that stand in a working tree, in the order of their paths."""
     top = os.fsencode(root)
     waiting = [b""]
@@ -96,12 +98,12 @@ def standing(root: str) -> Iterator[Place]:
         for entry in reversed(found):
             is_link = entry.is_symlink()
             if (is_link or entry.is_file(follow_symlinks=False)) and (above or entry.name != b".git"):
-                yield Place(EnvPath(prefix + entry.name), is_link)
+                yield PathReference(EnvPath(prefix + entry.name), is_link)
 
 
 def relocate(
-    rewriter: Rewriter, found: Iterable[PointsBack]
-) -> tuple[tuple[EnvPath, ...], tuple[PointsBack, ...]]:
+    rewriter: Rewriter, found: Iterable[OutsideReference]
+) -> tuple[tuple[EnvPath, ...], tuple[OutsideReference, ...]]:
     """(what was rewritten, what still points back and why)"""
     done, left = [], []
     with _opened(rewriter.root) as top:
@@ -115,7 +117,7 @@ def relocate(
             if why is None:
                 done.append(one.path)
             else:
-                left.append(PointsBack(one.path, why))
+                left.append(OutsideReference(one.path, why))
     return tuple(done), tuple(left)
 
 
@@ -128,17 +130,17 @@ def _may_name_places(path: EnvPath) -> bool:
     return above.rpartition(b"/")[2] in PROGRAM_DIRECTORIES
 
 
-def _why_not_its_own(own: Repository, path: EnvPath, data: bytes, moved: Moved) -> str | None:
+def _why_not_its_own(own: Repository, path: EnvPath, data: bytes, moved: Relocation) -> str | None:
     """Why a `.git` file, which says by a path where the git directory is, leads to none of its own.
 
     From a linked worktree to another one beside it such a path leads to the very same git directory, whose working tree
     is the original's: what is cleaned here is gone there.
     """
     top = os.path.realpath(os.fsencode(own.root))
-    leads_to = place_named(os.path.join(top, os.path.dirname(path)), data)
+    leads_to = git_directory_of(os.path.join(top, os.path.dirname(path)), data)
     if leads_to is None or _is_inside(leads_to, top) or is_own(leads_to, own.git_dir):
         return None if leads_to is None or os.path.exists(leads_to) else NO_GIT
-    meant = place_named(top, moved.rewritten(data)) if moved.is_named_in(data) else None
+    meant = git_directory_of(top, moved.rewritten(data)) if moved.is_named_in(data) else None
     if meant is not None and _is_inside(meant, top) and os.path.exists(meant):
         # A linked worktree of a repository that came along.
         return TEXT
@@ -149,7 +151,7 @@ def _is_inside(place: bytes, top: bytes) -> bool:
     return place.startswith(top + b"/")
 
 
-def _why_not(one: PointsBack, code: frozenset[bytes]) -> str | None:
+def _why_not(one: OutsideReference, code: frozenset[bytes]) -> str | None:
     if one.what not in (LINK, TEXT):
         return one.what
     if one.path in code:
@@ -169,13 +171,13 @@ def write_anew(root: str, path: EnvPath, data: bytes) -> None:
         _write_file(top, path, lambda _: data)
 
 
-def _rewrite_file(top: int, path: EnvPath, moved: Moved) -> str | None:
+def _rewrite_file(top: int, path: EnvPath, moved: Relocation) -> str | None:
     return _write_file(top, path, lambda data: rewrite(data, moved))
 
 
 def _write_file(top: int, path: EnvPath, change: Callable[[bytes], bytes | None]) -> str | None:
     """Write it anew in its place: its other names, its owner, mode and attributes stay."""
-    hands = Hands()
+    hands = DiskCalls()
     with _inside(top, path) as (directory, name):
         descriptor = _open_file(directory, name)
         try:
@@ -196,8 +198,8 @@ def _write_file(top: int, path: EnvPath, change: Callable[[bytes], bytes | None]
     return None
 
 
-def _point_link(top: int, path: EnvPath, moved: Moved) -> str | None:
-    hands = Hands()
+def _point_link(top: int, path: EnvPath, moved: Relocation) -> str | None:
+    hands = DiskCalls()
     with _inside(top, path) as (directory, name):
         before = os.fstat(directory)
         link = os.stat(name, dir_fd=directory, follow_symlinks=False)

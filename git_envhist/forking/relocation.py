@@ -19,14 +19,14 @@ PYTHON = re.compile(rb"#!(\S*/(?:python|pypy)[\w.]*)(?:[ \t]+(\S.*?))?[ \t]*\r?$
 TOO_LONG = "its first line would be too long for the system"
 
 
-class Moved(NamedTuple):
+class Relocation(NamedTuple):
     """From some places to one."""
 
     pattern: re.Pattern[bytes]
     to: bytes
 
     @classmethod
-    def between(cls, origins: Sequence[str], to: str) -> Moved:
+    def between(cls, origins: Sequence[str], to: str) -> Relocation:
         """The longest of the places is looked for first: one may stand inside another."""
         spellings = {spelling for place in origins for spelling in _spellings(place)}
         words = b"|".join(re.escape(one) for one in sorted(spellings, key=len, reverse=True))
@@ -40,7 +40,7 @@ class Moved(NamedTuple):
         return self.pattern.sub(lambda _: self.to, data)
 
 
-def can_be_spelled(place: str) -> bool:
+def is_shell_safe(place: str) -> bool:
     """Whether a place can stand in scripts and first lines as it is, without quotes."""
     return SPELLED.fullmatch(place) is not None
 
@@ -49,7 +49,7 @@ def is_text(data: bytes) -> bool:
     return b"\0" not in data
 
 
-def rewrite(data: bytes, moved: Moved) -> bytes | None:
+def rewrite(data: bytes, moved: Relocation) -> bytes | None:
     """A file that names the other place; None where its first line would be too long. Of a binary file the first line
     alone is rewritten."""
     line, newline, rest = data.partition(b"\n")

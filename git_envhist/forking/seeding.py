@@ -22,15 +22,15 @@ from git_envhist.capture.records import (
     MTIME,
     SIZE,
     WIDTH,
-    Record,
+    DirectoryRecord,
     cut,
     decode,
     pack_columns,
 )
-from git_envhist.capture.statcache import CacheHead, Shard, StatCache
+from git_envhist.capture.statcache import CacheHeader, CacheShard, StatCache
 from git_envhist.capture.visits import is_settled
-from git_envhist.capturing.capture import Capturing
-from git_envhist.capturing.survey import Survey
+from git_envhist.capturing.capture import CapturePipeline
+from git_envhist.capturing.survey import CaptureScope
 from git_envhist.capturing.take import cache_of
 from git_envhist.errors import EnvhistError
 from git_envhist.model import EnvPath, Snapshot
@@ -41,7 +41,7 @@ NOTHING = (0,) * WIDTH
 DOT_GIT = b".git"
 
 
-def seed(source: Capturing, own: Capturing, snapshot: Snapshot, lost: frozenset[EnvPath]) -> None:
+def seed(source: CapturePipeline, own: CapturePipeline, snapshot: Snapshot, lost: frozenset[EnvPath]) -> None:
     """Give a fork that was just written what the original remembers of the moment; nothing where it does not.
 
     `lost`: the paths of which something could not be had there: an owner, an attribute.
@@ -56,7 +56,7 @@ def seed(source: Capturing, own: Capturing, snapshot: Snapshot, lost: frozenset[
     started = time.time_ns()
     # Whatever cannot be read is read by the capture.
     with suppress(EnvhistError, OSError, ValueError):
-        look = _Look(here.bases[b""], started, lost)
+        look = _SeedSource(here.bases[b""], started, lost)
         shards, _ = share_out(
             head.shards,
             lambda: look,
@@ -65,19 +65,19 @@ def seed(source: Capturing, own: Capturing, snapshot: Snapshot, lost: frozenset[
             how="fork" if own.how == "fork" else "here",
         )
         mine.write(
-            CacheHead(here.naming, head.keeping, head.base, (), head.pieces, head.elsewhere, head.files),
+            CacheHeader(here.naming, head.keeping, head.base, (), head.pieces, head.elsewhere, head.files),
             shards,
         )
 
 
-def _same_extent(there: Survey, here: Survey) -> bool:
+def _same_extent(there: CaptureScope, here: CaptureScope) -> bool:
     """Whether the same paths are part of both, and all of them stand in the working tree."""
     if set(there.bases) != {b""} or set(here.bases) != {b""} or set(there.pruned) - {DOT_GIT} or here.pruned:
         return False
     return all(getattr(there, name) == getattr(here, name) for name in ("ignore", "exclude", "fingerprint"))
 
 
-class _Look(NamedTuple):
+class _SeedSource(NamedTuple):
     """What a record is held against."""
 
     root: bytes
@@ -85,14 +85,14 @@ class _Look(NamedTuple):
     lost: frozenset[EnvPath]
 
 
-def _looked_at(cache: StatCache, shard: Shard, look: _Look) -> tuple[bytes, bytes]:
+def _looked_at(cache: StatCache, shard: CacheShard, look: _SeedSource) -> tuple[bytes, bytes]:
     data = cache.read_shard(shard)
     if data is None:
         raise ValueError("a shard of the records is gone")
     return shard.first, b"".join(_seen(decode(encoded), look).encode() for _, encoded in cut(data))
 
 
-def _seen(record: Record, look: _Look) -> Record:
+def _seen(record: DirectoryRecord, look: _SeedSource) -> DirectoryRecord:
     """A record of the original's with what stands in the fork."""
     place = os.path.join(look.root, record.path) if record.path else look.root
     columns = pack_columns(_rows(record, place + b"/", look))
@@ -114,7 +114,7 @@ def _seen(record: Record, look: _Look) -> Record:
     )
 
 
-def _rows(record: Record, above: bytes, look: _Look) -> Iterator[tuple[int, ...]]:
+def _rows(record: DirectoryRecord, above: bytes, look: _SeedSource) -> Iterator[tuple[int, ...]]:
     cells = record.cells
     inside = record.path + b"/" if record.path else b""
     for number, name in enumerate(record.names):

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from git_envhist.errors import EnvhistError, in_words
-from git_envhist.forking.pointing import Place, read_file, write_anew
+from git_envhist.forking.pointing import PathReference, read_file, write_anew
 from git_envhist.model import EnvPath, Snapshot
 from git_envhist.store.git import Git
 from git_envhist.store.layout import GIT_CHANGED, RESERVED
 from git_envhist.store.listings import read_git_changes
-from git_envhist.store.modules import GITDIR, is_own, module_of, place_named
+from git_envhist.store.modules import GITDIR, git_directory_of, is_own, module_of
 from git_envhist.store.objects import CatFile
 from git_envhist.store.repository import Repository
 from git_envhist.system import open_file_only
@@ -30,7 +30,7 @@ PASSING = ("tmp_", "fsmonitor--daemon")
 ALTERNATES = "objects/info/alternates"
 
 
-class Settler(NamedTuple):
+class SubmoduleInstaller(NamedTuple):
     """Gives submodules of one working tree git directories of their own."""
 
     repository: Repository
@@ -39,7 +39,7 @@ class Settler(NamedTuple):
     moved: frozenset[bytes]
     """Submodules that stood at the moment at another commit than its code commit says."""
 
-    def settle(self, places: Iterable[Place]) -> tuple[tuple[EnvPath, ...], tuple[str, ...]]:
+    def settle(self, places: Iterable[PathReference]) -> tuple[tuple[EnvPath, ...], tuple[str, ...]]:
         """(the `.git` files that were pointed there, what could not be done)"""
         done, warnings = [], []
         for path, module, name in list(self._found(places)):
@@ -54,7 +54,7 @@ class Settler(NamedTuple):
                 done.append(path)
         return tuple(done), tuple(warnings)
 
-    def _found(self, places: Iterable[Place]) -> Iterator[tuple[EnvPath, str, str]]:
+    def _found(self, places: Iterable[PathReference]) -> Iterator[tuple[EnvPath, str, str]]:
         """(the `.git` file, the git directory that is its submodule's, the submodule's name) of each."""
         for path, is_link in places:
             if is_link or not path.endswith(b"/.git"):
@@ -66,7 +66,7 @@ class Settler(NamedTuple):
     def _module(self, path: EnvPath, pointer: bytes) -> tuple[str, str] | None:
         for root in self.origins:
             above = os.path.join(os.path.realpath(os.fsencode(root)), os.path.dirname(path))
-            place = place_named(above, pointer)
+            place = git_directory_of(above, pointer)
             named = None if place is None else module_of(place, self.repository.common_dir)
             if place is None or named is None or is_own(place, self.repository.git_dir):
                 continue
@@ -115,7 +115,7 @@ class Settler(NamedTuple):
         return rest.split(b" ")[1].partition(b"\t")[0].decode("ascii") if mode == b"160000" else None
 
 
-def moved_in(git: Git, snapshot: Snapshot) -> frozenset[bytes]:
+def changed_submodules(git: Git, snapshot: Snapshot) -> frozenset[bytes]:
     """What git saw as changed at a moment; of submodules that is where they stood."""
     with CatFile(git) as reader:
         found = reader.read(f"{snapshot.tree}:{(RESERVED + b'/' + GIT_CHANGED).decode()}")

@@ -14,7 +14,7 @@ from git_envhist.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class SizedChange:
     """One changed path, and how large it was before and after; None where it was not there."""
 
     path: EnvPath
@@ -40,7 +40,7 @@ class Area:
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class EnvironmentSize:
     """How large an environment was at a moment, and where what changed in the step to it lies."""
 
     files: int
@@ -55,18 +55,18 @@ class Step:
     """What a moment changed, and what it came to."""
 
     changes: tuple[Change, ...]
-    extent: Extent
+    extent: EnvironmentSize
 
 
-class _Place:
+class _AreaNode:
     """A name in a directory, and what stands below it."""
 
     __slots__ = ("counts", "inner", "path", "sizes", "touched")
 
     def __init__(self, path: bytes) -> None:
         self.path = path
-        self.inner: dict[bytes, _Place] = {}
-        self.touched: Touched | None = None
+        self.inner: dict[bytes, _AreaNode] = {}
+        self.touched: SizedChange | None = None
         self.counts = [0, 0, 0]
         self.sizes = [0, 0]
 
@@ -74,21 +74,21 @@ class _Place:
         ending = b"/" if self.inner else b""
         return Area(EnvPath(self.path + ending), *self.counts, *self.sizes)
 
-    def parts(self) -> Iterator[_Place]:
+    def parts(self) -> Iterator[_AreaNode]:
         """What a directory is taken apart into."""
         if self.touched is not None:
-            alone = _Place(self.path)
+            alone = _AreaNode(self.path)
             _count(alone, self.touched)
             yield alone
         yield from self.inner.values()
 
 
-def areas_of(changes: Iterable[Touched], most: int) -> tuple[Area, ...]:
+def areas_of(changes: Iterable[SizedChange], most: int) -> tuple[Area, ...]:
     """At most so many places that tell of all changes, the largest first."""
-    top = _Place(b"")
+    top = _AreaNode(b"")
     for one in changes:
         _put(top, one)
-    open_places: list[tuple[int, bytes, _Place]] = []
+    open_places: list[tuple[int, bytes, _AreaNode]] = []
     told: list[Area] = []
     _offer(top, open_places, told)
     while open_places:
@@ -101,7 +101,7 @@ def areas_of(changes: Iterable[Touched], most: int) -> tuple[Area, ...]:
     return _cut(sorted(told, key=lambda area: (-area.weight, area.path)), most)
 
 
-def _offer(place: _Place, open_places: list[tuple[int, bytes, _Place]], told: list[Area]) -> None:
+def _offer(place: _AreaNode, open_places: list[tuple[int, bytes, _AreaNode]], told: list[Area]) -> None:
     if place.inner:
         heappush(open_places, (-max(place.sizes), place.path, place))
     elif place.path:
@@ -117,17 +117,17 @@ def _cut(areas: list[Area], most: int) -> tuple[Area, ...]:
     return (*areas[: most - 1], Area(TOP, *map(sum, zip(*numbers, strict=True))))
 
 
-def _put(top: _Place, one: Touched) -> None:
+def _put(top: _AreaNode, one: SizedChange) -> None:
     place, reached = top, b""
     _count(place, one)
     for name in one.path.split(b"/"):
         reached = reached + b"/" + name if reached else name
-        place = place.inner.setdefault(name, _Place(reached))
+        place = place.inner.setdefault(name, _AreaNode(reached))
         _count(place, one)
     place.touched = one
 
 
-def _count(place: _Place, one: Touched) -> None:
+def _count(place: _AreaNode, one: SizedChange) -> None:
     kind = 0 if one.before is None else 2 if one.after is None else 1
     place.counts[kind] += 1
     place.sizes[0] += one.before or 0

@@ -17,10 +17,10 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from git_envhist.history.intents import is_in_part
-from git_envhist.model import RestorePart, Snapshot, SnapshotId
+from git_envhist.model import RestoreRole, Snapshot, SnapshotId
 from git_envhist.values import dataclass, field
 
-MOVES = (RestorePart.UNDO, RestorePart.REDO)
+MOVES = (RestoreRole.UNDO, RestoreRole.REDO)
 
 
 class Difference(IntEnum):
@@ -48,7 +48,7 @@ Compare = Callable[[State, State], Difference]
 
 
 @dataclass(slots=True)
-class Walk:
+class UndoStack:
     """The states, oldest first, and the current one."""
 
     compare: Compare
@@ -110,7 +110,7 @@ class Walk:
         state = State.of(snapshot)
         difference = self._difference(state)
         # An undo to a state that retention removed is where a restore led, too.
-        is_led_to = snapshot.restore not in (None, RestorePart.BEFORE)
+        is_led_to = snapshot.restore not in (None, RestoreRole.BEFORE)
         if difference is Difference.MORE or (difference is Difference.TIMES and is_led_to):
             self._append(snapshot)
         elif self._compared(self.here, state) is not Difference.NONE:
@@ -130,9 +130,9 @@ class Walk:
         self.cut_off, self.arrived = ahead or self.cut_off, None
 
 
-def read_walk(oldest_first: Iterable[Snapshot], compare: Compare) -> Walk:
+def read_undo_stack(oldest_first: Iterable[Snapshot], compare: Compare) -> UndoStack:
     """Return the states of a timeline, with the cursor at its last snapshot."""
-    walk = Walk(compare)
+    walk = UndoStack(compare)
     for snapshot in oldest_first:
         walk.take(snapshot)
     return walk

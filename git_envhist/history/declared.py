@@ -23,7 +23,7 @@ NODE_MODULES = "node_modules"
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class RequirementsFile:
     """One file that lists packages."""
 
     place: str
@@ -37,10 +37,10 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredPackages:
     """All that the facts of one manager's lists say."""
 
-    lists: dict[str, Listed]
+    lists: dict[str, RequirementsFile]
     needs: dict[str, list[str]]
     roots: set[str]
 
@@ -68,8 +68,8 @@ def disagreements(declared: Sequence[Fact], installed: Iterable[Fact]) -> tuple[
     return tuple(told)
 
 
-def _read(facts: Iterable[Fact], probe: str) -> Declared:
-    declared = Declared({}, {}, set())
+def _read(facts: Iterable[Fact], probe: str) -> DeclaredPackages:
+    declared = DeclaredPackages({}, {}, set())
     for fact in facts:
         if fact.by != probe:
             continue
@@ -86,14 +86,14 @@ def _read(facts: Iterable[Fact], probe: str) -> Declared:
     return declared
 
 
-def _list_of(declared: Declared, fact: Fact) -> Listed:
+def _list_of(declared: DeclaredPackages, fact: Fact) -> RequirementsFile:
     place = fact.at.decode("utf-8", "surrogateescape")
     name = fact.key[len(place) + 1 if place else 0 :].partition("/")[0]
     path = f"{place}/{name}" if place else name
-    return declared.lists.setdefault(path, Listed(place, name, fact.at))
+    return declared.lists.setdefault(path, RequirementsFile(place, name, fact.at))
 
 
-def _note(listed: Listed, fact: Fact, word: str, value: str) -> None:
+def _note(listed: RequirementsFile, fact: Fact, word: str, value: str) -> None:
     package = fact.key[len(listed.place) + 1 if listed.place else 0 :].partition("/")[2]
     if word == "asked":
         listed.asked.setdefault(package, []).append(value)
@@ -105,7 +105,7 @@ def _note(listed: Listed, fact: Fact, word: str, value: str) -> None:
         listed.marks.add(word)
 
 
-def _of_python(place: str, found: Mapping[str, list[Fact]], declared: Declared) -> Iterator[Fact]:
+def _of_python(place: str, found: Mapping[str, list[Fact]], declared: DeclaredPackages) -> Iterator[Fact]:
     """Of one virtual environment: by the lists beside it, or in `requirements` there."""
     beside = place.rpartition("/")[0]
     places = (beside, f"{beside}/requirements".lstrip("/"))
@@ -120,7 +120,7 @@ def _of_python(place: str, found: Mapping[str, list[Fact]], declared: Declared) 
 def _of_node(
     place: str,
     found: Mapping[str, list[Fact]],
-    declared: Declared,
+    declared: DeclaredPackages,
     places: Mapping[str, Mapping[str, object]],
 ) -> Iterator[Fact]:
     """Of one node_modules: by the lists beside it."""
@@ -135,11 +135,11 @@ def _of_node(
     yield from _settled(place, found, locks)
 
 
-def _all_known(lists: Sequence[Listed]) -> bool:
+def _all_known(lists: Sequence[RequirementsFile]) -> bool:
     return any("list" in one.marks for one in lists) and not any("open" in one.marks for one in lists)
 
 
-def _reached(listed: Listed, places: Mapping[str, Mapping[str, object]]) -> dict[str, list[str]]:
+def _reached(listed: RequirementsFile, places: Mapping[str, Mapping[str, object]]) -> dict[str, list[str]]:
     """What a manifest asks for, less what a program finds in the node_modules of a directory above."""
     above = [listed.place[:end] for end, letter in enumerate(listed.place) if letter == "/"]
     others = [places.get(_join(directory, NODE_MODULES), {}) for directory in {"", *above} - {listed.place}]
@@ -168,7 +168,7 @@ def _strangers(found: Mapping[str, list[Fact]], known: set[str] | frozenset[str]
 def _settled(
     place: str,
     found: Mapping[str, list[Fact]],
-    lists: Sequence[tuple[Listed, Mapping[str, list[str]], Mapping[str, list[str]]]],
+    lists: Sequence[tuple[RequirementsFile, Mapping[str, list[str]], Mapping[str, list[str]]]],
 ) -> Iterator[Fact]:
     """What is missing, and what is of another version than a lock file has, or else a list."""
     told: set[str] = set()

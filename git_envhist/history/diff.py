@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from git_envhist.model import Change, ChangeCount, ChangeKind, EntryKind, Side, StoredAs
+from git_envhist.model import Change, ChangeCount, ChangeKind, ChangeSide, EntryKind, StoredAs
 
 
 def count(changes: Iterable[Change]) -> ChangeCount:
@@ -51,6 +51,6 @@ def is_stored(change: Change, stored: StoredAs) -> bool:
     return any(side is not None and side.stored is stored for side in (change.before, change.after))
 
 
-def sides(change: Change) -> tuple[Side, ...]:
+def sides(change: Change) -> tuple[ChangeSide, ...]:
     """The sides that there are, the earlier one first."""
     return tuple(side for side in (change.before, change.after) if side is not None)

@@ -11,7 +11,16 @@ from datetime import datetime
 from typing import NamedTuple
 
 from git_envhist.errors import Damaged
-from git_envhist.model import Agent, Effect, Observed, Record, Snapshot, SnapshotId, Task, TaskStatus
+from git_envhist.model import (
+    AgentName,
+    Effect,
+    NoteRecord,
+    ObservedCheckpoint,
+    Snapshot,
+    SnapshotId,
+    Task,
+    TaskStatus,
+)
 from git_envhist.values import pattern
 
 CONVERSATION = "conversation.json"
@@ -33,7 +42,7 @@ class _Event(NamedTuple):
     text: str
     at: datetime
     snapshot: SnapshotId
-    record: Record
+    record: NoteRecord
 
 
 class NewerRecord(Damaged):
@@ -49,42 +58,46 @@ class NewerRecord(Damaged):
 
 
 def task_record(
-    task: str, event: str, text: str, status: TaskStatus, at: datetime, agent: Agent | None = None
-) -> Record:
+    task: str, event: str, text: str, status: TaskStatus, at: datetime, agent: AgentName | None = None
+) -> NoteRecord:
     """An event of a task; it is the task's first one where `event` is its mark."""
     fields: dict[str, object] = {"mark": task, "event": event, "text": text, "status": status.value}
     fields["format"] = TASK_FORMAT
     told = (agent.name, agent.version, agent.definition) if agent else ()
     fields |= {key: value for key, value in zip(AGENT_FIELDS, told, strict=False) if value}
-    return Record(TASK, at, fields)
+    return NoteRecord(TASK, at, fields)
 
 
-def effect_record(effect: Effect, event: str) -> Record:
+def effect_record(effect: Effect, event: str) -> NoteRecord:
     """An event of an effect: that it is about to happen, or how it ended."""
     fields: dict[str, object] = {"mark": effect.mark, "event": event, "text": effect.text}
     fields |= {name: True for name in ("irreversible", "refused") if getattr(effect, name)}
     known = {"command": effect.command, "exit_code": effect.exit_code}
-    return Record(
+    return NoteRecord(
         EFFECT, effect.at, fields | {key: value for key, value in known.items() if value is not None}
     )
 
 
-def observed_record(observed: Observed, event: str) -> Record:
+def observed_record(observed: ObservedCheckpoint, event: str) -> NoteRecord:
     """That a checkpoint of the platform was found."""
     fields: dict[str, object] = {"mark": observed.external_id, "event": event, "text": observed.comment}
     fields["taken_at"] = observed.taken_at.isoformat()
-    return Record(OBSERVED, observed.at, fields | ({"source": observed.source} if observed.source else {}))
+    return NoteRecord(
+        OBSERVED, observed.at, fields | ({"source": observed.source} if observed.source else {})
+    )
 
 
-def observed_of(snapshots: Iterable[Snapshot]) -> tuple[Observed, ...]:
+def observed_of(snapshots: Iterable[Snapshot]) -> tuple[ObservedCheckpoint, ...]:
     """The checkpoints of the platform that were found, by the time at which they were made; each as told first."""
-    found: dict[str, Observed] = {}
+    found: dict[str, ObservedCheckpoint] = {}
     for told in _events(snapshots, OBSERVED):
         taken, source = told.record.fields.get("taken_at"), told.record.fields.get("source")
         taken_at = _moment(taken)
         if taken_at is not None and told.mark not in found:
             named = source if isinstance(source, str) else ""
-            found[told.mark] = Observed(told.mark, taken_at, told.at, told.text, named, told.snapshot)
+            found[told.mark] = ObservedCheckpoint(
+                told.mark, taken_at, told.at, told.text, named, told.snapshot
+            )
     return tuple(sorted(found.values(), key=lambda one: one.taken_at))
 
 
@@ -133,7 +146,7 @@ def next_task(tasks: Sequence[Task]) -> Task | None:
     return next((task for task in tasks if task.status not in ENDED), None)
 
 
-def starting_point(task: Task, tasks: Sequence[Task]) -> SnapshotId:
+def start_of_task(task: Task, tasks: Sequence[Task]) -> SnapshotId:
     """The moment that a task starts from: where it was begun, else where the last one before it ended."""
     if task.begun_at is not None and task.status is not TaskStatus.PENDING:
         return task.begun_at

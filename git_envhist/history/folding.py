@@ -17,7 +17,7 @@ from typing import NamedTuple
 from git_envhist.history.doings import EFFECT, TASK
 from git_envhist.history.story import changes_phrase, describe_counts
 from git_envhist.history.timeline import own_verdict
-from git_envhist.model import ChangeCount, IntentSource, RestorePart, Snapshot, Trigger
+from git_envhist.model import ChangeCount, IntentSource, RestoreRole, Snapshot, Trigger
 
 TURN = "agent-turn"
 NOTHING = ChangeCount()
@@ -26,7 +26,7 @@ Turn = tuple[str, str | None, str | None, str]
 """(timeline, agent, session, number) of a turn."""
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """One line of a list: the newest moment, and those before it that it stands for, newest first."""
 
     newest: Snapshot
@@ -58,21 +58,21 @@ class Line(NamedTuple):
         return self.newest.commit, (self.earlier or (self.newest,))[-1].parent
 
 
-def fold(newest_first: Iterable[Snapshot], zone: tzinfo | None = None) -> list[Line]:
+def fold_turns(newest_first: Iterable[Snapshot], zone: tzinfo | None = None) -> list[LogLine]:
     """Return the lines of a list; `zone` says where a day begins. Snapshots of several timelines may alternate."""
-    lines: list[Line] = []
+    lines: list[LogLine] = []
     latest: dict[str, int] = {}
     for snapshot in newest_first:
         place = latest.get(snapshot.timeline)
         if place is not None and _belongs(lines[place], snapshot, zone):
-            lines[place] = Line(lines[place].newest, (*lines[place].earlier, snapshot))
+            lines[place] = LogLine(lines[place].newest, (*lines[place].earlier, snapshot))
         else:
             latest[snapshot.timeline] = len(lines)
-            lines.append(Line(snapshot))
+            lines.append(LogLine(snapshot))
     return lines
 
 
-def _belongs(line: Line, snapshot: Snapshot, zone: tzinfo | None) -> bool:
+def _belongs(line: LogLine, snapshot: Snapshot, zone: tzinfo | None) -> bool:
     # Chosen ones may have others between them, which no line of theirs tells of.
     follows = (line.earlier or (line.newest,))[-1].parent == snapshot.commit
     return (
@@ -87,25 +87,25 @@ def _belongs(line: Line, snapshot: Snapshot, zone: tzinfo | None) -> bool:
     )
 
 
-def _same_turn(line: Line, snapshot: Snapshot) -> bool:
+def _same_turn(line: LogLine, snapshot: Snapshot) -> bool:
     turn = _turn(snapshot)
     return turn is not None and turn == _turn(line.newest)
 
 
-def _saved_nothing(line: Line, snapshot: Snapshot) -> bool:
+def _saved_nothing(line: LogLine, snapshot: Snapshot) -> bool:
     """Whether it is what a restore saved first, and the moment before holds all of it."""
-    arrived = not line.earlier and line.newest.restore not in (None, RestorePart.BEFORE)
-    return arrived and snapshot.restore is RestorePart.BEFORE and _changed_nothing(snapshot)
+    arrived = not line.earlier and line.newest.restore not in (None, RestoreRole.BEFORE)
+    return arrived and snapshot.restore is RestoreRole.BEFORE and _changed_nothing(snapshot)
 
 
-def _is_idle(line: Line, snapshot: Snapshot) -> bool:
+def _is_idle(line: LogLine, snapshot: Snapshot) -> bool:
     """Return whether a snapshot changed nothing, and only a program or a command caused it."""
     if _turn(line.newest) is not None or snapshot.restore is not None or _turn(snapshot) is not None:
         return False
     return (_has_no_words(snapshot) or snapshot.trigger is Trigger.RUN) and _changed_nothing(snapshot)
 
 
-def _same_run(line: Line, snapshot: Snapshot, zone: tzinfo | None) -> bool:
+def _same_run(line: LogLine, snapshot: Snapshot, zone: tzinfo | None) -> bool:
     same_day = line.newest.at.astimezone(zone).date() == snapshot.at.astimezone(zone).date()
     return same_day and _is_routine(line.newest) and _is_routine(snapshot)
 

@@ -15,7 +15,7 @@ from git_envhist.model import Snapshot
 Parents = Mapping[str, tuple[str, ...]]
 
 
-class Row(NamedTuple):
+class GraphRow(NamedTuple):
     """The lines of a graph at one moment: those before it, its own, what goes on beside its further lines."""
 
     before: tuple[str, ...]
@@ -108,7 +108,7 @@ def shown_parents(shown: Sequence[str], parents: Parents) -> dict[str, tuple[str
     return nearest
 
 
-def draw(shown: Sequence[str], parents: Parents) -> Iterator[Row]:
+def draw(shown: Sequence[str], parents: Parents) -> Iterator[GraphRow]:
     """The rows, in the manner of git."""
     lanes: list[str] = []
     for one in shown:
@@ -130,7 +130,7 @@ def draw(shown: Sequence[str], parents: Parents) -> Iterator[Row]:
         if not first:
             after += _closed(len(lanes), at)
             del lanes[at]
-        yield Row(tuple(before), mark, beside, tuple(after))
+        yield GraphRow(tuple(before), mark, beside, tuple(after))
 
 
 def _cells(number: int, at: int, mark: str) -> str:

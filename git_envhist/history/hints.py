@@ -8,16 +8,16 @@ from git_envhist.errors import SnapshotNotFound, UsageError
 from git_envhist.history.intents import by_intent
 from git_envhist.history.revisions import (
     PARENTS_HINT,
+    Ancestor,
     AtTime,
-    Back,
+    BareWord,
     ByIntent,
     ByVerdict,
     Revision,
-    Word,
     readings,
     shorten,
 )
-from git_envhist.history.timeline import SHORTEST_ID, World, by_verdict, is_id, own_verdict
+from git_envhist.history.timeline import SHORTEST_ID, Catalog, by_verdict, is_id, own_verdict
 from git_envhist.history.times import SPELLINGS, parse_moment, printed_time
 from git_envhist.model import VerdictStatus
 
@@ -29,19 +29,19 @@ BEGIN = "git envlog capture"
 NOTHING_CAPTURED = f"{NOTHING_HERE}: {BEGIN}"
 
 
-def nothing_captured(world: World) -> str:
+def nothing_captured(world: Catalog) -> str:
     """What to type where this working tree has no moment; others may."""
     return f"{NOTHING_HERE}: {_how_to_begin(world)}"
 
 
-def _how_to_begin(world: World) -> str:
+def _how_to_begin(world: Catalog) -> str:
     if world.others:
         return f"{BEGIN}; what others have: git envlog --all"
     return f"{BEGIN}; what was pushed elsewhere: git envlog fetch" if world.has_remote else BEGIN
 
 
-def explain(
-    text: str, world: World, now: datetime, *, commit: str | None = None, before_base: int | None = None
+def not_found_error(
+    text: str, world: Catalog, now: datetime, *, commit: str | None = None, before_base: int | None = None
 ) -> SnapshotNotFound:
     """The error for a text that means nothing.
 
@@ -74,13 +74,13 @@ def refuse_as_range(text: str) -> UsageError:
     return UsageError(f"not a range: '{text}'", hint=hint)
 
 
-def _hint(way: Revision, text: str, world: World, now: datetime, before_base: int | None) -> str | None:
+def _hint(way: Revision, text: str, world: Catalog, now: datetime, before_base: int | None) -> str | None:
     match way:
-        case Word(word):
+        case BareWord(word):
             return _hint_for_word(word, world, now)
-        case Back(base, _) if before_base is None:
+        case Ancestor(base, _) if before_base is None:
             return _hint(base, shorten(text), world, now, None)
-        case Back():
+        case Ancestor():
             return _hint_for_steps(text, before_base or 0)
         case AtTime(time, timeline):
             return _hint_for_time(time, timeline, world, now)
@@ -93,7 +93,7 @@ def _hint(way: Revision, text: str, world: World, now: datetime, before_base: in
     return None
 
 
-def _hint_for_word(word: str, world: World, now: datetime) -> str | None:
+def _hint_for_word(word: str, world: Catalog, now: datetime) -> str | None:
     if not world.own.snapshots:
         return nothing_captured(world)
     if word.lower() in SPELLED_OTHERWISE:
@@ -132,7 +132,7 @@ def _hint_for_code(commit: str) -> str:
     )
 
 
-def _similar_name(word: str, world: World) -> str | None:
+def _similar_name(word: str, world: Catalog) -> str | None:
     from difflib import get_close_matches  # loaded late: keeps every command fast that finds its snapshot
 
     if word in world.others:
@@ -151,7 +151,7 @@ def _hint_for_steps(text: str, before_base: int) -> str:
     return f"the oldest is '{base}~{before_base}'"
 
 
-def _hint_for_time(time: str, name: str | None, world: World, now: datetime) -> str:
+def _hint_for_time(time: str, name: str | None, world: Catalog, now: datetime) -> str:
     timeline = world.own if name is None else world.timeline(name)
     if timeline is None:
         return f"no timeline is called '{name}': git envlog --all"
@@ -164,7 +164,7 @@ def _hint_for_time(time: str, name: str | None, world: World, now: datetime) -> 
     return f"the oldest snapshot is from {printed_time(timeline.snapshots[-1].at, now)}"
 
 
-def _hint_for_verdict(status: VerdictStatus, world: World) -> str:
+def _hint_for_verdict(status: VerdictStatus, world: Catalog) -> str:
     word = "passed" if status is VerdictStatus.PASS else "failed"
     count = len(by_verdict(world.own, status))
     if count:

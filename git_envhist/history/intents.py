@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from git_envhist.history.timeline import NO_INTENT, PRINTED_ID, Spot, Timeline, subject
+from git_envhist.history.timeline import NO_INTENT, PRINTED_ID, Position, Timeline, subject
 from git_envhist.history.times import exact_time
-from git_envhist.model import IntentSource, RestorePart, Snapshot, Trigger
+from git_envhist.model import IntentSource, RestoreRole, Snapshot, Trigger
 from git_envhist.values import pattern
 
 CAUSES = {Trigger.MANUAL: "capture", Trigger.API: "capture"}
 """What is said of a cause in the place of its name."""
 OPERATIONS = {
-    RestorePart.TO: "restore of",
-    RestorePart.UNDO: "undo of",
-    RestorePart.REDO: "redo of",
+    RestoreRole.TO: "restore of",
+    RestoreRole.UNDO: "undo of",
+    RestoreRole.REDO: "redo of",
 }
 AFTER = "snapshot after"
 """The subject of a snapshot without an intent names the code commit, and does not repeat its subject."""
@@ -41,7 +41,7 @@ def title(snapshot: Snapshot) -> str:
     return subject(snapshot.intent)
 
 
-def operation_words(part: RestorePart, meant: str | None, paths: str = "") -> str:
+def operation_words(part: RestoreRole, meant: str | None, paths: str = "") -> str:
     """Return the intent of an operation: `restore of 6c12886 (2 paths)`."""
     words = f"{OPERATIONS[part]} {meant[:PRINTED_ID]}" if meant else OPERATIONS[part].partition(" ")[0]
     return f"{words} ({paths})" if paths else words
@@ -52,15 +52,15 @@ def substitute_intent(commit: str, code_subject: bytes) -> bytes:
     return b"%b %b\n\n%b" % (AFTER.encode(), commit[:PRINTED_ID].encode(), code_subject)
 
 
-def meant_by(snapshot: Snapshot) -> str | None:
+def restored_snapshot_id(snapshot: Snapshot) -> str | None:
     """The id, or its first digits, of the moment that a restore's own words name."""
-    if snapshot.restored_from is not None or snapshot.restore is not RestorePart.BEFORE:
+    if snapshot.restored_from is not None or snapshot.restore is not RestoreRole.BEFORE:
         return snapshot.restored_from
     last = snapshot.intent.rpartition(" ")[2]
     return last if DIGITS.fullmatch(last) else None
 
 
-def by_intent(timeline: Timeline, text: str) -> tuple[Spot, ...]:
+def by_intent(timeline: Timeline, text: str) -> tuple[Position, ...]:
     """Those whose whole intent, or its printed line, is the text; else the newest that contains it."""
     wanted = _words(text)
     if not wanted:
@@ -78,7 +78,7 @@ def by_intent(timeline: Timeline, text: str) -> tuple[Spot, ...]:
     )
 
 
-def label_candidates(spots: tuple[Spot, ...], now: datetime) -> tuple[str, ...]:
+def label_candidates(spots: tuple[Position, ...], now: datetime) -> tuple[str, ...]:
     """Each snapshot as one can type it, told apart from the rest: id, time to the second, intent."""
     length = _telling_length([spot.snapshot.id for spot in spots])
     return tuple(
@@ -94,7 +94,7 @@ def _telling_length(ids: list[str]) -> int:
     return length
 
 
-def _printed(spot: Spot) -> str:
+def _printed(spot: Position) -> str:
     return title(spot.snapshot)
 
 
@@ -122,7 +122,7 @@ def _code_subject(snapshot: Snapshot) -> str:
 
 def is_in_part(snapshot: Snapshot) -> bool:
     """Return whether a restore brought only a part of the other snapshot."""
-    return snapshot.restore is not RestorePart.BEFORE and PART.search(subject(snapshot.intent)) is not None
+    return snapshot.restore is not RestoreRole.BEFORE and PART.search(subject(snapshot.intent)) is not None
 
 
 def _cause(snapshot: Snapshot) -> str:
@@ -141,6 +141,6 @@ def _words(text: str) -> str:
     return " ".join(text.split())
 
 
-def _first(spots: Iterator[Spot]) -> tuple[Spot, ...]:
+def _first(spots: Iterator[Position]) -> tuple[Position, ...]:
     spot = next(spots, None)
     return () if spot is None else (spot,)

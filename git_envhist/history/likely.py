@@ -10,7 +10,7 @@ from git_envhist.model import Snapshot, Trigger, VerdictStatus
 MOST = 5
 
 
-def likeliest(newest_first: Iterable[Snapshot], content: str) -> tuple[Snapshot, ...]:
+def likely_targets(newest_first: Iterable[Snapshot], content: str) -> tuple[Snapshot, ...]:
     """Return at most five snapshots that differ from what is here now, the newest first.
 
     The newest is always among them. The others are the newest that passed its check, the newest with a name, the

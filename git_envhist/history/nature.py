@@ -36,7 +36,7 @@ SCRIPTS = frozenset((b"bin", b".bin", b"Scripts"))
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class MachineDifferences:
     """The changes of a comparison, what is by nature set apart."""
 
     told: tuple[Change, ...]
@@ -44,7 +44,9 @@ class Apart:
     """By what makes them so, in a fixed order; what packages explain goes by their directory, ending in a slash."""
 
 
-def set_apart(changes: Iterable[Change], explained: Callable[[bytes], bool]) -> Apart:
+def split_machine_differences(
+    changes: Iterable[Change], explained: Callable[[bytes], bool]
+) -> MachineDifferences:
     """`explained`: whether packages of a directory that package managers fill are told to differ."""
     told: list[Change] = []
     found: dict[str, list[Change]] = {}
@@ -56,7 +58,7 @@ def set_apart(changes: Iterable[Change], explained: Callable[[bytes], bool]) -> 
             found.setdefault(why, []).append(change)
     order = (OWNER, CACHES, LOGS, PLACES, REPOSITORIES)
     named = [why for why in order if why in found] + sorted(why for why in found if why not in order)
-    return Apart(tuple(told), tuple((why, tuple(found[why])) for why in named))
+    return MachineDifferences(tuple(told), tuple((why, tuple(found[why])) for why in named))
 
 
 def _why(change: Change, explained: Callable[[bytes], bool]) -> str | None:

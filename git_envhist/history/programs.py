@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from git_envhist.history.classes import PACKAGES, class_of, generated_in
-from git_envhist.model import Change, ChangeKind, EntryKind, EnvPath, FactChange, Side
+from git_envhist.model import Change, ChangeKind, ChangeSide, EntryKind, EnvPath, FactChange
 
 PROBE, LINK = "program", "link"
 BINARIES = frozenset((b"bin", b"sbin", b".bin", b"Scripts"))
@@ -50,7 +50,7 @@ def _is_for_programs(directory: EnvPath) -> bool:
     return directory.rpartition(b"/")[2] in BINARIES
 
 
-def _mode(side: Side | None) -> str | None:
+def _mode(side: ChangeSide | None) -> str | None:
     """The permission bits of something that can be run; a link is told as what it leads to may be."""
     if side is None or not (side.kind is EntryKind.LINK or side.mode & EXECUTABLE):
         return None

@@ -6,31 +6,31 @@ from datetime import datetime
 
 from git_envhist.errors import AmbiguousRevision, EnvhistError, SnapshotNotFound, UsageError
 from git_envhist.history.hints import refuse_as_range
-from git_envhist.history.resolve import End, find_end, resolve_end, why_nothing
-from git_envhist.history.revisions import Cut, Live, range_cuts
-from git_envhist.history.timeline import Spot, Timeline, World, by_name
+from git_envhist.history.resolve import End, find_end, no_match_error, resolve_end
+from git_envhist.history.revisions import Now, RangeSplit, range_cuts
+from git_envhist.history.timeline import Catalog, Position, Timeline, by_name
 from git_envhist.model import Snapshot
 from git_envhist.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ResolvedRange:
     """A resolved range; `start` None where a single revision was given."""
 
     start: End | None
     end: End
 
 
-def resolve_range(text: str, world: World, now: datetime) -> Span:
+def resolve_range(text: str, world: Catalog, now: datetime) -> ResolvedRange:
     """The two ends of `a..b`, or the single end of a text that means one snapshot as a whole."""
     if ".." not in text:
-        return Span(None, resolve_end(text, world, now))
+        return ResolvedRange(None, resolve_end(text, world, now))
     if whole := _find_whole(text, world, now):
-        return Span(None, whole)
+        return ResolvedRange(None, whole)
     return _only_cut(text, range_cuts(text), world, now)
 
 
-def between(span: Span, own: Timeline) -> tuple[Snapshot, ...]:
+def snapshots_in_range(span: ResolvedRange, own: Timeline) -> tuple[Snapshot, ...]:
     """The snapshots of a range, newest first: up to its end, without its start and what is older."""
     end = _spot(span.end, own)
     if end is None:
@@ -44,8 +44,8 @@ def between(span: Span, own: Timeline) -> tuple[Snapshot, ...]:
     return tuple(snapshot for snapshot in reached if snapshot.id not in older)
 
 
-def _spot(end: Spot | Live, own: Timeline) -> Spot | None:
-    if isinstance(end, Live):
+def _spot(end: Position | Now, own: Timeline) -> Position | None:
+    if isinstance(end, Now):
         return next(own.spots(), None)
     return end
 
@@ -53,7 +53,7 @@ def _spot(end: Spot | Live, own: Timeline) -> Spot | None:
 # --- where to cut
 
 
-def _find_whole(text: str, world: World, now: datetime) -> End | None:
+def _find_whole(text: str, world: Catalog, now: datetime) -> End | None:
     """An intent may hold dots: where a text means something as it stands, it is no range."""
     # No ref and no name holds two of them: unless git is asked for a message or a time, it need not be asked.
     if not text.startswith(":/") and "{" not in text and not by_name(world.own, text):
@@ -64,10 +64,10 @@ def _find_whole(text: str, world: World, now: datetime) -> End | None:
         return None
 
 
-def _only_cut(text: str, cuts: tuple[Cut, ...], world: World, now: datetime) -> Span:
+def _only_cut(text: str, cuts: tuple[RangeSplit, ...], world: Catalog, now: datetime) -> ResolvedRange:
     if not cuts:
         raise refuse_as_range(text)
-    spans: dict[Cut, Span] = {}
+    spans: dict[RangeSplit, ResolvedRange] = {}
     problems: list[EnvhistError] = []
     for cut in cuts:
         try:
@@ -75,20 +75,20 @@ def _only_cut(text: str, cuts: tuple[Cut, ...], world: World, now: datetime) -> 
         except (SnapshotNotFound, AmbiguousRevision, UsageError) as problem:
             problems.append(problem)
     if not spans:
-        raise why_nothing(text, world, now) if world.is_path(text) else problems[0]
+        raise no_match_error(text, world, now) if world.is_path(text) else problems[0]
     if len({_ids(span) for span in spans.values()}) > 1:
         raise AmbiguousRevision(text, tuple(f"'{cut.before}' .. '{cut.after}'" for cut in spans))
     return next(iter(spans.values()))
 
 
-def _resolve_cut(cut: Cut, world: World, now: datetime) -> Span:
+def _resolve_cut(cut: RangeSplit, world: Catalog, now: datetime) -> ResolvedRange:
     start = resolve_end(cut.before or "@", world, now)
-    return Span(start, resolve_end(cut.after or "@", world, now))
+    return ResolvedRange(start, resolve_end(cut.after or "@", world, now))
 
 
-def _ids(span: Span) -> tuple[str, str]:
+def _ids(span: ResolvedRange) -> tuple[str, str]:
     return _id_of(span.start), _id_of(span.end)
 
 
 def _id_of(end: End | None) -> str:
-    return end.snapshot.id if isinstance(end, Spot) else "now"
+    return end.snapshot.id if isinstance(end, Position) else "now"

@@ -10,24 +10,24 @@ from __future__ import annotations
 from datetime import datetime
 
 from git_envhist.errors import AmbiguousRevision, SnapshotNotFound, UsageError
-from git_envhist.history.hints import explain
+from git_envhist.history.hints import not_found_error
 from git_envhist.history.intents import by_intent, label_candidates
 from git_envhist.history.revisions import (
     RESERVED,
+    Ancestor,
     AtTime,
-    Back,
+    BareWord,
     ByIntent,
     ByVerdict,
-    Live,
     Newest,
+    Now,
     Revision,
-    Word,
     readings,
     shorten,
 )
 from git_envhist.history.timeline import (
-    Spot,
-    World,
+    Catalog,
+    Position,
     by_external_id,
     by_head,
     by_id,
@@ -41,44 +41,46 @@ from git_envhist.history.timeline import (
 from git_envhist.history.times import parse_moment
 from git_envhist.model import Snapshot
 
-LIVE = Live()
+LIVE = Now()
 
 LONG_ID = 16
 """An id of so many digits is not shared by chance: no other timeline is read to look for a second one."""
 
-End = Spot | Live
+End = Position | Now
 
 
-def resolve(text: str, world: World, now: datetime) -> Snapshot:
+def resolve(text: str, world: Catalog, now: datetime) -> Snapshot:
     """The one snapshot that a text means."""
     return locate(text, world, now).snapshot
 
 
-def locate(text: str, world: World, now: datetime) -> Spot:
+def locate(text: str, world: Catalog, now: datetime) -> Position:
     """The one snapshot that a text means, and where it stands."""
     end = resolve_end(text, world, now)
-    if isinstance(end, Live):
+    if isinstance(end, Now):
         raise UsageError(
             "a snapshot is wanted, not the environment: 'now'", hint="the newest snapshot is '@'"
         )
     return end
 
 
-def resolve_end(text: str, world: World, now: datetime) -> End:
+def resolve_end(text: str, world: Catalog, now: datetime) -> End:
     """What a text means where the live environment may stand too."""
     if end := find_end(text, world, now):
         return end
-    raise why_nothing(text, world, now)
+    raise no_match_error(text, world, now)
 
 
-def why_nothing(text: str, world: World, now: datetime) -> SnapshotNotFound:
+def no_match_error(text: str, world: Catalog, now: datetime) -> SnapshotNotFound:
     """The error for a text that means no snapshot, with the hint that helps."""
     way = readings(text)[-1]
     commit = world.git.commit_of(text) if _asks_git(way, world) else None
-    return explain(text, world, now, commit=commit, before_base=_count_before_base(way, text, world, now))
+    return not_found_error(
+        text, world, now, commit=commit, before_base=_count_before_base(way, text, world, now)
+    )
 
 
-def find_end(text: str, world: World, now: datetime) -> End | None:
+def find_end(text: str, world: Catalog, now: datetime) -> End | None:
     """The same, but None where the text means nothing."""
     if text == "now":
         return LIVE
@@ -91,7 +93,7 @@ def find_end(text: str, world: World, now: datetime) -> End | None:
 # --- what a text can mean
 
 
-def _meanings(text: str, world: World, now: datetime) -> tuple[Spot, ...]:
+def _meanings(text: str, world: Catalog, now: datetime) -> tuple[Position, ...]:
     """Every snapshot that a text can mean; the first of its readings that finds any decides."""
     named = () if text in RESERVED else by_name(world.own, text)
     try:
@@ -106,7 +108,7 @@ def _meanings(text: str, world: World, now: datetime) -> tuple[Spot, ...]:
     return named
 
 
-def _find(revision: Revision, text: str, world: World, now: datetime) -> tuple[Spot, ...]:
+def _find(revision: Revision, text: str, world: Catalog, now: datetime) -> tuple[Position, ...]:
     exact = _find_here(revision, text, world, now)
     if exact and len(text) >= LONG_ID and is_id(text):
         return exact
@@ -117,19 +119,19 @@ def _find(revision: Revision, text: str, world: World, now: datetime) -> tuple[S
     return _find_near(revision, text, world, now)
 
 
-def _asks_git(revision: Revision, world: World) -> bool:
+def _asks_git(revision: Revision, world: Catalog) -> bool:
     """Whether git may know the whole text: `HEAD~1`, `main@{1}`; not `@~1`, for git's `@` is HEAD."""
     match revision:
-        case Word():
+        case BareWord():
             return True
-        case Back(base, _):
+        case Ancestor(base, _):
             return _asks_git(base, world)
         case AtTime(_, timeline):
             return timeline is not None and world.timeline(timeline) is None
     return False
 
 
-def _find_here(revision: Revision, text: str, world: World, now: datetime) -> tuple[Spot, ...]:
+def _find_here(revision: Revision, text: str, world: Catalog, now: datetime) -> tuple[Position, ...]:
     """The snapshots that a text means without asking git."""
     match revision:
         case Newest():
@@ -142,36 +144,36 @@ def _find_here(revision: Revision, text: str, world: World, now: datetime) -> tu
             timeline = world.own if name is None else world.timeline(name)
             moment = parse_moment(time, now)
             return by_time(timeline, moment) if timeline and moment else ()
-        case Back(base, steps):
+        case Ancestor(base, steps):
             return _step(_find_base(base, shorten(text), world, now), steps)
-        case Word(word):
+        case BareWord(word):
             return _find_word(word, world, now)
     return ()
 
 
-def _find_near(revision: Revision, text: str, world: World, now: datetime) -> tuple[Spot, ...]:
+def _find_near(revision: Revision, text: str, world: Catalog, now: datetime) -> tuple[Position, ...]:
     """What a text means where nothing bears it: a time between two snapshots, a name on another timeline."""
     match revision:
-        case Back(base, steps) if not _find_base(base, shorten(text), world, now):
+        case Ancestor(base, steps) if not _find_base(base, shorten(text), world, now):
             return _step(_find_near(base, shorten(text), world, now), steps)
-        case Word(word):
+        case BareWord(word):
             if moment := parse_moment(word, now):
                 return by_time(world.own, moment)
             return distinct(spot for timeline in world.timelines() for spot in by_name(timeline, word))
     return ()
 
 
-def _find_base(base: Revision, text: str, world: World, now: datetime) -> tuple[Spot, ...]:
+def _find_base(base: Revision, text: str, world: Catalog, now: datetime) -> tuple[Position, ...]:
     """What `~n` counts from; no code commit: from there git counts itself."""
     named = () if text in RESERVED else by_name(world.own, text)
     return distinct([*named, *_find_here(base, text, world, now)])
 
 
-def _step(spots: tuple[Spot, ...], steps: int) -> tuple[Spot, ...]:
+def _step(spots: tuple[Position, ...], steps: int) -> tuple[Position, ...]:
     return tuple(before for spot in spots for before in spot.back(steps))
 
 
-def _find_word(word: str, world: World, now: datetime) -> tuple[Spot, ...]:
+def _find_word(word: str, world: Catalog, now: datetime) -> tuple[Position, ...]:
     """The snapshots that bear a word: as a name, in their id, as what another program calls
     them, as their timeline's newest, as their printed time."""
     if is_id(word) and len(word) >= LONG_ID and (own := by_id(world.own, word)):
@@ -190,23 +192,23 @@ def _find_word(word: str, world: World, now: datetime) -> tuple[Spot, ...]:
     )
 
 
-def _find_by_id(prefix: str, world: World) -> tuple[Spot, ...]:
+def _find_by_id(prefix: str, world: Catalog) -> tuple[Position, ...]:
     own = by_id(world.own, prefix)
     if own and len(prefix) >= LONG_ID:
         return own
     return distinct(spot for timeline in world.timelines() for spot in by_id(timeline, prefix))
 
 
-def _taken_at(commit: str | None, world: World) -> tuple[Spot, ...]:
+def _taken_at(commit: str | None, world: Catalog) -> tuple[Position, ...]:
     """The newest taken when that code commit was checked out; the snapshot itself, where the commit is one."""
     if commit is None:
         return ()
     return _find_by_id(commit, world) or by_head(world.own, commit)
 
 
-def _count_before_base(way: Revision, text: str, world: World, now: datetime) -> int | None:
+def _count_before_base(way: Revision, text: str, world: Catalog, now: datetime) -> int | None:
     """For `<base>~n` with a base that is here: how many snapshots stand before it."""
-    if not isinstance(way, Back):
+    if not isinstance(way, Ancestor):
         return None
     base = shorten(text)
     bases = _find_base(way.base, base, world, now) or _find_near(way.base, base, world, now)

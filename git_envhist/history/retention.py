@@ -13,13 +13,15 @@ from datetime import datetime, timedelta
 
 from git_envhist.history.doings import EFFECT, TASK
 from git_envhist.history.timeline import own_verdict
-from git_envhist.model import IntentSource, RestorePart, Snapshot, VerdictStatus
-from git_envhist.model.keeping import Decision, Policy
+from git_envhist.model import IntentSource, RestoreRole, Snapshot, VerdictStatus
+from git_envhist.model.keeping import PruneDecision, RetentionPolicy
 
 SAFETY_DAYS = 30
 
 
-def decide(policy: Policy, newest_first: Sequence[Snapshot], now: datetime) -> tuple[Decision, ...]:
+def decide(
+    policy: RetentionPolicy, newest_first: Sequence[Snapshot], now: datetime
+) -> tuple[PruneDecision, ...]:
     """What becomes of each snapshot of a timeline, in the same order."""
     reasons: list[list[str]] = [[*_always(snapshot, now)] for snapshot in newest_first]
     if newest_first:
@@ -34,10 +36,10 @@ def decide(policy: Policy, newest_first: Sequence[Snapshot], now: datetime) -> t
     _keep_last(newest_first, reasons, policy.last)
     for most, spell, unit in _spans(policy):
         _keep_spans(newest_first, reasons, most, spell, unit)
-    return tuple(Decision(one, tuple(told)) for one, told in zip(newest_first, reasons, strict=True))
+    return tuple(PruneDecision(one, tuple(told)) for one, told in zip(newest_first, reasons, strict=True))
 
 
-def _spans(policy: Policy) -> Iterator[tuple[int, Callable[[datetime], str], str]]:
+def _spans(policy: RetentionPolicy) -> Iterator[tuple[int, Callable[[datetime], str], str]]:
     yield policy.hourly, lambda at: at.strftime("%Y-%m-%d %H"), "hour"
     yield policy.daily, lambda at: at.strftime("%Y-%m-%d"), "day"
     yield policy.weekly, lambda at: "{}-W{:02}".format(*at.isocalendar()[:2]), "week"
@@ -92,7 +94,7 @@ def _always(snapshot: Snapshot, now: datetime) -> Iterator[str]:
         yield "a task stands on it"
     if EFFECT in kinds:
         yield "an effect stands on it"
-    if snapshot.restore is RestorePart.BEFORE and now - snapshot.at < timedelta(days=SAFETY_DAYS):
+    if snapshot.restore is RestoreRole.BEFORE and now - snapshot.at < timedelta(days=SAFETY_DAYS):
         yield f"saved before a restore, within {SAFETY_DAYS} days"
 
 

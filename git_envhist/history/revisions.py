@@ -21,7 +21,7 @@ class Newest:
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class Now:
     """`now`: the environment as it is."""
 
 
@@ -49,25 +49,25 @@ class ByVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class BareWord:
     """A name, an id, a timeline, a git revision or a time: known only when it is resolved."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Back:
+class Ancestor:
     """`<base>~3`: so many before it on its timeline."""
 
     base: Revision
     steps: int
 
 
-Revision = Newest | Live | AtTime | ByIntent | ByVerdict | Word | Back
+Revision = Newest | Now | AtTime | ByIntent | ByVerdict | BareWord | Ancestor
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class RangeSplit:
     """One way to read a text as a range; an empty end is the newest snapshot, as git's is HEAD."""
 
     before: str
@@ -96,10 +96,10 @@ def shorten(text: str) -> str:
     return text[: text.rindex("~")]
 
 
-def range_cuts(text: str) -> tuple[Cut, ...]:
+def range_cuts(text: str) -> tuple[RangeSplit, ...]:
     """The ways in which a text can be cut into the two ends of a range, from left to right."""
     places = re.finditer(r"(?<!\.)\.\.(?!\.)", text)
-    cuts = (Cut(text[: place.start()], text[place.end() :]) for place in places)
+    cuts = (RangeSplit(text[: place.start()], text[place.end() :]) for place in places)
     return tuple(cut for cut in cuts if cut.before or cut.after)
 
 
@@ -121,7 +121,7 @@ def _intent_readings(text: str) -> Iterator[Revision]:
     yield ByIntent(wanted)
     if (step := STEP.fullmatch(text)) and step["base"].removeprefix(":/").strip():
         for base in _intent_readings(step["base"]):
-            yield Back(base, _steps(step))
+            yield Ancestor(base, _steps(step))
 
 
 def _read(text: str) -> Revision:
@@ -129,19 +129,19 @@ def _read(text: str) -> Revision:
     if text == "@":
         return Newest()
     if text == "now":
-        return Live()
+        return Now()
     if text in JUDGED:
         return ByVerdict(JUDGED[text])
     if step := STEP.fullmatch(text):
-        return Back(_read_base(step["base"], text), _steps(step))
+        return Ancestor(_read_base(step["base"], text), _steps(step))
     if braces := BRACES.fullmatch(text):
         return _read_braces(braces["of"], braces["inside"])
-    return Word(text)
+    return BareWord(text)
 
 
 def _read_base(base: str, text: str) -> Revision:
     revision = _read(base)
-    if isinstance(revision, Live):
+    if isinstance(revision, Now):
         raise UsageError(
             f"the live environment stands on no timeline: '{text}'", hint="the newest snapshot is '@'"
         )

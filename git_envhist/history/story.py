@@ -21,7 +21,7 @@ MARKS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SummaryRow:
     """One line of a folded list: a file with its change, a directory with what changed below it, or the rest."""
 
     path: EnvPath
@@ -66,7 +66,7 @@ def describe_marks(changed: ChangeCount) -> str:
     return " ".join(f"{mark}{number:,}" for mark, number in marks if number)
 
 
-def fold_by_directory(changes: Sequence[Change], limit: int = 12) -> tuple[Row, ...]:
+def fold_by_directory(changes: Sequence[Change], limit: int = 12) -> tuple[SummaryRow, ...]:
     """At most `limit` rows that tell of all changes: directories first, then the files that stand for themselves.
 
     Folding begins below the directory that all changes have in common. There, what is small is told file by file
@@ -108,12 +108,12 @@ def _set_caches_apart(
     return caches, others
 
 
-def _cache_row(places: dict[bytes, list[Change]]) -> Row:
+def _cache_row(places: dict[bytes, list[Change]]) -> SummaryRow:
     """One row for all caches of a name."""
     first = next(iter(places))
     changed = count(change for group in places.values() for change in group)
     path = first if len(places) == 1 else first.rpartition(b"/")[2]
-    return Row(EnvPath(path + b"/"), changed, sort=CACHE, places=len(places))
+    return SummaryRow(EnvPath(path + b"/"), changed, sort=CACHE, places=len(places))
 
 
 def _common_directory(changes: Sequence[Change]) -> bytes:
@@ -153,24 +153,24 @@ def _choose_opened(groups: dict[bytes, list[Change]], limit: int) -> frozenset[b
     return frozenset(opened)
 
 
-def _rows(path: bytes, group: list[Change], opened: bool) -> list[Row]:
+def _rows(path: bytes, group: list[Change], opened: bool) -> list[SummaryRow]:
     if opened:
-        return [Row(change.path, count([change]), change) for change in group]
-    return [Row(EnvPath(path), count(group), sort=generated_in(path.rstrip(b"/"))[0])]
+        return [SummaryRow(change.path, count([change]), change) for change in group]
+    return [SummaryRow(EnvPath(path), count(group), sort=generated_in(path.rstrip(b"/"))[0])]
 
 
-def _reading_order(row: Row) -> tuple[bool, bytes]:
+def _reading_order(row: SummaryRow) -> tuple[bool, bytes]:
     return row.change is not None, row.path
 
 
-def _cut(rows: list[Row], common: bytes, limit: int) -> tuple[Row, ...]:
+def _cut(rows: list[SummaryRow], common: bytes, limit: int) -> tuple[SummaryRow, ...]:
     """The rows that tell most, in their order, and one for the rest of them."""
     if len(rows) <= limit:
         return tuple(rows)
     by_weight = sorted(range(len(rows)), key=lambda place: (-rows[place].count.total, place))
     kept = sorted(by_weight[: max(limit - 1, 0)])
     rest = [rows[place].count for place in by_weight[len(kept) :]]
-    return (*(rows[place] for place in kept), Row(EnvPath(common) or TOP, _sum(rest), more=len(rest)))
+    return (*(rows[place] for place in kept), SummaryRow(EnvPath(common) or TOP, _sum(rest), more=len(rest)))
 
 
 def _sum(counts: Sequence[ChangeCount]) -> ChangeCount:

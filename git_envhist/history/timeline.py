@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from git_envhist.history.times import Moment, Unit
+from git_envhist.history.times import TimeSpan, TimeUnit
 from git_envhist.model import Snapshot, Verdict, VerdictStatus
 from git_envhist.model.moments import latest_judged
 from git_envhist.values import dataclass, replace
@@ -19,7 +19,7 @@ PRINTED_ID = 7
 NO_INTENT = "(no intent)"
 
 
-class GitNames(Protocol):
+class CommitResolver(Protocol):
     """Git's own revisions, for words that mean a code commit."""
 
     def commit_of(self, text: str) -> str | None:
@@ -38,15 +38,15 @@ class Timeline:
         """A timeline on which every name stands at one snapshot only: where it was given last."""
         return cls(name, _with_current_names(tuple(snapshots)))
 
-    def spots(self) -> Iterator[Spot]:
-        return (Spot(self, index) for index in range(len(self.snapshots)))
+    def spots(self) -> Iterator[Position]:
+        return (Position(self, index) for index in range(len(self.snapshots)))
 
-    def newest(self) -> tuple[Spot, ...]:
-        return (Spot(self, 0),) if self.snapshots else ()
+    def newest(self) -> tuple[Position, ...]:
+        return (Position(self, 0),) if self.snapshots else ()
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class Position:
     """One snapshot and where it stands."""
 
     timeline: Timeline
@@ -61,20 +61,20 @@ class Spot:
         """How many snapshots are older on its timeline."""
         return len(self.timeline.snapshots) - self.index - 1
 
-    def back(self, steps: int) -> tuple[Spot, ...]:
+    def back(self, steps: int) -> tuple[Position, ...]:
         """The snapshot so many steps before; none where the timeline begins later."""
         index = self.index + steps
-        return (Spot(self.timeline, index),) if index < len(self.timeline.snapshots) else ()
+        return (Position(self.timeline, index),) if index < len(self.timeline.snapshots) else ()
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Catalog:
     """All that a revision can speak of: this working tree's timeline, the others by name, and git."""
 
     own: Timeline
     others: Mapping[str, Timeline]
     """May load each timeline only when it is asked for; a fetched one stands as `origin/<timeline>`."""
-    git: GitNames
+    git: CommitResolver
     is_path: Callable[[str], bool] = lambda text: False
     dropped: Callable[[str], str | None] = lambda prefix: None
     """The id in the trash that begins with these digits."""
@@ -102,7 +102,7 @@ SHORTEST_OLD = 7
 EXTERNAL_KEYS = frozenset(("external-id", "checkpoint", "checkpoint-id"))
 
 
-def by_id(timeline: Timeline, prefix: str) -> tuple[Spot, ...]:
+def by_id(timeline: Timeline, prefix: str) -> tuple[Position, ...]:
     """Those whose id, or whose hash as plain git shows it now, begins with these hex digits."""
     digits = prefix.lower()
     found = tuple(
@@ -124,11 +124,11 @@ def is_id(text: str) -> bool:
     return re.fullmatch(rf"[0-9a-fA-F]{{{SHORTEST_ID},64}}", text) is not None
 
 
-def by_name(timeline: Timeline, name: str) -> tuple[Spot, ...]:
+def by_name(timeline: Timeline, name: str) -> tuple[Position, ...]:
     return _first(spot for spot in timeline.spots() if name in spot.snapshot.names)
 
 
-def by_external_id(timeline: Timeline, known_as: str) -> tuple[Spot, ...]:
+def by_external_id(timeline: Timeline, known_as: str) -> tuple[Position, ...]:
     """The newest that another program knows by this id: said as that, or as a value of one of these keys."""
     return _first(
         spot
@@ -138,32 +138,32 @@ def by_external_id(timeline: Timeline, known_as: str) -> tuple[Spot, ...]:
     )
 
 
-def by_head(timeline: Timeline, commit: str) -> tuple[Spot, ...]:
+def by_head(timeline: Timeline, commit: str) -> tuple[Position, ...]:
     """The newest that was taken when that code commit was checked out."""
     return _first(spot for spot in timeline.spots() if spot.snapshot.head == commit)
 
 
-def by_verdict(timeline: Timeline, status: VerdictStatus) -> tuple[Spot, ...]:
+def by_verdict(timeline: Timeline, status: VerdictStatus) -> tuple[Position, ...]:
     """Those whose own latest verdict is this one, newest first."""
     return tuple(spot for spot in timeline.spots() if _own_status(spot.snapshot) is status)
 
 
-def by_printed_time(timeline: Timeline, moment: Moment) -> tuple[Spot, ...]:
+def by_printed_time(timeline: Timeline, moment: TimeSpan) -> tuple[Position, ...]:
     """Those that a list prints with this very time; a day is no such time: it means its end."""
-    if moment.unit not in (Unit.MINUTE, Unit.SECOND):
+    if moment.unit not in (TimeUnit.MINUTE, TimeUnit.SECOND):
         return ()
     return tuple(spot for spot in timeline.spots() if moment.covers(spot.snapshot.at))
 
 
-def by_time(timeline: Timeline, moment: Moment) -> tuple[Spot, ...]:
+def by_time(timeline: Timeline, moment: TimeSpan) -> tuple[Position, ...]:
     """Those printed with this very time, else the newest taken before it."""
     printed = by_printed_time(timeline, moment)
     return printed or _first(spot for spot in timeline.spots() if moment.reaches(spot.snapshot.at))
 
 
-def distinct(spots: Iterable[Spot]) -> tuple[Spot, ...]:
+def distinct(spots: Iterable[Position]) -> tuple[Position, ...]:
     """Each snapshot once: our own copy of it where a fetched one is known too."""
-    found: dict[str, Spot] = {}
+    found: dict[str, Position] = {}
     for spot in spots:
         found.setdefault(spot.snapshot.id, spot)
     return tuple(found.values())
@@ -220,7 +220,7 @@ def _current_holders(snapshots: tuple[Snapshot, ...]) -> dict[str, int]:
     return {name: index for name, (_, index) in latest.items()}
 
 
-def next_word_on(timeline: Timeline, name: str, now: datetime) -> datetime:
+def next_name_time(timeline: Timeline, name: str, now: datetime) -> datetime:
     """The moment for giving or taking a name: the last word counts, and one second may hold several."""
     words = (word for snapshot in timeline.snapshots for word in _words_on_names(snapshot))
     last = max((at for said, at in words if said == name), default=None)
@@ -239,6 +239,6 @@ def _words_on_names(snapshot: Snapshot) -> Iterator[tuple[str, datetime]]:
             yield name, snapshot.at
 
 
-def _first(spots: Iterator[Spot]) -> tuple[Spot, ...]:
+def _first(spots: Iterator[Position]) -> tuple[Position, ...]:
     spot = next(spots, None)
     return () if spot is None else (spot,)

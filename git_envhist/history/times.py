@@ -22,7 +22,7 @@ TICK = timedelta(microseconds=1)
 DAY = timedelta(days=1)
 
 
-class Unit(Enum):
+class TimeUnit(Enum):
     """How much time a spelling covers."""
 
     INSTANT = "instant"
@@ -32,12 +32,12 @@ class Unit(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TimeSpan:
     """A stretch of time, both ends within it: `--since` takes its start, `--until` and `@{…}` its end."""
 
     start: datetime
     end: datetime
-    unit: Unit
+    unit: TimeUnit
     between: tuple[datetime, datetime] | None = None
     """What lies between the two occurrences, where the clock showed this time twice."""
 
@@ -53,22 +53,22 @@ class Moment:
         return at.astimezone(UTC) <= self.end
 
 
-class UnreadableTime(UsageError):
+class InvalidTime(UsageError):
     """A text that had to be a time is none."""
 
     def __init__(self, text: str) -> None:
         super().__init__(f"not a time: '{text}'", hint=f"a time is one of: {SPELLINGS}")
 
 
-def read_moment(text: str, now: datetime) -> Moment:
-    """The stretch of time that a text means; `UnreadableTime` where it means none."""
+def read_moment(text: str, now: datetime) -> TimeSpan:
+    """The stretch of time that a text means; `InvalidTime` where it means none."""
     moment = parse_moment(text, now)
     if moment is None:
-        raise UnreadableTime(text)
+        raise InvalidTime(text)
     return moment
 
 
-def parse_moment(text: str, now: datetime) -> Moment | None:
+def parse_moment(text: str, now: datetime) -> TimeSpan | None:
     """The stretch of time that a text means, seen from `now` and in its zone; None where it means none."""
     words = " ".join(text.split()).lower()
     for pattern, read in FORMS:
@@ -124,25 +124,25 @@ def _jump_between(before: datetime, after: datetime, zone: tzinfo) -> datetime:
     return before + timedelta(seconds=high)
 
 
-def _moment_at(wall: datetime, unit: Unit, zone: tzinfo) -> Moment:
+def _moment_at(wall: datetime, unit: TimeUnit, zone: tzinfo) -> TimeSpan:
     """The minute or second that begins when the clock shows `wall`."""
     first, last = _instants(wall, zone)
     if first.astimezone(zone).replace(tzinfo=None) != wall:
-        return Moment(first, first - TICK, unit)
-    length = timedelta(minutes=1) if unit is Unit.MINUTE else timedelta(seconds=1)
+        return TimeSpan(first, first - TICK, unit)
+    length = timedelta(minutes=1) if unit is TimeUnit.MINUTE else timedelta(seconds=1)
     between = None if first == last else (first + length - TICK, last)
-    return Moment(first, last + length - TICK, unit, between)
+    return TimeSpan(first, last + length - TICK, unit, between)
 
 
-def _whole_day(day: date, zone: tzinfo) -> Moment:
+def _whole_day(day: date, zone: tzinfo) -> TimeSpan:
     begins, _ = _instants(datetime.combine(day, time()), zone)
     ends, _ = _instants(datetime.combine(day + DAY, time()), zone)
-    return Moment(begins, ends - TICK, Unit.DAY)
+    return TimeSpan(begins, ends - TICK, TimeUnit.DAY)
 
 
-def _instant(at: datetime) -> Moment:
+def _instant(at: datetime) -> TimeSpan:
     instant = at.astimezone(UTC)
-    return Moment(instant, instant, Unit.INSTANT)
+    return TimeSpan(instant, instant, TimeUnit.INSTANT)
 
 
 def _zone_of(now: datetime) -> tzinfo:
@@ -180,25 +180,25 @@ LONG_UNITS = "(?:second|sec|minute|min|hour|day|week|month|year)"
 COUNTED = rf"(?:[0-9]{{1,6}}[ .]?(?:{LONG_UNITS}s?|[smhdw])|an?[ .]{LONG_UNITS})"
 
 
-def _clock_of(match: re.Match[str], day: date) -> tuple[datetime, Unit]:
+def _clock_of(match: re.Match[str], day: date) -> tuple[datetime, TimeUnit]:
     second = match["second"]
     wall = datetime.combine(day, time(int(match["hour"]), int(match["minute"]), int(second or 0)))
-    return wall, Unit.MINUTE if second is None else Unit.SECOND
+    return wall, TimeUnit.MINUTE if second is None else TimeUnit.SECOND
 
 
-def _read_clock(match: re.Match[str], now: datetime) -> Moment:
+def _read_clock(match: re.Match[str], now: datetime) -> TimeSpan:
     today = _moment_at(*_clock_of(match, now.date()), _zone_of(now))
     if today.start <= now.astimezone(UTC):
         return today
     return _moment_at(*_clock_of(match, now.date() - DAY), _zone_of(now))
 
 
-def _read_date(match: re.Match[str], now: datetime) -> Moment:
+def _read_date(match: re.Match[str], now: datetime) -> TimeSpan:
     day = date(int(match["year"]), int(match["month"]), int(match["day"]))
     return _day_or_clock(match, day, _zone_of(now))
 
 
-def _read_month_day(match: re.Match[str], now: datetime) -> Moment:
+def _read_month_day(match: re.Match[str], now: datetime) -> TimeSpan:
     """Read `13 Nov`: without a year the newest one that is not still to come."""
     if match["name"] not in MONTH_SPELLINGS:
         raise ValueError(match["name"])
@@ -216,17 +216,17 @@ def _read_month_day(match: re.Match[str], now: datetime) -> Moment:
     raise ValueError(match["name"])
 
 
-def _read_last(match: re.Match[str], now: datetime) -> Moment:
+def _read_last(match: re.Match[str], now: datetime) -> TimeSpan:
     unit = match["unit"]
     return _instant(_days_back(now, CALENDAR_MONTHS.get(unit, 0), CALENDAR_DAYS.get(unit, 0)))
 
 
-def _read_stamp(match: re.Match[str], now: datetime) -> Moment:
+def _read_stamp(match: re.Match[str], now: datetime) -> TimeSpan:
     day = date(int(match["year"]), MONTHS.index(match["month"]) + 1, int(match["day"]))
     return _moment_at(*_clock_of(match, day), _offset_of(match) or _zone_of(now))
 
 
-def _day_or_clock(match: re.Match[str], day: date, zone: tzinfo) -> Moment:
+def _day_or_clock(match: re.Match[str], day: date, zone: tzinfo) -> TimeSpan:
     if match["hour"] is None:
         return _whole_day(day, zone)
     return _moment_at(*_clock_of(match, day), _offset_of(match) or zone)
@@ -245,12 +245,12 @@ def _offset_of(match: re.Match[str]) -> tzinfo | None:
     return timezone(-ahead if text[0] == "-" else ahead)
 
 
-def _read_named_day(match: re.Match[str], now: datetime) -> Moment:
+def _read_named_day(match: re.Match[str], now: datetime) -> TimeSpan:
     day = now.date() - (DAY if match["named"] == "yesterday" else timedelta())
     return _day_or_clock(match, day, _zone_of(now))
 
 
-def _read_weekday(match: re.Match[str], now: datetime) -> Moment:
+def _read_weekday(match: re.Match[str], now: datetime) -> TimeSpan:
     wanted = [day[:3] for day in DAYS].index(match["weekday"][:3])
     back = (now.weekday() - wanted) % 7
     if match["last"] and back == 0:
@@ -261,7 +261,7 @@ def _read_weekday(match: re.Match[str], now: datetime) -> Moment:
     return moment
 
 
-def _read_ago(match: re.Match[str], now: datetime) -> Moment:
+def _read_ago(match: re.Match[str], now: datetime) -> TimeSpan:
     months = days = seconds = 0
     for amount, unit in re.findall(r"([0-9]+|an?\b)[ .]?([a-z]+)", match["span"]):
         count = int(amount) if amount.isdigit() else 1
@@ -287,17 +287,17 @@ def _months_back(wall: datetime, months: int) -> datetime:
     return first.replace(day=min(wall.day, length))
 
 
-def _read_unix(match: re.Match[str], now: datetime) -> Moment:
+def _read_unix(match: re.Match[str], now: datetime) -> TimeSpan:
     start = datetime.fromtimestamp(int(match["seconds"]), UTC)
-    return Moment(start, start + timedelta(seconds=1) - TICK, Unit.SECOND)
+    return TimeSpan(start, start + timedelta(seconds=1) - TICK, TimeUnit.SECOND)
 
 
-def _read_now(match: re.Match[str], now: datetime) -> Moment:
+def _read_now(match: re.Match[str], now: datetime) -> TimeSpan:
     return _instant(now)
 
 
 # Kept as text: compiled when first asked for, a list without times pays nothing for them.
-FORMS: tuple[tuple[str, Callable[[re.Match[str], datetime], Moment]], ...] = (
+FORMS: tuple[tuple[str, Callable[[re.Match[str], datetime], TimeSpan]], ...] = (
     (CLOCK, _read_clock),
     (rf"(?P<year>[0-9]{{4}})-(?P<month>[0-9]{{2}})-(?P<day>[0-9]{{2}})(?:[ t]{CLOCK}{OFFSET})?", _read_date),
     (rf"(?P<named>today|yesterday)(?:[ .]{CLOCK})?", _read_named_day),

@@ -11,21 +11,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 
-from git_envhist.capturing.identity import signature, who_am_i
+from git_envhist.capturing.identity import current_actor, signature
 from git_envhist.capturing.publish import is_published
-from git_envhist.keeping.means import History
-from git_envhist.model import Record, SnapshotId
+from git_envhist.keeping.means import HistoryContext
+from git_envhist.model import NoteRecord, SnapshotId
 from git_envhist.store.locks import COMMON_LOCK, locked, state_directory
 from git_envhist.store.notes import move_notes
 from git_envhist.store.objects import CatFile
 from git_envhist.store.oldnotes import every_note
 from git_envhist.store.packs import PackWriter
 from git_envhist.store.records import VERDICT, format_record, read_record
-from git_envhist.store.repository import NOTES, RefMove, Repository
-from git_envhist.store.retelling import Link
+from git_envhist.store.repository import NOTES, RefUpdate, Repository
+from git_envhist.store.retelling import ChainCommit
 from git_envhist.store.signatures import FindKey, SigningKey, signed_again
 from git_envhist.store.staging import Staging, sweep
-from git_envhist.verifying.ledger import Ledger
+from git_envhist.verifying.ledger import VerdictLog
 
 TREES = ("tree_before", "tree_after")
 
@@ -33,15 +33,15 @@ Digest = Callable[[str], str]
 """What is said in the place of a digest."""
 
 
-def keyed(key: SigningKey, content: str) -> str:
+def keyed_digest(key: SigningKey, content: str) -> str:
     """What takes the place of the digest of something that was erased."""
     return key.mac(b"purged\0" + content.encode("utf-8", "replace"))
 
 
-class Digests:
+class DigestEraser:
     """Has verdicts say nothing of what was erased."""
 
-    def __init__(self, history: History, repository: Repository, links: Iterable[Link]) -> None:
+    def __init__(self, history: HistoryContext, repository: Repository, links: Iterable[ChainCommit]) -> None:
         """`links`: every snapshot there is now, on a chain or in the trash."""
         self._history = history
         self._repository = repository
@@ -56,14 +56,14 @@ class Digests:
         """Have none of them stand in the notes, or in the list of checks."""
         for ref in self._repository.list_refs(NOTES):
             self._renew(ref)
-        Ledger(self._repository.common_state).rewrite(self._digest)
+        VerdictLog(self._repository.common_state).rewrite(self._digest)
 
     def _digest(self, content: str) -> str:
-        return content if content in self._contents or not content else keyed(self._key, content)
+        return content if content in self._contents or not content else keyed_digest(self._key, content)
 
     def _renew(self, ref: str) -> None:
         repository = self._repository
-        line = signature(who_am_i(self._history.settings, self._history.environ), self._history.now)
+        line = signature(current_actor(self._history.settings, self._history.environ), self._history.now)
         common = os.path.join(state_directory(repository.common_state), COMMON_LOCK)
         with locked(common, limited=True):
             tip = repository.resolve_ref(ref)
@@ -91,7 +91,7 @@ class Digests:
                 sweep(repository.common_state, repository.pack_dir, lambda commit: is_published(git, commit))
                 staging.journal_commit(new)
                 staging.publish([pack])
-                repository.move_refs([RefMove(ref, new, tip)])
+                repository.move_refs([RefUpdate(ref, new, tip)])
                 repository.sync_refs([ref])
 
     def _texts(self, ref: str) -> dict[str, bytes]:
@@ -99,7 +99,9 @@ class Digests:
         found = {}
         for commit, text in every_note(self._repository.git, ref).items():
             told = b"".join(
-                retold(line, self._ids.get(commit, SnapshotId(commit)), self._digest, self._history.keys.get)
+                rekeyed_record(
+                    line, self._ids.get(commit, SnapshotId(commit)), self._digest, self._history.keys.get
+                )
                 for line in text.splitlines(keepends=True)
             )
             if told != text:
@@ -107,7 +109,7 @@ class Digests:
         return found
 
 
-def retold(line: bytes, snapshot: SnapshotId, digest: Digest, find_key: FindKey) -> bytes:
+def rekeyed_record(line: bytes, snapshot: SnapshotId, digest: Digest, find_key: FindKey) -> bytes:
     """A line of a note, with other digests; signed again by the key that had signed it, where that is here."""
     record = read_record(line) if b"tree_" in line else None
     if record is None or record.kind != VERDICT:
@@ -121,6 +123,6 @@ def retold(line: bytes, snapshot: SnapshotId, digest: Digest, find_key: FindKey)
         return line
 
 
-def _changed(record: Record, digest: Digest) -> Mapping[str, str]:
+def _changed(record: NoteRecord, digest: Digest) -> Mapping[str, str]:
     told = {name: value for name in TREES if isinstance(value := record.fields.get(name), str)}
     return {name: new for name, value in told.items() if (new := digest(value)) != value}

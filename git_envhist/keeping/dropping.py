@@ -8,19 +8,19 @@ from datetime import UTC, date, timedelta
 from git_envhist.errors import EnvhistError, Refused, SnapshotNotFound
 from git_envhist.history.doings import EFFECT, OBSERVED, TASK
 from git_envhist.history.resolve import resolve
-from git_envhist.history.timeline import Timeline, World
-from git_envhist.keeping.means import History
-from git_envhist.keeping.rewriting import Rewriting
-from git_envhist.keeping.stands import Rewritten, Stand, Wanted
+from git_envhist.history.timeline import Catalog, Timeline
+from git_envhist.keeping.means import HistoryContext
+from git_envhist.keeping.rewriting import TimelineRewriter
+from git_envhist.keeping.stands import RewriteResult, TimelineState, TimelineTarget
 from git_envhist.model import Snapshot, SnapshotId
-from git_envhist.model.keeping import Dropped, InTrash
+from git_envhist.model.keeping import DropResult, TrashedSnapshot
 from git_envhist.store.chain import read_chain
 from git_envhist.store.fetched import is_fetched
 from git_envhist.store.records import format_record, name_record, names_of
-from git_envhist.store.relinking import Retold
-from git_envhist.store.retelling import AFTER, BEFORE, Link
+from git_envhist.store.relinking import CommitChange
+from git_envhist.store.retelling import AFTER, BEFORE, ChainCommit
 from git_envhist.store.staging import Staging
-from git_envhist.store.trash import DAYS, Bundle
+from git_envhist.store.trash import DAYS, TrashEntry
 
 TELLS_OF_TIMELINE = (TASK, EFFECT, OBSERVED)
 """Kinds of records that speak of a timeline, wherever on it they stand."""
@@ -32,61 +32,61 @@ class NotInTrash(SnapshotNotFound):
     code = "not-in-trash"
 
 
-class Dropping:
+class SnapshotDropper:
     """The trash of a history, and the way into it."""
 
-    def __init__(self, history: History, *, gentle: bool = False) -> None:
+    def __init__(self, history: HistoryContext, *, gentle: bool = False) -> None:
         self._history = history
-        self._rewriting = Rewriting(history, gentle=gentle)
+        self._rewriting = TimelineRewriter(history, gentle=gentle)
 
     @property
     def today(self) -> date:
         """The day on which something is let go."""
         return self._rewriting.today
 
-    def drop(self, snapshots: Sequence[Snapshot], *, dry_run: bool = False) -> Dropped:
+    def drop(self, snapshots: Sequence[Snapshot], *, dry_run: bool = False) -> DropResult:
         """Let moments go; their ids are found in the trash, and nowhere else."""
         _refuse_others(snapshots)
         wanted = {snapshot.id for snapshot in snapshots}
         until = self.today + timedelta(days=DAYS)
         told = tuple(snapshots)
         if dry_run:
-            return Dropped(told, until, True)
+            return DropResult(told, until, True)
         warnings: list[str] = []
         for timeline in dict.fromkeys(snapshot.timeline for snapshot in snapshots):
             warnings += self.let_go(timeline, lambda: wanted).warnings
-        return Dropped(told, until, warnings=tuple(warnings))
+        return DropResult(told, until, warnings=tuple(warnings))
 
-    def let_go(self, timeline: str, choose: Callable[[], Iterable[SnapshotId]]) -> Rewritten:
+    def let_go(self, timeline: str, choose: Callable[[], Iterable[SnapshotId]]) -> RewriteResult:
         """Let those of a timeline go that are chosen as it stands; what their notes say of the timeline stays on it."""
 
-        def decide(stand: Stand, _staging: Staging) -> Wanted:
+        def decide(stand: TimelineState, _staging: Staging) -> TimelineTarget:
             gone = set(choose())
             left = tuple(link for link in stand.links if link.id not in gone)
-            return Wanted(left, more=self._said_of_what_stays(stand, gone))
+            return TimelineTarget(left, more=self._said_of_what_stays(stand, gone))
 
         return self._rewriting.rewrite(timeline, decide)
 
-    def trash(self) -> list[InTrash]:
+    def trash(self) -> list[TrashedSnapshot]:
         """What can be brought back, what went last first."""
-        found: list[InTrash] = []
+        found: list[TrashedSnapshot] = []
         timelines = dict.fromkeys(bundle.timeline for bundle in self._bundles())
         bundles = [bundle for name in timelines for bundle in self._rewriting.stand(name).trash]
         for bundle in sorted(bundles, key=lambda one: (one.since, one.ref), reverse=True):
             snapshots = {one.commit: one for one in read_chain(self._history.repository.git, bundle.tip)}
             found += [
-                InTrash(snapshots[link.commit], bundle.since, bundle.until)
+                TrashedSnapshot(snapshots[link.commit], bundle.since, bundle.until)
                 for link in reversed(bundle.links)
                 if link.commit in snapshots
             ]
         return found
 
-    def find(self, text: str) -> InTrash:
+    def find(self, text: str) -> TrashedSnapshot:
         """The one in the trash that some words mean: an id, a name, an intent, a time."""
         found = {one.snapshot.id: one for one in self.trash()}
         line = Timeline.of("", [one.snapshot for one in found.values()])
         try:
-            return found[resolve(text, World(line, {}, _NoCode()), self._history.now).id]
+            return found[resolve(text, Catalog(line, {}, _NoCommits()), self._history.now).id]
         except SnapshotNotFound as nothing:
             raise NotInTrash(text, hint=self._why_not(text)) from nothing
 
@@ -107,23 +107,23 @@ class Dropping:
         known |= {one.snapshot.id: one.snapshot for one in self.trash()}
         return [known[link.id] for link in _put_back(stand, gone).links if link.id in known], gone
 
-    def undrop(self, wanted: Sequence[InTrash]) -> Dropped:
+    def undrop(self, wanted: Sequence[TrashedSnapshot]) -> DropResult:
         """Bring moments back to where they stood."""
         ids = {one.snapshot.id for one in wanted}
         warnings: list[str] = []
         for timeline in dict.fromkeys(one.snapshot.timeline for one in wanted):
             warnings += self._rewriting.rewrite(timeline, lambda stand, _: _put_back(stand, ids)).warnings
         until = min((one.until for one in wanted), default=self._rewriting.today)
-        return Dropped(tuple(one.snapshot for one in wanted), until, warnings=tuple(warnings))
+        return DropResult(tuple(one.snapshot for one in wanted), until, warnings=tuple(warnings))
 
     def expire(self, before: date) -> int:
         """Have what was let go before a day be gone for good; how many snapshots that are."""
         count = self.count_expired(before)
         for timeline in {bundle.timeline for bundle in self._bundles() if bundle.since < before}:
 
-            def decide(stand: Stand, _staging: Staging) -> Wanted:
+            def decide(stand: TimelineState, _staging: Staging) -> TimelineTarget:
                 old = [bundle for bundle in stand.trash if bundle.since < before]
-                return Wanted(stand.links, tuple((bundle, ()) for bundle in old))
+                return TimelineTarget(stand.links, tuple((bundle, ()) for bundle in old))
 
             self._rewriting.rewrite(timeline, decide)
         return count
@@ -149,10 +149,10 @@ class Dropping:
         """How many snapshots were let go before a day."""
         return sum(len(bundle.links) for bundle in self._bundles() if bundle.since < before)
 
-    def _bundles(self) -> list[Bundle]:
+    def _bundles(self) -> list[TrashEntry]:
         return self._rewriting.bundles()
 
-    def _said_of_what_stays(self, stand: Stand, gone: Iterable[SnapshotId]) -> dict[str, bytes]:
+    def _said_of_what_stays(self, stand: TimelineState, gone: Iterable[SnapshotId]) -> dict[str, bytes]:
         """By a commit that stays, the lines that its note is given."""
         going = set(gone)
         snapshots = self._history.log(timeline=stand.timeline)
@@ -183,7 +183,7 @@ def _names_that_went_on(
 
 
 def _said_of_the_timeline(
-    stand: Stand, going: Collection[SnapshotId], snapshots: Sequence[Snapshot]
+    stand: TimelineState, going: Collection[SnapshotId], snapshots: Sequence[Snapshot]
 ) -> dict[str, bytes]:
     """By a commit that stays, what the notes of those beside it that go say of the timeline: tasks, effects."""
     records = {one.id: one.records for one in snapshots if one.id in going}
@@ -200,20 +200,20 @@ def _said_of_the_timeline(
     return found
 
 
-def _joined(stand: Stand) -> Wanted:
-    weeks: dict[tuple[int, int], list[Bundle]] = {}
+def _joined(stand: TimelineState) -> TimelineTarget:
+    weeks: dict[tuple[int, int], list[TrashEntry]] = {}
     for bundle in sorted(stand.trash, key=lambda one: (one.since, one.ref)):
         if bundle.links:
             weeks.setdefault(bundle.since.isocalendar()[:2], []).append(bundle)
-    trash: list[tuple[Bundle, tuple[Link, ...]]] = []
+    trash: list[tuple[TrashEntry, tuple[ChainCommit, ...]]] = []
     for *others, newest in weeks.values():
         if others:
             trash += [(bundle, ()) for bundle in others]
             trash.append((newest, tuple(link for one in (*others, newest) for link in one.links)))
-    return Wanted(stand.links, tuple(trash))
+    return TimelineTarget(stand.links, tuple(trash))
 
 
-class _NoCode:
+class _NoCommits:
     """In the trash no code commit is looked for."""
 
     def commit_of(self, text: str) -> str | None:
@@ -229,23 +229,25 @@ def _refuse_others(snapshots: Iterable[Snapshot]) -> None:
             )
 
 
-def _put_back(stand: Stand, ids: Iterable[SnapshotId]) -> Wanted:
+def _put_back(stand: TimelineState, ids: Iterable[SnapshotId]) -> TimelineTarget:
     wanted = set(ids)
     chain = list(stand.links)
-    changes: dict[str, Retold] = {}
+    changes: dict[str, CommitChange] = {}
     trash = []
     stood_before = {link.id: link.before for bundle in stand.trash for link in bundle.links}
     for bundle in stand.trash:
         back = [link for link in bundle.links if link.id in wanted]
         for link in back:
             chain.insert(_place(chain, link, stood_before), link)
-            changes[link.commit] = Retold(link.tree, {AFTER: None, BEFORE: None})
+            changes[link.commit] = CommitChange(link.tree, {AFTER: None, BEFORE: None})
         if back:
             trash.append((bundle, tuple(link for link in bundle.links if link.id not in wanted)))
-    return Wanted(tuple(chain), tuple(trash), changes=changes)
+    return TimelineTarget(tuple(chain), tuple(trash), changes=changes)
 
 
-def _place(chain: Sequence[Link], link: Link, stood_before: Mapping[SnapshotId, str | None]) -> int:
+def _place(
+    chain: Sequence[ChainCommit], link: ChainCommit, stood_before: Mapping[SnapshotId, str | None]
+) -> int:
     """Where it stood: before the one that it stood before, else behind the one that it stood behind."""
     places: dict[str, int] = {one.id: number for number, one in enumerate(chain)}
     following, seen = link.before, {str(link.id)}

@@ -7,8 +7,8 @@ from functools import cache
 
 from git_envhist.capture.descent import join
 from git_envhist.capture.seal import sealed_key_id
-from git_envhist.capturing.factfiles import Wake, make_wake
-from git_envhist.capturing.factsealing import FindKey, open_facts, seal_facts
+from git_envhist.capturing.factfiles import FileTriggers, compile_file_triggers
+from git_envhist.capturing.factsealing import FindFactsKey, open_facts, seal_facts
 from git_envhist.facts import tree_probes
 from git_envhist.model import Fact
 from git_envhist.store.erasinglists import lies_in
@@ -23,7 +23,7 @@ VARIABLES = "env"
 FACTS_OF_VARIABLES = b"/".join((RESERVED, FACTS, VARIABLES.encode("ascii")))
 
 
-def facts_less(probe: str, text: bytes, paths: Collection[bytes], find_key: FindKey) -> bytes:
+def facts_less(probe: str, text: bytes, paths: Collection[bytes], find_key: FindFactsKey) -> bytes:
     """Return the text of a probe's facts without what is told of some paths, or was read from them."""
     if not probe.endswith(SUFFIX):
         return _less(probe, text, paths)
@@ -68,8 +68,8 @@ def _was_read_from(probe: str, directory: bytes, path: bytes) -> bool:
 
 
 @cache
-def _wake() -> Wake:
-    return make_wake(tree_probes())
+def _wake() -> FileTriggers:
+    return compile_file_triggers(tree_probes())
 
 
 def _raw(text: str) -> bytes:

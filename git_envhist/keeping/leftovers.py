@@ -10,12 +10,12 @@ from contextlib import suppress
 
 from git_envhist.errors import EnvhistError, GitFailed
 from git_envhist.model import EnvPath
-from git_envhist.model.keeping import Left, Sent
+from git_envhist.model.keeping import PushedTimeline, RemainingObject
 from git_envhist.sharing.exporting import PLACE as EXPORT
 from git_envhist.sharing.importing import PLACE as IMPORT
 from git_envhist.store.bundles import workplace
 from git_envhist.store.durable import cannot_write
-from git_envhist.store.fetched import Fetched, split_name
+from git_envhist.store.fetched import FetchedStore, split_name
 from git_envhist.store.git import Git
 from git_envhist.store.layout import stored_places
 from git_envhist.store.names import stored_name
@@ -35,9 +35,9 @@ GOING = ".going-"
 IN_HISTORY, IN_GIT, NOWHERE = "history", "git", "unreached"
 
 
-def what_was_sent(
+def pushed_timelines(
     repository: Repository, directory: str, paths: Sequence[EnvPath], stored: Sequence[bytes] = ()
-) -> tuple[Sent, ...]:
+) -> tuple[PushedTimeline, ...]:
     """Where timelines went that held one of the paths, as far as is remembered here.
 
     `stored`: more paths, spelled as in the trees of snapshots.
@@ -54,13 +54,13 @@ def what_was_sent(
         for ref, oid in memory.put:
             if ref.startswith(HEADS) and _was_held(repository.git, oid, specs):
                 name, shown = names.get(key, ("", memory.address))
-                found.append(Sent(name, shown, ref.removeprefix(HEADS)))
+                found.append(PushedTimeline(name, shown, ref.removeprefix(HEADS)))
     return tuple(dict.fromkeys(found))
 
 
-def holds_fetched(repository: Repository, paths: Sequence[EnvPath]) -> bool:
+def fetched_contains(repository: Repository, paths: Sequence[EnvPath]) -> bool:
     """Whether what was fetched or imported holds one of the paths."""
-    fetched = Fetched.of(repository)
+    fetched = FetchedStore.of(repository)
     if not fetched.is_there:
         return False
     held = _held(fetched.git, "--all", _all_specs(paths)) if paths else False
@@ -74,14 +74,14 @@ def holds_fetched(repository: Repository, paths: Sequence[EnvPath]) -> bool:
 
 def imported_here(repository: Repository) -> tuple[str, ...]:
     """The timelines that an import brought: no remote gives them again."""
-    fetched = Fetched.of(repository)
+    fetched = FetchedStore.of(repository)
     names = fetched.timelines() if fetched.is_there else []
     return tuple(name for name in names if fetched.was_imported(split_name(name)[0]))
 
 
 def forget_fetched(repository: Repository, *, holds: bool) -> None:
     """Take away what was fetched, where it holds one of the paths: it comes again from where it is still shared."""
-    fetched = Fetched.of(repository)
+    fetched = FetchedStore.of(repository)
     _finish_forgetting(fetched)
     if holds:
         with fetched.receiving():
@@ -89,7 +89,7 @@ def forget_fetched(repository: Repository, *, holds: bool) -> None:
         _finish_forgetting(fetched)
 
 
-def _finish_forgetting(fetched: Fetched) -> None:
+def _finish_forgetting(fetched: FetchedStore) -> None:
     """Take away what is on its way out; a kill may have come before the end of it."""
     place, name = os.path.split(fetched.path)
     for one in os.listdir(place) if os.path.isdir(place) else ():
@@ -119,7 +119,7 @@ def forget_reflogs(repository: Repository) -> None:
         shutil.rmtree(os.path.join(repository.common_dir, "logs", prefix), ignore_errors=True)
 
 
-def still_there(repository: Repository, erased: Sequence[bytes]) -> Iterator[Left]:
+def remaining_objects(repository: Repository, erased: Sequence[bytes]) -> Iterator[RemainingObject]:
     """Of objects that were erased, those that the repository has all the same, and why."""
     asked = "".join(f"{oid.hex()}\n" for oid in erased).encode("ascii")
     told = repository.git.run("cat-file", "--batch-check", stdin=asked).decode("ascii", "replace")
@@ -129,9 +129,9 @@ def still_there(repository: Repository, erased: Sequence[bytes]) -> Iterator[Lef
     for where, which in ((IN_HISTORY, OURS), (IN_GIT, THEIRS)):
         for oid, path in _reached(repository.git, which, present):
             present.discard(oid)
-            yield Left(oid, where, path)
+            yield RemainingObject(oid, where, path)
     for oid in sorted(present):
-        yield Left(oid, NOWHERE, b"")
+        yield RemainingObject(oid, NOWHERE, b"")
 
 
 def _reached(git: Git, which: Sequence[str], wanted: Iterable[str]) -> list[tuple[str, bytes]]:

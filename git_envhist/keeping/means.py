@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from git_envhist.history.timeline import World
+    from git_envhist.history.timeline import Catalog
     from git_envhist.model import Snapshot
     from git_envhist.settings import Settings
     from git_envhist.store.keys import KeyRing
     from git_envhist.store.repository import Repository
 
 
-class History(Protocol):
+class HistoryContext(Protocol):
     """A history that snapshots go from."""
 
     @property
@@ -32,7 +32,7 @@ class History(Protocol):
     @property
     def timeline(self) -> str | None: ...
     @property
-    def world(self) -> World: ...
+    def world(self) -> Catalog: ...
     @property
     def now(self) -> datetime: ...
     def timelines(self) -> tuple[str, ...]: ...

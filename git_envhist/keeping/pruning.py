@@ -13,11 +13,11 @@ from functools import partial
 
 from git_envhist.errors import UsageError
 from git_envhist.history.retention import decide
-from git_envhist.keeping.dropping import Dropping
+from git_envhist.keeping.dropping import SnapshotDropper
 from git_envhist.keeping.marking import is_marked
-from git_envhist.keeping.means import History
+from git_envhist.keeping.means import HistoryContext
 from git_envhist.model import SnapshotId
-from git_envhist.model.keeping import Decision, Policy, Pruned, Thinned
+from git_envhist.model.keeping import PruneDecision, PrunedTimeline, PruneResult, RetentionPolicy
 from git_envhist.settings import Settings
 from git_envhist.store.fetched import is_fetched
 from git_envhist.store.git import Git
@@ -31,36 +31,38 @@ A clock that jumps ahead would let thirty days be over in a moment; it takes tha
 """
 
 
-def spoken(*numbers: int | None) -> Policy | None:
+def policy_from_options(*numbers: int | None) -> RetentionPolicy | None:
     """The policy that some numbers are, in its order; None where none is said."""
     if any(number is not None and number < 0 for number in numbers):
         raise UsageError("a number of moments is not below zero", hint="git envlog prune -h")
     # Whoever says what is to be kept says all of it.
     said = any(number is not None for number in numbers)
-    return Policy(*(number or 0 for number in numbers)) if said else None
+    return RetentionPolicy(*(number or 0 for number in numbers)) if said else None
 
 
-def policy_of(settings: Settings) -> Policy:
+def policy_of(settings: Settings) -> RetentionPolicy:
     """What is configured."""
-    return Policy(settings.keep_last, settings.keep_hourly, settings.keep_daily, settings.keep_weekly)
+    return RetentionPolicy(
+        settings.keep_last, settings.keep_hourly, settings.keep_daily, settings.keep_weekly
+    )
 
 
-class Pruning:
+class Pruner:
     """Thins the timelines of a history."""
 
-    def __init__(self, history: History, *, gentle: bool = False) -> None:
+    def __init__(self, history: HistoryContext, *, gentle: bool = False) -> None:
         """`gentle`: where captures come all the time, wait for a while before one of them has to."""
         self._history = history
-        self._dropping = Dropping(history, gentle=gentle)
+        self._dropping = SnapshotDropper(history, gentle=gentle)
 
     def prune(
         self,
-        policy: Policy,
+        policy: RetentionPolicy,
         timelines: Sequence[str],
         *,
         dry_run: bool = False,
         expire_before: date | None = None,
-    ) -> Pruned:
+    ) -> PruneResult:
         """Let go what a policy does not keep, and what has lain in the trash for its time.
 
         `expire_before`: what was let go before that day leaves the trash, where it is not thirty days ago.
@@ -71,22 +73,22 @@ class Pruning:
         return done
 
     def _prune(
-        self, policy: Policy, timelines: Sequence[str], dry_run: bool, expire_before: date | None
-    ) -> Pruned:
+        self, policy: RetentionPolicy, timelines: Sequence[str], dry_run: bool, expire_before: date | None
+    ) -> PruneResult:
         today = self._dropping.today
         until = today + timedelta(days=DAYS)
         before = today - timedelta(days=DAYS) if expire_before is None else expire_before
         if dry_run:
-            told = tuple(Thinned(name, self._decide(policy, name)) for name in timelines)
-            return Pruned(told, until, self._dropping.count_expired(before), True)
+            told = tuple(PrunedTimeline(name, self._decide(policy, name)) for name in timelines)
+            return PruneResult(told, until, self._dropping.count_expired(before), True)
         expired = self._dropping.expire(before)
-        found: list[Thinned] = []
+        found: list[PrunedTimeline] = []
         warnings: list[str] = []
         for name in timelines:
             thinned, told_by = self._thin(policy, name)
             found.append(thinned)
             warnings += told_by
-        return Pruned(tuple(found), until, expired, warnings=tuple(warnings))
+        return PruneResult(tuple(found), until, expired, warnings=tuple(warnings))
 
     def by_itself(self) -> None:
         """Thin all timelines of this repository by the configured policy, within the size; called once a day.
@@ -123,8 +125,8 @@ class Pruning:
         witnessed = seen[-DAYS_AT_WORK] if len(seen) >= DAYS_AT_WORK else date.min
         return min(today - timedelta(days=DAYS), witnessed)
 
-    def _thin(self, policy: Policy, timeline: str) -> tuple[Thinned, tuple[str, ...]]:
-        decisions: tuple[Decision, ...] = ()
+    def _thin(self, policy: RetentionPolicy, timeline: str) -> tuple[PrunedTimeline, tuple[str, ...]]:
+        decisions: tuple[PruneDecision, ...] = ()
 
         def choose() -> list[SnapshotId]:
             # As the timeline stands now: somebody may have named a moment since.
@@ -133,9 +135,9 @@ class Pruning:
             return [one.snapshot.id for one in decisions if not one.keep]
 
         done = self._dropping.let_go(timeline, choose)
-        return Thinned(timeline, decisions), done.warnings
+        return PrunedTimeline(timeline, decisions), done.warnings
 
-    def _decide(self, policy: Policy, timeline: str) -> tuple[Decision, ...]:
+    def _decide(self, policy: RetentionPolicy, timeline: str) -> tuple[PruneDecision, ...]:
         from git_envhist.history.timeline import Timeline  # loaded late: with the timeline itself
 
         line = Timeline.of(timeline, self._history.log(timeline=timeline))
@@ -193,6 +195,6 @@ def _held_alone(git: Git, trees: Sequence[str], others: Sequence[str]) -> int:
     return int(told)
 
 
-def own_timelines(history: History) -> list[str]:
+def own_timelines(history: HistoryContext) -> list[str]:
     """The timelines that stand in this repository."""
     return [name for name in history.timelines() if not is_fetched(name)]

@@ -14,37 +14,37 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from git_envhist.capturing.leftovers import restore_directory
 from git_envhist.capturing.publish import is_published
-from git_envhist.errors import Damaged, GitFailed, Refused, RestoreLeft, SnapshotNotFound
+from git_envhist.errors import Damaged, GitFailed, Refused, SnapshotNotFound, UnfinishedRestore
 from git_envhist.keeping.caches import forget_caches, states_of
-from git_envhist.keeping.digests import Digests, keyed
+from git_envhist.keeping.digests import DigestEraser, keyed_digest
 from git_envhist.keeping.factsless import FACTS_OF_VARIABLES, facts_less, without_variable_names
 from git_envhist.keeping.leftovers import (
+    fetched_contains,
     forget_fetched,
     forget_reflogs,
     forget_workplaces,
-    holds_fetched,
     imported_here,
-    still_there,
-    what_was_sent,
+    pushed_timelines,
+    remaining_objects,
 )
-from git_envhist.keeping.means import History
-from git_envhist.keeping.rewriting import Rewriting
-from git_envhist.keeping.stands import Stand, Wanted
+from git_envhist.keeping.means import HistoryContext
+from git_envhist.keeping.rewriting import TimelineRewriter
+from git_envhist.keeping.stands import TimelineState, TimelineTarget
 from git_envhist.model import EnvPath
-from git_envhist.model.keeping import Left, Purged
+from git_envhist.model.keeping import PurgeResult, RemainingObject
 from git_envhist.store.collecting import NOTHING_STAYS, collect
 from git_envhist.store.erasing import Eraser
 from git_envhist.store.fetched import without_fetched
-from git_envhist.store.handover import SomebodyAtWork
+from git_envhist.store.handover import RepositoryBusy
 from git_envhist.store.layout import ATTACHMENTS, RESERVED
 from git_envhist.store.objects import CatFile
 from git_envhist.store.packs import PackWriter
-from git_envhist.store.relinking import Retold
+from git_envhist.store.relinking import CommitChange
 from git_envhist.store.remotememory import directory_of
 from git_envhist.store.repository import HEADS, Repository
-from git_envhist.store.retelling import Link
+from git_envhist.store.retelling import ChainCommit
 from git_envhist.store.staging import Staging, sweep
-from git_envhist.upkeep.finding import left_behind
+from git_envhist.upkeep.finding import lost_snapshots
 from git_envhist.values import dataclass, field, replace
 from git_envhist.verifying.areas import hidden_base, open_base
 from git_envhist.verifying.areas import sweep as sweep_areas
@@ -66,7 +66,7 @@ class PathNotFound(SnapshotNotFound):
 
 
 @dataclass(slots=True)
-class _Tally:
+class _PurgeTotals:
     """What was found in all timelines, by commits."""
 
     snapshots: dict[str, None] = field(default_factory=dict)
@@ -78,13 +78,13 @@ class _Tally:
     warnings: dict[str, None] = field(default_factory=dict)
 
 
-class Purging:
+class Purger:
     """Erases paths from a history."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: HistoryContext) -> None:
         self._history = history
         self._repository: Repository = without_fetched(history.repository)
-        self._rewriting = Rewriting(history)
+        self._rewriting = TimelineRewriter(history)
         self._variable_names = False
 
     def purge(
@@ -94,7 +94,7 @@ class Purging:
         variable_names: bool = False,
         dry_run: bool = False,
         force: bool = False,
-    ) -> Purged:
+    ) -> PurgeResult:
         """Erase them; `PathNotFound` where nothing holds any, after what nothing holds any more was cleaned away.
 
         `variable_names`: also the names of variables that earlier versions stored without sealing them. `force`:
@@ -106,10 +106,10 @@ class Purging:
         self._refuse_left_behind()
         # Asked while what was sent can still be read here.
         stored = (FACTS_OF_VARIABLES,) if variable_names else ()
-        sent = what_was_sent(repository, self._history.directory, paths, stored)
-        fetched = holds_fetched(repository, paths)
+        sent = pushed_timelines(repository, self._history.directory, paths, stored)
+        fetched = fetched_contains(repository, paths)
         imported = imported_here(repository) if fetched else ()
-        tally = _Tally()
+        tally = _PurgeTotals()
         for timeline in self._timelines():
             self._erase_from(timeline, paths, tally, dry_run=dry_run)
         if not dry_run:
@@ -121,7 +121,7 @@ class Purging:
         tally.warnings.update(dict.fromkeys(f"no snapshot holds '{path}'" for path in nowhere))
         tally.warnings.update(dict.fromkeys(self._not_looked_into()))
         top = os.fsencode(repository.root)
-        return Purged(
+        return PurgeResult(
             tuple(paths),
             len(tally.snapshots),
             len(tally.in_trash),
@@ -137,9 +137,9 @@ class Purging:
             imported,
         )
 
-    def _left(self, tally: _Tally) -> tuple[Left, ...]:
+    def _left(self, tally: _PurgeTotals) -> tuple[RemainingObject, ...]:
         try:
-            return tuple(still_there(self._repository, list(tally.erased)))
+            return tuple(remaining_objects(self._repository, list(tally.erased)))
         except GitFailed as failed:
             told = f"it is erased; what of yours still has the same content cannot be told: {failed.message}"
             tally.warnings[told] = None
@@ -156,11 +156,11 @@ class Purging:
         """What a restore left half done holds bytes of its own."""
         for state in states_of(self._repository):
             if os.path.lexists(os.path.join(restore_directory(state), "journal")):
-                raise RestoreLeft
+                raise UnfinishedRestore
 
     def _refuse_left_behind(self) -> None:
         """What a timeline had before it began anew is on no chain that could be rewritten."""
-        for timeline in left_behind(self._repository):
+        for timeline in lost_snapshots(self._repository):
             raise Refused(
                 f"moments from before '{timeline}' began anew may hold it, too",
                 hint="put them back first: git envlog fsck --repair",
@@ -170,11 +170,13 @@ class Purging:
         heads = [ref.removeprefix(HEADS) for ref in self._repository.list_refs(HEADS)]
         return sorted({*heads, *(bundle.timeline for bundle in self._rewriting.bundles())} - {""})
 
-    def _erase_from(self, timeline: str, paths: Sequence[EnvPath], tally: _Tally, *, dry_run: bool) -> None:
+    def _erase_from(
+        self, timeline: str, paths: Sequence[EnvPath], tally: _PurgeTotals, *, dry_run: bool
+    ) -> None:
         """Erase them from one timeline and its trash."""
         repository = self._repository
 
-        def decide(stand: Stand, staging: Staging) -> Wanted:
+        def decide(stand: TimelineState, staging: Staging) -> TimelineTarget:
             with (
                 CatFile(repository.git) as reader,
                 PackWriter(staging.pack_dir, repository.object_format) as writer,
@@ -184,10 +186,12 @@ class Purging:
                 tally.found.update(eraser.found)
                 tally.erased.update(eraser.erased)
                 if dry_run or not changes:
-                    return Wanted(stand.links)
+                    return TimelineTarget(stand.links)
                 pack = writer.finish()
             trash = tuple((bundle, bundle.links) for bundle in stand.trash)
-            return Wanted(stand.links, trash, changes=changes, packs=(pack,) if pack is not None else ())
+            return TimelineTarget(
+                stand.links, trash, changes=changes, packs=(pack,) if pack is not None else ()
+            )
 
         done = self._rewriting.rewrite(timeline, decide, keeps=False)
         tally.warnings.update(dict.fromkeys(done.warnings))
@@ -197,14 +201,16 @@ class Purging:
             text = without_variable_names(probe, text)
         return facts_less(probe, text, paths, self._history.keys.get) if paths else text
 
-    def _changes(self, stand: Stand, eraser: Eraser, reader: CatFile, tally: _Tally) -> dict[str, Retold]:
+    def _changes(
+        self, stand: TimelineState, eraser: Eraser, reader: CatFile, tally: _PurgeTotals
+    ) -> dict[str, CommitChange]:
         """By commit, what each snapshot is without them."""
-        changes: dict[str, Retold] = {}
+        changes: dict[str, CommitChange] = {}
         in_trash = [link for bundle in stand.trash for link in bundle.links]
         for link in (*stand.links, *in_trash):
             tree = eraser.erase(link.tree) if link.snapshot else link.tree
             if tree != link.tree:
-                changes[link.commit] = Retold(tree, self._trailers(link, eraser, tree))
+                changes[link.commit] = CommitChange(tree, self._trailers(link, eraser, tree))
                 (tally.in_trash if link.in_trash else tally.snapshots)[link.commit] = None
             intent = link.data.message.rpartition(b"\n\n")[0]
             if any(bytes(path) in intent for path in eraser.paths):
@@ -215,15 +221,15 @@ class Purging:
         for link in in_trash:
             # What it said of the one before it is told anew when it is brought back.
             if link.commit in changes or link.after in ids:
-                told = changes.get(link.commit, Retold(link.tree))
-                changes[link.commit] = Retold(told.tree, {**told.trailers, STORY: ""})
+                told = changes.get(link.commit, CommitChange(link.tree))
+                changes[link.commit] = CommitChange(told.tree, {**told.trailers, STORY: ""})
         return changes
 
-    def _trailers(self, link: Link, eraser: Eraser, tree: str) -> dict[str, str | None]:
+    def _trailers(self, link: ChainCommit, eraser: Eraser, tree: str) -> dict[str, str | None]:
         # Keyed, for it says something of what is gone; equal environments stay equal.
         told: dict[str, str | None] = {}
         if eraser.paths:
-            told[CONTENT] = keyed(self._history.keys.current(), link.content)
+            told[CONTENT] = keyed_digest(self._history.keys.current(), link.content)
         if link.partial:
             missing = eraser.missing_in(tree)
             told[MISSING] = str(missing) if missing else None
@@ -236,7 +242,7 @@ class Purging:
         stands = [self._rewriting.stand(timeline) for timeline in self._timelines()]
         trash = (link for stand in stands for bundle in stand.trash for link in bundle.links)
         chains = (link for stand in stands for link in stand.links)
-        Digests(self._history, repository, (*chains, *trash)).forget()
+        DigestEraser(self._history, repository, (*chains, *trash)).forget()
         forget_caches(repository)
         remotes = directory_of(repository.common_state)
         for name in os.listdir(remotes) if os.path.isdir(remotes) else ():
@@ -251,9 +257,9 @@ class Purging:
         sweep(repository.common_state, repository.pack_dir, lambda commit: is_published(git, commit))
         try:
             collect(replace(repository, ignores_hidden=force), keep_since=NOTHING_STAYS)
-        except SomebodyAtWork as busy:
+        except RepositoryBusy as busy:
             told = f"no snapshot holds it any more, but {busy.message}"
-            raise SomebodyAtWork(told, hint=busy.hint) from busy
+            raise RepositoryBusy(told, hint=busy.hint) from busy
 
 
 def reading(reader: CatFile) -> Callable[[bytes], bytes]:

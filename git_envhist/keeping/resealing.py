@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from git_envhist.capture.seal import seal, sealed_key_id, unseal
 from git_envhist.capturing.factsealing import KIND as FACTS_KIND
 from git_envhist.errors import SealingError
-from git_envhist.keeping.purging import Purging, reading
-from git_envhist.keeping.stands import Stand, Wanted
+from git_envhist.keeping.purging import Purger, reading
+from git_envhist.keeping.stands import TimelineState, TimelineTarget
 from git_envhist.model import EnvPath, StoredAs
 from git_envhist.services.keeping import KIND as SERVICE_KIND
 from git_envhist.store.compare import compare
@@ -24,13 +24,13 @@ from git_envhist.store.facts import SUFFIX
 from git_envhist.store.git import Git
 from git_envhist.store.keys import Key, KeyRing
 from git_envhist.store.layout import ATTACHMENTS, FACTS, RESERVED, SERVICES, STAGED, stored_places
-from git_envhist.store.levels import TYPE, Level, Tree
+from git_envhist.store.levels import TYPE, Tree, TreeEditor
 from git_envhist.store.names import stored_name
 from git_envhist.store.objects import CatFile
 from git_envhist.store.packs import PackWriter
 from git_envhist.store.quoting import unquote_path
-from git_envhist.store.relinking import Retold
-from git_envhist.store.retelling import Link
+from git_envhist.store.relinking import CommitChange
+from git_envhist.store.retelling import ChainCommit
 from git_envhist.store.staging import Staging
 from git_envhist.store.trees import DIRECTORY, decode_tree, encode_tree
 from git_envhist.values import dataclass
@@ -45,7 +45,7 @@ class Resealed:
     """Sealed objects that no key here opens; they stay as they are."""
 
 
-class Resealing(Purging):
+class Resealing(Purger):
     """Seals the history of a repository again."""
 
     def reseal(self) -> Resealed:
@@ -60,7 +60,7 @@ class Resealing(Purging):
         self._forget(force=False)
         return done
 
-    def _wanted(self, stand: Stand, staging: Staging, done: Resealed) -> Wanted:
+    def _wanted(self, stand: TimelineState, staging: Staging, done: Resealed) -> TimelineTarget:
         repository, ring = self._repository, self._history.keys
         key = ring.current()
         with (
@@ -68,19 +68,19 @@ class Resealing(Purging):
             PackWriter(staging.pack_dir, repository.object_format) as writer,
         ):
             resealer = Resealer(reading(reader), writer, repository.hash_length, ring, key)
-            changes: dict[str, Retold] = {}
+            changes: dict[str, CommitChange] = {}
             for link, sealed in _with_sealed(repository.git, stand):
                 if link.key is not None and ring.get(link.key) is not None:
                     tree = resealer.reseal(link.tree, sealed)
                     if tree != link.tree or link.key != key.id:
-                        changes[link.commit] = Retold(tree, signer=key)
+                        changes[link.commit] = CommitChange(tree, signer=key)
             if not changes:
-                return Wanted(stand.links)
+                return TimelineTarget(stand.links)
             pack = writer.finish()
         done.snapshots += len(changes)
         done.left += len(resealer.left)
         trash = tuple((bundle, bundle.links) for bundle in stand.trash)
-        return Wanted(stand.links, trash, changes=changes, packs=(pack,) if pack is not None else ())
+        return TimelineTarget(stand.links, trash, changes=changes, packs=(pack,) if pack is not None else ())
 
 
 class Resealer:
@@ -97,7 +97,7 @@ class Resealer:
 
     def reseal(self, root: str, files: Iterable[EnvPath]) -> str:
         """Return the tree of a snapshot with everything sealed again; `files`: the paths of its sealed files."""
-        top = Level(self, bytes.fromhex(root))
+        top = TreeEditor(self, bytes.fromhex(root))
         for path in files:
             for directory, name in stored_places(path):
                 self._put(top.at(directory), stored_name(name, top=not directory), path, b"file")
@@ -113,7 +113,7 @@ class Resealer:
     def write_tree(self, tree: Tree) -> bytes:
         return self._sink.add(b"tree", encode_tree([(name, *row) for name, row in tree.items()]))
 
-    def _reserved(self, top: Level) -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
+    def _reserved(self, top: TreeEditor) -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
         """Yield (directory, stored name, path that it is bound to, kind) of what can be sealed beside the files."""
         for name in list(_entries(top, FACTS)):
             if name.endswith(SUFFIX.encode("ascii")):
@@ -127,7 +127,7 @@ class Resealer:
             for directory, piece in self._pieces(top, _below(SERVICES, name)):
                 yield directory, piece, name, SERVICE_KIND
 
-    def _pieces(self, top: Level, directory: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def _pieces(self, top: TreeEditor, directory: bytes) -> Iterator[tuple[bytes, bytes]]:
         level = top.at(directory)
         for name, (mode, _) in list(level.entries.items()) if level is not None else ():
             if mode & TYPE == DIRECTORY:
@@ -135,7 +135,7 @@ class Resealer:
             else:
                 yield directory, name
 
-    def _put(self, level: Level | None, name: bytes, path: bytes, kind: bytes) -> None:
+    def _put(self, level: TreeEditor | None, name: bytes, path: bytes, kind: bytes) -> None:
         row = level.entries.get(name) if level is not None else None
         if level is not None and row is not None and row[0] & TYPE != DIRECTORY:
             new = self._again(row[1], path, kind)
@@ -160,7 +160,7 @@ class Resealer:
         return self._sink.add(b"blob", seal(self._key, path, kind, plain))
 
 
-def _with_sealed(git: Git, stand: Stand) -> Iterator[tuple[Link, tuple[EnvPath, ...]]]:
+def _with_sealed(git: Git, stand: TimelineState) -> Iterator[tuple[ChainCommit, tuple[EnvPath, ...]]]:
     """Yield each snapshot with the paths of its sealed files; on a chain only what differs is read."""
     sealed: dict[EnvPath, None] = {}
     before: str | None = None
@@ -183,7 +183,7 @@ def _follow(git: Git, before: str | None, after: str, sealed: dict[EnvPath, None
             sealed[change.after.path] = None
 
 
-def _entries(top: Level, *names: bytes) -> Tree:
+def _entries(top: TreeEditor, *names: bytes) -> Tree:
     level = top.at(_below(*names))
     return level.entries if level is not None else {}
 

@@ -18,26 +18,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, date
 
-from git_envhist.capturing.identity import signature, who_am_i
+from git_envhist.capturing.identity import current_actor, signature
 from git_envhist.capturing.publish import is_published
-from git_envhist.doing.said import place_of_attached
+from git_envhist.doing.said import attachment_path
 from git_envhist.errors import EnvhistError, GitFailed
 from git_envhist.keeping.caches import forget_caches, move_caches
-from git_envhist.keeping.means import History
-from git_envhist.keeping.stands import Decide, New, Rewritten, Stand, Wanted
-from git_envhist.keeping.telling import Telling
-from git_envhist.keeping.trashing import Trash
+from git_envhist.keeping.means import HistoryContext
+from git_envhist.keeping.stands import Decide, NewTimeline, RewriteResult, TimelineState, TimelineTarget
+from git_envhist.keeping.telling import SummaryWriter
+from git_envhist.keeping.trashing import TrashBuilder
 from git_envhist.store.fetched import without_fetched
 from git_envhist.store.locks import COMMON_LOCK, locked, state_directory
 from git_envhist.store.notes import move_notes
 from git_envhist.store.objects import CatFile
 from git_envhist.store.packs import PackWriter
-from git_envhist.store.relinking import cut_off_in, followed, read_links, relink
-from git_envhist.store.repository import HEADS, NOTES, RefMove, RefsMoved
-from git_envhist.store.retelling import Link
-from git_envhist.store.rewritten import newest, read_rewritten, remember_rewritten
+from git_envhist.store.relinking import cut_off_in, predecessors, read_links, relink
+from git_envhist.store.repository import HEADS, NOTES, RefsMoved, RefUpdate
+from git_envhist.store.retelling import ChainCommit
+from git_envhist.store.rewritten import current_commit, read_rewritten, remember_rewritten
 from git_envhist.store.staging import Staging, sweep
-from git_envhist.store.trash import Bundle, read_trash
+from git_envhist.store.trash import TrashEntry, read_trash
 from git_envhist.values import replace
 
 TRIES = 20
@@ -47,23 +47,23 @@ PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 """Seconds that somebody gentle waits for a moment in which nobody captures, before captures are held up after all."""
 
 
-class Rewriting:
+class TimelineRewriter:
     """Rewrites timelines of one history."""
 
-    def __init__(self, history: History, *, gentle: bool = False) -> None:
+    def __init__(self, history: HistoryContext, *, gentle: bool = False) -> None:
         """`gentle`: where captures come all the time, wait for a while before one of them has to."""
         self._history = history
         self._repository = without_fetched(history.repository)
         self._warnings: list[str] = []
         self._pauses = PAUSES if gentle else ()
-        self._line = signature(who_am_i(history.settings, history.environ), history.now)
+        self._line = signature(current_actor(history.settings, history.environ), history.now)
 
     @property
     def today(self) -> date:
         """The day on which something is let go."""
         return self._history.now.astimezone(UTC).date()
 
-    def stand(self, timeline: str) -> Stand:
+    def stand(self, timeline: str) -> TimelineState:
         """The timeline as it is now."""
         notes = self._repository.resolve_ref(NOTES + timeline)
         tip = self._repository.resolve_ref(HEADS + timeline)
@@ -73,14 +73,14 @@ class Rewriting:
             all_of_it = [one for one in read_trash(self._repository, reader) if one.timeline == timeline]
         trash = tuple(_each_once(all_of_it, known))
         doubled = tuple(now for now, was in zip(trash, all_of_it, strict=True) if now != was)
-        return Stand(timeline, tip, notes, links, trash, doubled)
+        return TimelineState(timeline, tip, notes, links, trash, doubled)
 
-    def bundles(self) -> list[Bundle]:
+    def bundles(self) -> list[TrashEntry]:
         """The trash of all timelines."""
         with CatFile(self._repository.git) as reader:
             return [bundle for bundle in read_trash(self._repository, reader) if bundle.links]
 
-    def rewrite(self, timeline: str, decide: Decide, *, keeps: bool = True) -> Rewritten:
+    def rewrite(self, timeline: str, decide: Decide, *, keeps: bool = True) -> RewriteResult:
         """Have a timeline be what is decided of it as it stands; `keeps`: what goes is put into the trash.
 
         Nothing is done where nothing changes. Where somebody captures meanwhile it is decided anew; the third time
@@ -101,7 +101,7 @@ class Rewriting:
                 )
                 wanted = decide(stand, staging)
                 if wanted.is_as(stand):
-                    return Rewritten({link.commit: link.commit for link in stand.links})
+                    return RewriteResult({link.commit: link.commit for link in stand.links})
                 known = {bundle.ref for bundle, _ in wanted.trash}
                 doubled = tuple((one, one.links) for one in stand.doubled if one.ref not in known)
                 wanted = replace(wanted, trash=(*wanted.trash, *doubled))
@@ -110,22 +110,24 @@ class Rewriting:
                     held.enter_context(self._alone())
                 if self._move(new, staging):
                     self._history.forget_world()
-                    return Rewritten(new.now, new.gone, tuple(self._warnings))
+                    return RewriteResult(new.now, new.gone, tuple(self._warnings))
         raise GitFailed(f"'{HEADS}{timeline}' would not stand still", hint="run the command again")
 
-    def _write(self, stand: Stand, wanted: Wanted, staging: Staging, keeps: bool) -> New:
+    def _write(
+        self, stand: TimelineState, wanted: TimelineTarget, staging: Staging, keeps: bool
+    ) -> NewTimeline:
         repository = self._repository
         find_key = self._history.keys.get
-        telling = Telling(repository.git.with_objects(staging.path), find_key)
+        telling = SummaryWriter(repository.git.with_objects(staging.path), find_key)
         kept = {link.commit for link in wanted.links}
         gone = tuple(link for link in stand.links if link.commit not in kept)
         with PackWriter(staging.pack_dir, repository.object_format) as writer:
-            before = followed(stand.links) | {
+            before = predecessors(stand.links) | {
                 link.commit: link.after for link in wanted.links if link.in_trash
             }
             cut_off = None if wanted.begins else cut_off_in(stand.links)
             now = relink(writer, wanted.links, before, find_key, telling, wanted.changes, cut_off)
-            trash = Trash(writer, find_key, stand, wanted)
+            trash = TrashBuilder(writer, find_key, stand, wanted)
             if keeps and gone:
                 trash.take(gone, self.today)
             trash.rewrite()
@@ -137,21 +139,21 @@ class Rewriting:
                     stand.notes,
                     moves,
                     more={now[old]: lines for old, lines in wanted.more.items()},
-                    without=[place_of_attached(link.id) for link in trash.forgotten],
+                    without=[attachment_path(link.id) for link in trash.forgotten],
                     identity=self._line,
                     object_format=repository.object_format,
                 )
             pack = writer.finish()
         self._warnings = telling.warnings
         tip = now[wanted.links[-1].commit] if wanted.links else None
-        head = [RefMove(HEADS + stand.timeline, tip, stand.tip)] if tip != stand.tip else []
-        said = [RefMove(NOTES + stand.timeline, notes, stand.notes)] if notes is not None else []
+        head = [RefUpdate(HEADS + stand.timeline, tip, stand.tip)] if tip != stand.tip else []
+        said = [RefUpdate(NOTES + stand.timeline, notes, stand.notes)] if notes is not None else []
         refs = (*trash.moves, *said, *head, *trash.removals)
         packs = [*wanted.packs, *([pack] if pack else [])]
-        return New({**now, **trash.now}, gone, refs, packs, bool(wanted.packs))
+        return NewTimeline({**now, **trash.now}, gone, refs, packs, bool(wanted.packs))
 
     def _notes_moves(
-        self, now: Mapping[str, str], trash: Trash, gone: Sequence[Link], tip: str | None
+        self, now: Mapping[str, str], trash: TrashBuilder, gone: Sequence[ChainCommit], tip: str | None
     ) -> dict[str, list[str]]:
         """Where the note of each commit is to stand: also where it stood, until the chain has moved."""
         if tip is None:
@@ -165,14 +167,14 @@ class Rewriting:
         known = {*here, *here.values()}
         forgotten = {link.commit for link in trash.forgotten}
         for old in earlier:
-            target = newest(earlier, old)
+            target = current_commit(earlier, old)
             if old not in known and target in known:
                 moves[old] = [here.get(target, target)]
             elif target in forgotten:
                 moves[old] = []
         return moves
 
-    def _move(self, new: New, staging: Staging) -> bool:
+    def _move(self, new: NewTimeline, staging: Staging) -> bool:
         """Publish what was written and move the refs; whether they were where they had been."""
         repository = self._repository
         sweep(
@@ -202,7 +204,7 @@ class Rewriting:
             yield
 
 
-def _each_once(bundles: Sequence[Bundle], known: set[str]) -> Iterator[Bundle]:
+def _each_once(bundles: Sequence[TrashEntry], known: set[str]) -> Iterator[TrashEntry]:
     """What went last first: where a kill came between the refs, a snapshot is in the bundle that it was joined to."""
     for bundle in bundles:
         links = tuple(link for link in bundle.links if link.id not in known)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from git_envhist.capturing.factdiff import brief_facts
-from git_envhist.capturing.factsealing import FindKey
-from git_envhist.errors import EnvhistError, GitEnded
+from git_envhist.capturing.factsealing import FindFactsKey
+from git_envhist.errors import EnvhistError, GitKilled
 from git_envhist.facts import kinds
 from git_envhist.history.diff import count
 from git_envhist.history.story import describe_counts
@@ -18,10 +18,10 @@ from git_envhist.store.relinking import Trailers
 CHANGED, STORY = "Env-Changed", "Env-Story"
 
 
-class Telling:
+class SummaryWriter:
     """Tells what differs between two trees; each pair is compared once."""
 
-    def __init__(self, git: Git, find_key: FindKey) -> None:
+    def __init__(self, git: Git, find_key: FindFactsKey) -> None:
         self.git = git
         self._find_key = find_key
         self.warnings: list[str] = []
@@ -33,7 +33,7 @@ class Telling:
         if pair not in self._told:
             try:
                 self._told[pair] = self._tell(before, after)
-            except GitEnded:
+            except GitKilled:
                 raise  # it has not moved yet, and could be told
             except EnvhistError as error:
                 # What is damaged is no worse for being linked anew.

@@ -5,29 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 
-from git_envhist.keeping.stands import Stand, Wanted
+from git_envhist.keeping.stands import TimelineState, TimelineTarget
 from git_envhist.store.packs import PackWriter
-from git_envhist.store.relinking import Retold, Trailers, followed, relink
-from git_envhist.store.repository import RefMove
-from git_envhist.store.retelling import AFTER, BEFORE, NONE, Link
+from git_envhist.store.relinking import CommitChange, Trailers, predecessors, relink
+from git_envhist.store.repository import RefUpdate
+from git_envhist.store.retelling import AFTER, BEFORE, NONE, ChainCommit
 from git_envhist.store.signatures import FindKey
-from git_envhist.store.trash import Bundle, trash_ref
+from git_envhist.store.trash import TrashEntry, trash_ref
 
 
-class Trash:
+class TrashBuilder:
     """The trash of a timeline, as it is to be."""
 
-    def __init__(self, writer: PackWriter, find_key: FindKey, stand: Stand, wanted: Wanted) -> None:
+    def __init__(
+        self, writer: PackWriter, find_key: FindKey, stand: TimelineState, wanted: TimelineTarget
+    ) -> None:
         self.now: dict[str, str] = {}
-        self.moves: list[RefMove] = []
-        self.removals: list[RefMove] = []
-        self.forgotten: list[Link] = []
+        self.moves: list[RefUpdate] = []
+        self.removals: list[RefUpdate] = []
+        self.forgotten: list[ChainCommit] = []
         self._writer = writer
         self._find_key = find_key
         self._stand = stand
         self._wanted = wanted
 
-    def take(self, gone: Sequence[Link], day: date) -> None:
+    def take(self, gone: Sequence[ChainCommit], day: date) -> None:
         """Take in what was let go, each with the word between which others it stood."""
         links = self._stand.links
         ids = [None, *(link.id for link in links), None]
@@ -35,7 +37,7 @@ class Trash:
         changes = {}
         for link in gone:
             after, before = places[link.commit]
-            changes[link.commit] = Retold(link.tree, {AFTER: after or NONE, BEFORE: before or NONE})
+            changes[link.commit] = CommitChange(link.tree, {AFTER: after or NONE, BEFORE: before or NONE})
         now = relink(self._writer, gone, {}, self._find_key, _as_it_was, changes)
         self.now |= now
         self._put(trash_ref(day, gone[-1].id), now[gone[-1].commit], None)
@@ -50,17 +52,17 @@ class Trash:
             now: dict[str, str] = {}
             if left:
                 now = relink(
-                    self._writer, left, followed(left), self._find_key, _as_it_was, self._wanted.changes
+                    self._writer, left, predecessors(left), self._find_key, _as_it_was, self._wanted.changes
                 )
                 self._put(trash_ref(bundle.since, left[-1].id), now[left[-1].commit], bundle)
             if not left or trash_ref(bundle.since, left[-1].id) != bundle.ref:
-                self.removals.append(RefMove(bundle.ref, None, bundle.tip))
+                self.removals.append(RefUpdate(bundle.ref, None, bundle.tip))
             self.now |= now
 
-    def _put(self, ref: str, tip: str, bundle: Bundle | None) -> None:
+    def _put(self, ref: str, tip: str, bundle: TrashEntry | None) -> None:
         known = {one.ref: one.tip for one in self._stand.trash}
         if known.get(ref) != tip:
-            self.moves.append(RefMove(ref, tip, known.get(ref)))
+            self.moves.append(RefUpdate(ref, tip, known.get(ref)))
 
 
 def _as_it_was(_before: str | None, _after: str) -> Trailers:

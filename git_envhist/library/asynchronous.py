@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 from git_envhist.doing.effects import Effects
 from git_envhist.doing.observing import Observations
 from git_envhist.doing.tasks import Tasks
-from git_envhist.library.awaiting import Awaited, around, awaited, in_a_thread, to_its_end
+from git_envhist.library.awaiting import AsyncWrapper, around, await_uninterrupted, awaited, in_a_thread
 from git_envhist.library.events import Forget, Handler
 from git_envhist.library.history import EnvHistory
 
@@ -19,11 +19,18 @@ if TYPE_CHECKING:
     import os
     from typing import Self, Unpack
 
-    from git_envhist.beginning import Beginning
-    from git_envhist.capturing.request import Asked
-    from git_envhist.library.rounds import Round
-    from git_envhist.model import Agent, Captured, Moment, Plan, Progress, Restored
-    from git_envhist.restoring.wish import Wish, Wished
+    from git_envhist.beginning import InitKeywords
+    from git_envhist.capturing.request import CaptureKeywords
+    from git_envhist.library.rounds import GuardedWork
+    from git_envhist.model import (
+        AgentName,
+        CaptureProgress,
+        CaptureResult,
+        Moment,
+        RestorePlan,
+        RestoreResult,
+    )
+    from git_envhist.restoring.wish import RestoreKeywords, RestoreOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,7 +38,7 @@ LONGEST = 0.2
 """Whoever stops watching is heard after so many seconds."""
 
 
-class AsyncTasks(Awaited[Tasks]):
+class AsyncTasks(AsyncWrapper[Tasks]):
     """The tasks of a timeline."""
 
     all = awaited(Tasks.all)
@@ -40,7 +47,7 @@ class AsyncTasks(Awaited[Tasks]):
     resume = awaited(Tasks.resume)
 
 
-class AsyncEffects(Awaited[Effects]):
+class AsyncEffects(AsyncWrapper[Effects]):
     """What was done outside the machine."""
 
     all = awaited(Effects.all)
@@ -49,7 +56,7 @@ class AsyncEffects(Awaited[Effects]):
     perform = awaited(Effects.perform)
 
 
-class AsyncObservations(Awaited[Observations]):
+class AsyncObservations(AsyncWrapper[Observations]):
     """Checkpoints of the platform below us that were made without us."""
 
     all = awaited(Observations.all)
@@ -58,7 +65,7 @@ class AsyncObservations(Awaited[Observations]):
     look = awaited(Observations.look)
 
 
-class AsyncEnvHistory(Awaited[EnvHistory]):
+class AsyncEnvHistory(AsyncWrapper[EnvHistory]):
     """An `EnvHistory` whose verbs are coroutines.
 
     >>> import asyncio
@@ -83,7 +90,7 @@ class AsyncEnvHistory(Awaited[EnvHistory]):
         *,
         environ: Mapping[str, str] | None = None,
         workers: str = "spawn",
-        agent: Agent | None = None,
+        agent: AgentName | None = None,
         bare: bool = False,
     ) -> Self:
         """As `EnvHistory.open`."""
@@ -99,8 +106,8 @@ class AsyncEnvHistory(Awaited[EnvHistory]):
         directory: str | os.PathLike[str] = ".",
         *,
         workers: str = "spawn",
-        agent: Agent | None = None,
-        **wish: Unpack[Beginning],
+        agent: AgentName | None = None,
+        **wish: Unpack[InitKeywords],
     ) -> Self:
         """As `EnvHistory.init`."""
         return cls(await in_a_thread(EnvHistory.init, directory, workers=workers, agent=agent, **wish))
@@ -116,7 +123,7 @@ class AsyncEnvHistory(Awaited[EnvHistory]):
         return self._held.timeline
 
     @property
-    def agent(self) -> Agent | None:
+    def agent(self) -> AgentName | None:
         """The agent in whose name this history is used; None where a person does."""
         return self._held.agent
 
@@ -180,9 +187,9 @@ class AsyncEnvHistory(Awaited[EnvHistory]):
         revision: Moment,
         *,
         dry_run: Literal[True],
-        wish: Wish | None = None,
-        **wished: Unpack[Wished],
-    ) -> Plan: ...
+        wish: RestoreOptions | None = None,
+        **wished: Unpack[RestoreKeywords],
+    ) -> RestorePlan: ...
 
     @overload
     async def restore(
@@ -191,9 +198,9 @@ class AsyncEnvHistory(Awaited[EnvHistory]):
         *,
         dry_run: Literal[False] = False,
         verify: bool | str = False,
-        wish: Wish | None = None,
-        **wished: Unpack[Wished],
-    ) -> Restored: ...
+        wish: RestoreOptions | None = None,
+        **wished: Unpack[RestoreKeywords],
+    ) -> RestoreResult: ...
 
     async def restore(
         self,
@@ -201,9 +208,9 @@ class AsyncEnvHistory(Awaited[EnvHistory]):
         *,
         dry_run: bool = False,
         verify: bool | str = False,
-        wish: Wish | None = None,
-        **wished: Unpack[Wished],
-    ) -> Restored | Plan:
+        wish: RestoreOptions | None = None,
+        **wished: Unpack[RestoreKeywords],
+    ) -> RestoreResult | RestorePlan:
         """As `EnvHistory.restore`."""
         restore = self._held.restore
         if dry_run:
@@ -218,7 +225,7 @@ class AsyncEnvHistory(Awaited[EnvHistory]):
         branch: str | None = None,
         relocate: bool = False,
         foreign: bool = False,
-        progress: Callable[[Progress], None] | None = None,
+        progress: Callable[[CaptureProgress], None] | None = None,
     ) -> AsyncEnvHistory:
         """As `EnvHistory.fork`."""
         how: dict[str, Any] = {
@@ -229,23 +236,23 @@ class AsyncEnvHistory(Awaited[EnvHistory]):
         }
         return AsyncEnvHistory(await in_a_thread(lambda: self._held.fork(revision, directory, **how)))
 
-    async def watch(self, *, settle: float = 2.0) -> AsyncIterator[Captured]:
+    async def watch(self, *, settle: float = 2.0) -> AsyncIterator[CaptureResult]:
         """As `EnvHistory.watch`; it ends with the task that goes through it, or with `aclose()`."""
         looks = self._held.watched(settle, LONGEST)
         # One thread from the first look to the last: the lock of a watch is held by the thread that took it.
         with ThreadPoolExecutor(1, "git-envhist-watch") as thread:
             try:
                 while True:
-                    found = await to_its_end(asyncio.wrap_future(thread.submit(next, looks)))
+                    found = await await_uninterrupted(asyncio.wrap_future(thread.submit(next, looks)))
                     if found is not None:
                         yield found
             finally:
-                await to_its_end(asyncio.wrap_future(thread.submit(looks.close)))
+                await await_uninterrupted(asyncio.wrap_future(thread.submit(looks.close)))
 
     @asynccontextmanager
     async def around(
-        self, intent: str, *, rollback: bool = False, **asked: Unpack[Asked]
-    ) -> AsyncIterator[Round]:
+        self, intent: str, *, rollback: bool = False, **asked: Unpack[CaptureKeywords]
+    ) -> AsyncIterator[GuardedWork]:
         """As `EnvHistory.around`."""
         begun = self._held.around(intent, rollback=rollback, **asked)
         async with around(begun) as moment:
@@ -262,7 +269,7 @@ class AsyncEnvHistory(Awaited[EnvHistory]):
         *,
         called: str | None = None,
         rollback: bool = False,
-        **asked: Unpack[Asked],
+        **asked: Unpack[CaptureKeywords],
     ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
     def tool(self, function: Callable[..., Any] | None = None, /, **asked: Any) -> Callable[..., Any]:

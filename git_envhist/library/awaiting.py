@@ -13,20 +13,22 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from git_envhist.library.rounds import Round
+    from git_envhist.library.rounds import GuardedWork
 
-P = ParamSpec("P")
-R = TypeVar("R")
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 H_co = TypeVar("H_co", covariant=True)
 V = TypeVar("V")
 
 
-async def in_a_thread(verb: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+async def in_a_thread(
+    verb: Callable[Parameters, Result], /, *args: Parameters.args, **kwargs: Parameters.kwargs
+) -> Result:
     """What a verb gives; a cancellation is heeded once it has ended."""
-    return await to_its_end(asyncio.ensure_future(asyncio.to_thread(verb, *args, **kwargs)))
+    return await await_uninterrupted(asyncio.ensure_future(asyncio.to_thread(verb, *args, **kwargs)))
 
 
-async def to_its_end(running: asyncio.Future[R]) -> R:
+async def await_uninterrupted(running: asyncio.Future[Result]) -> Result:
     """What comes of it; a cancellation is heeded once it is there."""
     try:
         return await asyncio.shield(running)
@@ -38,7 +40,7 @@ async def to_its_end(running: asyncio.Future[R]) -> R:
         raise
 
 
-class Awaited(Generic[H_co]):
+class AsyncWrapper(Generic[H_co]):
     """Something whose verbs are coroutines here."""
 
     def __init__(self, held: H_co) -> None:
@@ -46,19 +48,19 @@ class Awaited(Generic[H_co]):
 
 
 def awaited(
-    verb: Callable[Concatenate[V, P], R],
-) -> Callable[Concatenate[Awaited[V], P], Coroutine[Any, Any, R]]:
+    verb: Callable[Concatenate[V, Parameters], Result],
+) -> Callable[Concatenate[AsyncWrapper[V], Parameters], Coroutine[Any, Any, Result]]:
     """The same verb, for whoever waits."""
 
     @functools.wraps(verb)
-    async def waited(self: Awaited[V], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def waited(self: AsyncWrapper[V], /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         return await in_a_thread(verb, self._held, *args, **kwargs)
 
     return waited
 
 
 @asynccontextmanager
-async def around(begun: Round) -> AsyncIterator[Round]:
+async def around(begun: GuardedWork) -> AsyncIterator[GuardedWork]:
     """A piece of work between two moments."""
     await in_a_thread(begun.__enter__)
     try:

@@ -13,8 +13,8 @@ from git_envhist.store.fetched import seeing_fetched, without_fetched
 from git_envhist.values import replace
 
 if TYPE_CHECKING:
-    from git_envhist.capturing.capture import Capturing
-    from git_envhist.restoring.verbs import Going
+    from git_envhist.capturing.capture import CapturePipeline
+    from git_envhist.restoring.verbs import Restorer
     from git_envhist.verifying.verbs import Checks
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ MADE_OF_THEM = ("_capturing", "_seeing", "going", "checks")
 """What is made once, of the settings among others."""
 
 
-class Configured(EnvHistory):
+class HistoryContext(EnvHistory):
     """A history whose settings are those of now: a handful of `stat` calls where a verb asks for them."""
 
     @property
@@ -40,22 +40,22 @@ class Configured(EnvHistory):
         self._stamp: Stamp | None = None
 
     @property
-    def _capturing(self) -> Capturing:
-        return self._made_now("_capturing", lambda: super(Configured, self)._capturing)
+    def _capturing(self) -> CapturePipeline:
+        return self._made_now("_capturing", lambda: super(HistoryContext, self)._capturing)
 
     @property
-    def _seeing(self) -> Capturing:
-        return self._made_now("_seeing", lambda: super(Configured, self)._seeing)
+    def _seeing(self) -> CapturePipeline:
+        return self._made_now("_seeing", lambda: super(HistoryContext, self)._seeing)
 
     @property
-    def going(self) -> Going:
+    def going(self) -> Restorer:
         """Back, forth, and what goes with it."""
-        return self._made_now("going", lambda: super(Configured, self).going)
+        return self._made_now("going", lambda: super(HistoryContext, self).going)
 
     @property
     def checks(self) -> Checks:
         """Checks, and what they came to."""
-        return self._made_now("checks", lambda: super(Configured, self).checks)
+        return self._made_now("checks", lambda: super(HistoryContext, self).checks)
 
     def _made_now(self, name: str, make: Callable[[], T]) -> T:
         read = self.settings

@@ -13,21 +13,21 @@ Forget = Callable[[], None]
 """Called, the handler is not called any more."""
 
 
-class Event(StrEnum):
+class HistoryEvent(StrEnum):
     """What can be heard of, and what its handler is given."""
 
     CAPTURED = "captured"
-    """A `Captured`; also where nothing had changed and no snapshot was made."""
+    """A `CaptureResult`; also where nothing had changed and no snapshot was made."""
     VERIFIED = "verified"
-    """A `Checked`."""
+    """A `CheckResult`."""
     RESTORED = "restored"
-    """A `Restored`: by a restore, an undo or a redo."""
+    """A `RestoreResult`: by a restore, an undo or a redo."""
     FORKED = "forked"
     """The history of the fork."""
     TOLD = "told"
     """The `Snapshot` of which something was said, and what: names, remarks, tasks, effects, attachments as records."""
     PROGRESS = "progress"
-    """A `Progress`, many times during one capture or restore."""
+    """A `CaptureProgress`, many times during one capture or restore."""
     WAITING = "waiting"
     """For whom a push, a fetch, an export, an import or contents on demand have to wait, in words."""
 
@@ -38,13 +38,13 @@ class Handlers:
     def __init__(self, warn: Callable[[str], None]) -> None:
         self._warn = warn
         # By a key for each time that somebody asked: one is put in or taken out in a single step, whichever threads do.
-        self._by_event: dict[str, dict[object, Handler]] = {event: {} for event in Event}
+        self._by_event: dict[str, dict[object, Handler]] = {event: {} for event in HistoryEvent}
 
     def add(self, event: str, handler: Handler) -> Forget:
         """Call it from now on; given back is what ends that."""
         heard = self._by_event.get(event)
         if heard is None:
-            known = ", ".join(map(str, Event))
+            known = ", ".join(map(str, HistoryEvent))
             raise UsageError(f"no such event: '{event}'", hint=f"there are: {known}")
         key = object()
         heard[key] = handler

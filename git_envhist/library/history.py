@@ -10,33 +10,33 @@ from typing import TYPE_CHECKING
 
 from git_envhist.capturing.identity import agent_variables
 from git_envhist.library.causing import Causing
-from git_envhist.library.configured import Configured
-from git_envhist.library.events import Event, Forget, Handler, Handlers
+from git_envhist.library.configured import HistoryContext
+from git_envhist.library.events import Forget, Handler, Handlers, HistoryEvent
 from git_envhist.library.looking import Looking
 from git_envhist.library.rounds import Rounds
 from git_envhist.library.showing import Showing
-from git_envhist.model import Agent, Moment, Progress, Snapshot
-from git_envhist.spelling import whole
+from git_envhist.model import AgentName, CaptureProgress, Moment, Snapshot
+from git_envhist.spelling import replace_surrogates
 from git_envhist.system import COPIES
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
-    from git_envhist.beginning import Beginning
-    from git_envhist.history.timeline import World
-    from git_envhist.opening import Opened
+    from git_envhist.beginning import InitKeywords
+    from git_envhist.history.timeline import Catalog
+    from git_envhist.opening import OpenedRepository
 
 COPIES.watch()
 
 
-class _Seen(local):
+class _ThreadCache(local):
     """What a verb has looked up, of each thread its own: what another one found earlier is not the world of now."""
 
-    world: World | None = None
+    world: Catalog | None = None
     now: datetime | None = None
 
 
-class EnvHistory(Configured, Rounds, Causing, Looking, Showing):
+class EnvHistory(HistoryContext, Rounds, Causing, Looking, Showing):
     """The history of one environment, for as long as a program needs it, in as many threads as it has.
 
     >>> from git_envhist import EnvHistory
@@ -49,11 +49,16 @@ class EnvHistory(Configured, Rounds, Causing, Looking, Showing):
     """
 
     def __init__(
-        self, opened: Opened, environ: Mapping[str, str], *, workers: str = "spawn", directory: str = "."
+        self,
+        opened: OpenedRepository,
+        environ: Mapping[str, str],
+        *,
+        workers: str = "spawn",
+        directory: str = ".",
     ) -> None:
         # From the beginning: two threads that ask first, at once, ask the same.
         self._handlers = Handlers(self._tell)
-        self._seen = _Seen()
+        self._seen = _ThreadCache()
         super().__init__(opened, environ, workers=workers, directory=directory)
 
     def __repr__(self) -> str:
@@ -66,7 +71,7 @@ class EnvHistory(Configured, Rounds, Causing, Looking, Showing):
         *,
         environ: Mapping[str, str] | None = None,
         workers: str = "spawn",
-        agent: Agent | None = None,
+        agent: AgentName | None = None,
         bare: bool = False,
     ) -> Self:
         """Return the history of the working tree that a directory is in.
@@ -87,8 +92,8 @@ class EnvHistory(Configured, Rounds, Causing, Looking, Showing):
         directory: str | os.PathLike[str] = ".",
         *,
         workers: str = "spawn",
-        agent: Agent | None = None,
-        **wish: Unpack[Beginning],
+        agent: AgentName | None = None,
+        **wish: Unpack[InitKeywords],
     ) -> Self:
         """The history of a plain directory, begun where there is none; inside a git repository, that repository's.
 
@@ -101,7 +106,7 @@ class EnvHistory(Configured, Rounds, Causing, Looking, Showing):
         return history
 
     def on(self, event: str, handler: Handler) -> Forget:
-        """Have a handler called whenever something happens (`Event` says what); given back is what ends that.
+        """Have a handler called whenever something happens (`HistoryEvent` says what); given back is what ends that.
 
         >>> heard = []
         >>> forget = history.on("captured", lambda captured: heard.append(captured.files))
@@ -123,19 +128,19 @@ class EnvHistory(Configured, Rounds, Causing, Looking, Showing):
         self.handlers.tell(event, *about)
 
     @property
-    def progress(self) -> Callable[[Progress], None] | None:
+    def progress(self) -> Callable[[CaptureProgress], None] | None:
         """Told how far a verb has come that was given nobody else to tell."""
-        if not self.handlers.has(Event.PROGRESS):
+        if not self.handlers.has(HistoryEvent.PROGRESS):
             return None
-        return lambda progress: self.happened(Event.PROGRESS, progress)
+        return lambda progress: self.happened(HistoryEvent.PROGRESS, progress)
 
     def resolve(self, text: str) -> Snapshot:
         """The snapshot that some words mean now."""
         self.forget_world()
-        return super().resolve(whole(text))
+        return super().resolve(replace_surrogates(text))
 
     @property
-    def world(self) -> World:
+    def world(self) -> Catalog:
         """All that a revision can speak of, as the verb that this thread is in has found it."""
         found = self._seen.world
         if found is None:
@@ -168,6 +173,6 @@ class EnvHistory(Configured, Rounds, Causing, Looking, Showing):
         return super().remove_name(name)
 
 
-def _named(environ: Mapping[str, str] | None, agent: Agent | None) -> Mapping[str, str]:
+def _named(environ: Mapping[str, str] | None, agent: AgentName | None) -> Mapping[str, str]:
     chosen = os.environ if environ is None else environ
     return chosen if agent is None else {**chosen, **agent_variables(agent)}

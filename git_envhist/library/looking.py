@@ -7,21 +7,21 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 from git_envhist.api import EnvHistory
-from git_envhist.core import look_at
+from git_envhist.core import refuse_endless_trees
 from git_envhist.errors import SnapshotNotFound, UsageError
-from git_envhist.lookup import each, refuse_unknown
+from git_envhist.lookup import as_sequence, refuse_unknown
 from git_envhist.model import Snapshot, Trigger, VerdictStatus
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from git_envhist.model.causing import Recent
+    from git_envhist.model.causing import RecentChanges
 
 
 VERDICTS = (*(one.value for one in VerdictStatus), "none")
 
 
-class Sought(TypedDict, total=False):
+class LogKeywords(TypedDict, total=False):
     """What a list is to hold; several words of one kind are alternatives, several kinds must all hold."""
 
     since: str
@@ -53,7 +53,7 @@ class Looking(EnvHistory):
     """What there is, and what was of late."""
 
     def log(
-        self, limit: int | None = None, timeline: str | None = None, **sought: Unpack[Sought]
+        self, limit: int | None = None, timeline: str | None = None, **sought: Unpack[LogKeywords]
     ) -> list[Snapshot]:
         """The snapshots of a timeline, newest first; those that were asked for.
 
@@ -76,13 +76,13 @@ class Looking(EnvHistory):
             return super().log(limit, timeline)
         from git_envhist.history.choice import Choice, choose  # loaded late: most lists are whole
 
-        refuse_unknown("log", sought, Sought.__annotations__)
+        refuse_unknown("log", sought, LogKeywords.__annotations__)
 
         found = self._reached(sought, timeline)
         choice = Choice(
             sought.get("since"),
             sought.get("until"),
-            each(sought.get("grep", ())),
+            as_sequence(sought.get("grep", ())),
             sought.get("ignore_case", False),
             _known(sought.get("verdicts", ()), VERDICTS),
             _known(sought.get("triggers", ()), tuple(one.value for one in Trigger)),
@@ -91,13 +91,13 @@ class Looking(EnvHistory):
             sought.get("content_pattern"),
         )
         chosen = choose(found, choice, self.now)
-        paths = tuple(map(os.fsencode, each(sought.get("paths", ()))))
+        paths = tuple(map(os.fsencode, as_sequence(sought.get("paths", ()))))
         if paths:
             chosen = self._that_changed(chosen, paths)
         if choice.summary is not None:
-            from git_envhist.capturing.telling import those_that_tell  # loaded late: likewise
+            from git_envhist.capturing.telling import filter_by_summary  # loaded late: likewise
 
-            chosen = those_that_tell(self.repository.git, chosen, choice.summary, self.keys.opening)
+            chosen = filter_by_summary(self.repository.git, chosen, choice.summary, self.keys.opening)
         if choice.searches_content:
             from git_envhist.capturing.searching import those_with_content  # loaded late: likewise
 
@@ -105,7 +105,7 @@ class Looking(EnvHistory):
         shown = chosen if limit is None else chosen[:limit]
         return shown[::-1] if sought.get("reverse") else shown
 
-    def recent(self, span: str = "1h") -> Recent:
+    def recent(self, span: str = "1h") -> RecentChanges:
         """What changed within a span, without any snapshot: by change times, and by what installers and logs say."""
         from datetime import datetime  # loaded late: hardly ever asked for
 
@@ -120,19 +120,19 @@ class Looking(EnvHistory):
         left_out = left_out_of(root, self.settings.exclude)
         return look(root, since, now, self.repository.git, left_out, self._environ)
 
-    def _reached(self, sought: Sought, timeline: str | None) -> Iterable[Snapshot]:
+    def _reached(self, sought: LogKeywords, timeline: str | None) -> Iterable[Snapshot]:
         span, every = sought.get("span"), sought.get("every")
         if span is None:
             return self._everywhere() if every else super().log(None, timeline)
         if every:
             raise UsageError("every timeline and a range exclude each other")
-        from git_envhist.history.ranges import between, resolve_range  # loaded late: likewise
+        from git_envhist.history.ranges import resolve_range, snapshots_in_range  # loaded late: likewise
 
         self.forget_world()
         line = self.world.own if timeline is None else self.world.timeline(timeline)
         if line is None:
             raise SnapshotNotFound(timeline or "", hint="'git envlog --all' lists what there is")
-        found = between(resolve_range(span, self.world, self.now), line)
+        found = snapshots_in_range(resolve_range(span, self.world, self.now), line)
         return [self.judge(one) for one in found]
 
     def _everywhere(self) -> list[Snapshot]:
@@ -145,16 +145,16 @@ class Looking(EnvHistory):
         return sorted(found.values(), key=lambda snapshot: snapshot.at, reverse=True)
 
     def _that_changed(self, found: Sequence[Snapshot], pathspecs: tuple[bytes, ...]) -> list[Snapshot]:
-        from git_envhist.store.series import those_that_changed  # loaded late: likewise
+        from git_envhist.store.series import commits_changing_paths  # loaded late: likewise
 
-        look_at(self, found)
+        refuse_endless_trees(self, found)
         steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
-        changed = those_that_changed(self.repository.git, steps, pathspecs)
+        changed = commits_changing_paths(self.repository.git, steps, pathspecs)
         return [snapshot for snapshot in found if snapshot.commit in changed]
 
 
 def _known(said: Sequence[str], words: tuple[str, ...]) -> tuple[str, ...]:
-    wrong = [one for one in each(said) if one not in words]
+    wrong = [one for one in as_sequence(said) if one not in words]
     if wrong:
         raise UsageError(f"no such word: '{wrong[0]}'", hint=f"there are: {', '.join(words)}")
-    return each(said)
+    return as_sequence(said)

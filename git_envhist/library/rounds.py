@@ -8,16 +8,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast, overload
 
 from git_envhist.api import EnvHistory
-from git_envhist.capturing.identity import who_am_i
+from git_envhist.capturing.identity import current_actor
 from git_envhist.errors import EnvhistError
 from git_envhist.history.timeline import subject
-from git_envhist.model import Captured, Restored, Snapshot, Trigger, VerdictStatus
+from git_envhist.model import CaptureResult, RestoreResult, Snapshot, Trigger, VerdictStatus
 from git_envhist.values import replace
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from git_envhist.capturing.request import Asked
+    from git_envhist.capturing.request import CaptureKeywords
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -25,18 +25,18 @@ LONGEST = 200
 """So much of the words of a call stands with the moments around it."""
 
 
-class Round:
+class GuardedWork:
     """One piece of work; `with history.around("refactor") as moment:` gives it."""
 
-    def __init__(self, history: EnvHistory, intent: str, rollback: bool, asked: Asked) -> None:
+    def __init__(self, history: EnvHistory, intent: str, rollback: bool, asked: CaptureKeywords) -> None:
         self._history = history
         self.intent = intent
         self._rollback = rollback
         self._asked = asked
         self._before: Snapshot | None = None
-        self.after: Captured | None = None
+        self.after: CaptureResult | None = None
         """What is there afterwards, failed or not; None while the work goes on."""
-        self.restored: Restored | None = None
+        self.restored: RestoreResult | None = None
         """How it went back, where it did."""
 
     @property
@@ -54,7 +54,7 @@ class Round:
         verdict = self.after.verdict if self.after else None
         return None if verdict is None else verdict.status is VerdictStatus.PASS
 
-    def __enter__(self) -> Round:
+    def __enter__(self) -> GuardedWork:
         asked = self._less(AFTER)
         taken = self._history.capture(f"before: {subject(self.intent)}", **asked)
         self._before = taken.snapshot or self._history.resolve("@")
@@ -88,9 +88,9 @@ class Round:
         if self._rollback:
             self.restored = self._history.restore(self.before)
 
-    def _less(self, keys: frozenset[str]) -> Asked:
+    def _less(self, keys: frozenset[str]) -> CaptureKeywords:
         kept = {key: value for key, value in self._asked.items() if key not in keys}
-        return cast("Asked", {**kept, "if_changed": True})
+        return cast("CaptureKeywords", {**kept, "if_changed": True})
 
 
 AFTER = frozenset(("verify", "attach", "attached", "conversation", "tool_outputs", "name", "external_id"))
@@ -100,12 +100,12 @@ AFTER = frozenset(("verify", "attach", "attached", "conversation", "tool_outputs
 class Rounds(EnvHistory):
     """Work between two moments."""
 
-    def as_tool(self, name: str) -> Asked:
+    def as_tool(self, name: str) -> CaptureKeywords:
         """What a capture is asked that an agent's tool is the cause of."""
-        actor = replace(who_am_i(self.settings, self._environ), tool=name)
+        actor = replace(current_actor(self.settings, self._environ), tool=name)
         return {"trigger": Trigger.AGENT, "actor": actor}
 
-    def around(self, intent: str, *, rollback: bool = False, **asked: Unpack[Asked]) -> Round:
+    def around(self, intent: str, *, rollback: bool = False, **asked: Unpack[CaptureKeywords]) -> GuardedWork:
         """Capture before and after a piece of work, also where it fails.
 
         `rollback`: where it raises, or the check of `verify` does not pass, what was there before is restored; what it
@@ -125,7 +125,7 @@ class Rounds(EnvHistory):
         >>> Path("app.py").read_text(), moment.restored.exact
         ('refactored', True)
         """
-        return Round(self, intent, rollback, asked)
+        return GuardedWork(self, intent, rollback, asked)
 
     @overload
     def tool(self, function: Callable[P, R], /) -> Callable[P, R]: ...
@@ -138,7 +138,7 @@ class Rounds(EnvHistory):
         *,
         called: str | None = None,
         rollback: bool = False,
-        **asked: Unpack[Asked],
+        **asked: Unpack[CaptureKeywords],
     ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
     def tool(
@@ -148,7 +148,7 @@ class Rounds(EnvHistory):
         *,
         called: str | None = None,
         rollback: bool = False,
-        **asked: Unpack[Asked],
+        **asked: Unpack[CaptureKeywords],
     ) -> Callable[..., Any]:
         """A decorator: what an agent calls has a moment before and after each call.
 
@@ -170,8 +170,8 @@ class Rounds(EnvHistory):
         def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
             tool = called or str(getattr(function, "__name__", "tool"))
 
-            def begin(args: tuple[object, ...], kwargs: dict[str, object]) -> Round:
-                whole = cast("Asked", {**self.as_tool(tool), "if_changed": True, **asked})
+            def begin(args: tuple[object, ...], kwargs: dict[str, object]) -> GuardedWork:
+                whole = cast("CaptureKeywords", {**self.as_tool(tool), "if_changed": True, **asked})
                 return self.around(call_words(tool, args, kwargs), rollback=rollback, **whole)
 
             return _wrapped(function, begin)
@@ -180,7 +180,7 @@ class Rounds(EnvHistory):
 
 
 def _wrapped(
-    function: Callable[..., Any], begin: Callable[[tuple[object, ...], dict[str, object]], Round]
+    function: Callable[..., Any], begin: Callable[[tuple[object, ...], dict[str, object]], GuardedWork]
 ) -> Callable[..., Any]:
     import inspect  # loaded late: only a tool needs it
 
@@ -217,7 +217,7 @@ def _wrapped(
 
 
 def _wrapped_stream(
-    function: Callable[..., Any], begin: Callable[[tuple[object, ...], dict[str, object]], Round]
+    function: Callable[..., Any], begin: Callable[[tuple[object, ...], dict[str, object]], GuardedWork]
 ) -> Callable[..., Any]:
     @wraps(function)
     async def streamed(*args: Any, **kwargs: Any) -> Any:

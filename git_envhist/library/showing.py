@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError
-from git_envhist.lookup import each
-from git_envhist.ourselves import start_words
+from git_envhist.lookup import as_sequence
+from git_envhist.ourselves import own_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 TO_OUTPUT = "-"
 
 
-class NotShown(EnvhistError):
+class PageFailed(EnvhistError):
     """The program that draws said no; `code` and `exit_code` are those of its own error."""
 
     def __init__(self, message: str, code: str, status: int, hint: str | None) -> None:
@@ -48,8 +48,8 @@ class Showing(EnvHistory):
         target = TO_OUTPUT if file is None else os.path.abspath(os.fspath(file))
         words: list[str | bytes] = ["-C", self.repository.root, "--json", "--html", target]
         words += ["--all"] * every
-        words += ([] if span is None else [span]) + (["--", *each(paths)] if paths else [])
-        drawn = _run([*start_words("envlog"), *words], self._environ)
+        words += ([] if span is None else [span]) + (["--", *as_sequence(paths)] if paths else [])
+        drawn = _run([*own_command("envlog"), *words], self._environ)
         if file is not None:
             with open(target, "rb") as written:
                 drawn = written.read()
@@ -65,7 +65,7 @@ def _run(words: Sequence[str | bytes], environ: dict[str, str]) -> bytes:
         return done.stdout
     try:
         said = json.loads(done.stdout)["error"]
-        raise NotShown(said["message"], said["code"], said["status"], said["hint"])
+        raise PageFailed(said["message"], said["code"], said["status"], said["hint"])
     except (ValueError, KeyError, TypeError):
         told = done.stderr.decode("utf-8", "replace").strip() or f"status {done.returncode}"
-        raise NotShown(f"no page was drawn: {told}", "failed", done.returncode, None) from None
+        raise PageFailed(f"no page was drawn: {told}", "failed", done.returncode, None) from None

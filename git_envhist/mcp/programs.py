@@ -16,7 +16,7 @@ import anyio
 from mcp.server.mcpserver.exceptions import ToolError
 
 from git_envhist.capture.masking import mask_pair, mask_text
-from git_envhist.ourselves import start_words
+from git_envhist.ourselves import own_command
 
 ANSWERED = (0, 1, 5, 125)
 """These say something about the answer; any other that there is none."""
@@ -39,7 +39,7 @@ async def run(program: str, words: Sequence[str], agent: dict[str, str], *, outp
     Raises `ToolError` with the program's own error.
     """
     done = await anyio.run_process(
-        [*start_words(program), *words],
+        [*own_command(program), *words],
         stdin=subprocess.DEVNULL,
         check=False,
         # No person sees what an agent asks for: the programs judge commands and places by that.

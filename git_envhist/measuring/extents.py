@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from git_envhist.capturing.factdiff import fact_ids
 from git_envhist.errors import Damaged
-from git_envhist.history.areas import Extent, Step, Touched, areas_of
-from git_envhist.model import Change, EntryKind, Side, Snapshot, StoredAs
+from git_envhist.history.areas import EnvironmentSize, SizedChange, Step, areas_of
+from git_envhist.model import Change, ChangeSide, EntryKind, Snapshot, StoredAs
 from git_envhist.store.compare import compare
 from git_envhist.store.facts import read_fact, read_fact_text
 from git_envhist.store.git import Git
@@ -45,7 +45,9 @@ def steps_of(
             if snapshot is not oldest:
                 files += sum((one.after is not None) - (one.before is not None) for one in touched)
                 size += sum((one.after or 0) - (one.before or 0) for one in touched)
-            extent = Extent(files, size, packages.count(snapshot.tree), areas_of(touched, most_areas))
+            extent = EnvironmentSize(
+                files, size, packages.count(snapshot.tree), areas_of(touched, most_areas)
+            )
             yield snapshot, Step(changes, extent)
 
 
@@ -62,14 +64,14 @@ class _Measure:
         touched = self.touched(compare(self._git, None, snapshot.commit))
         return len(touched), sum(one.after or 0 for one in touched)
 
-    def touched(self, changes: Iterable[Change]) -> list[Touched]:
+    def touched(self, changes: Iterable[Change]) -> list[SizedChange]:
         """The changed files with their sizes; directories have none."""
         told = [one for one in changes if _is_file(one.before) or _is_file(one.after)]
         sides = [side for one in told for side in (one.before, one.after) if side is not None]
         self._learn(sides)
-        return [Touched(one.path, self._size(one.before), self._size(one.after)) for one in told]
+        return [SizedChange(one.path, self._size(one.before), self._size(one.after)) for one in told]
 
-    def _learn(self, sides: Iterable[Side]) -> None:
+    def _learn(self, sides: Iterable[ChangeSide]) -> None:
         new = {
             side.oid: side.stored for side in sides if side.oid is not None and side.oid not in self._known
         }
@@ -79,7 +81,7 @@ class _Measure:
             if stored is StoredAs.PIECES:
                 self._known[oid] = self._size_in_pieces(oid)
 
-    def _size(self, side: Side | None) -> int | None:
+    def _size(self, side: ChangeSide | None) -> int | None:
         if side is None or not _is_file(side):
             return None
         return self._known.get(side.oid, 0) if side.oid is not None else 0
@@ -118,5 +120,5 @@ class _Packages:
         return len({(fact.key, fact.value) for fact in facts if fact is not None and fact.value})
 
 
-def _is_file(side: Side | None) -> bool:
+def _is_file(side: ChangeSide | None) -> bool:
     return side is not None and side.kind is not EntryKind.DIRECTORY

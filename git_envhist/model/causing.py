@@ -13,7 +13,7 @@ FILE_MODE = 0o644
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class FileState:
     """What stands at a path: the bytes of a file and its mode, or where a link leads (mode None)."""
 
     data: bytes
@@ -21,27 +21,27 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
+class FileEdit:
     """One path, before and after; None where nothing stands."""
 
     path: str
-    before: Content | None
-    after: Content | None
+    before: FileState | None
+    after: FileState | None
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class IntegrationChange:
     """What was changed for one integration, or would be."""
 
     name: str
-    edits: tuple[Edit, ...]
+    edits: tuple[FileEdit, ...]
     remarks: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     """Directories of ours that nobody needs any more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class InstalledPart:
     """One thing that is, or should be, in somebody's file."""
 
     event: str
@@ -53,7 +53,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class PendingHook:
     """A hook has called; `seen` tells one mark from the next."""
 
     event: str
@@ -76,25 +76,25 @@ class HookRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class IntegrationStatus:
     """What captures by itself in one repository."""
 
     enabled: bool
     program: str
     git: tuple[int, ...]
-    here: dict[str, tuple[Part, ...]]
+    here: dict[str, tuple[InstalledPart, ...]]
     """By integration, what is installed for this repository."""
-    everywhere: dict[str, tuple[Part, ...]]
+    everywhere: dict[str, tuple[InstalledPart, ...]]
     """Likewise for every repository of this user."""
     outcomes: tuple[HookRun, ...]
     """What hooks came to, oldest first."""
-    waiting: Mark | None
+    waiting: PendingHook | None
     warnings: tuple[str, ...]
     watching: bool = False
     """Whether `git envlog watch` runs here."""
 
 
-class Happened(NamedTuple):
+class LogEvent(NamedTuple):
     """Something that somebody did, as a log has it."""
 
     at: datetime
@@ -103,7 +103,7 @@ class Happened(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Recent:
+class RecentChanges:
     """What can be told of the time since a moment."""
 
     root: str
@@ -116,8 +116,8 @@ class Recent:
     lost: tuple[EnvPath, ...]
     """Directories that lost something."""
     unread: tuple[EnvPath, ...]
-    commands: tuple[Happened, ...]
-    head: tuple[Happened, ...]
+    commands: tuple[LogEvent, ...]
+    head: tuple[LogEvent, ...]
     """What moved HEAD."""
     looked: int
     """How many entries were looked at."""

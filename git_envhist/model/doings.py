@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import Enum
 
 from git_envhist.model.entries import SnapshotId
-from git_envhist.model.moments import Captured, Snapshot, Verdict
+from git_envhist.model.moments import CaptureResult, Snapshot, Verdict
 from git_envhist.values import dataclass
 
 
@@ -59,7 +59,7 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ObservedCheckpoint:
     """A checkpoint of the platform below us that was made without us: nobody told why."""
 
     external_id: str
@@ -75,7 +75,7 @@ class Observed:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckResult:
     """One check of one moment, and what it came to."""
 
     snapshot: Snapshot
@@ -86,7 +86,7 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
-class Bisected:
+class BisectResult:
     """Where a check began to fail."""
 
     command: str
@@ -95,12 +95,12 @@ class Bisected:
     """The first moment where it fails, as far as it could be told."""
     suspects: tuple[Snapshot, ...]
     """The moments of which one is the first bad, oldest first; more than one where some could not be judged."""
-    tried: tuple[Checked, ...]
+    tried: tuple[CheckResult, ...]
     """Every check that ran, in this order."""
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
+class ResumePoint:
     """What is to be done next, and where it starts from."""
 
     task: Task
@@ -112,12 +112,12 @@ class Resumed:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class RunResult:
     """What came of a command between two moments."""
 
     status: int
-    before: Captured
-    after: Captured | None
+    before: CaptureResult
+    after: CaptureResult | None
     warnings: tuple[str, ...] = ()
     output: bytes = b""
     """What it wrote, as far as that is kept."""

@@ -50,7 +50,7 @@ class StoredAs(Enum):
     FINGERPRINT = "fingerprint"
 
 
-class WhyMissing(Enum):
+class MissingReason(Enum):
     """Why the bytes of a path are not in a snapshot."""
 
     UNREADABLE = "unreadable"
@@ -93,11 +93,11 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingPath:
     """A path of the environment that is not in the snapshot, and why."""
 
     path: EnvPath
-    why: WhyMissing
+    why: MissingReason
     detail: str = ""
 
 
@@ -112,7 +112,7 @@ class ChangeKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class ChangeSide:
     """One side of a change: what the path was."""
 
     path: EnvPath
@@ -127,8 +127,8 @@ class Side:
 class Change:
     """One difference between two moments."""
 
-    before: Side | None
-    after: Side | None
+    before: ChangeSide | None
+    after: ChangeSide | None
     similarity: int | None = None
     """Percent, where it is a rename."""
     attributes: tuple[str, ...] = ()
@@ -216,7 +216,7 @@ class FactChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class SnapshotDiff:
     """Two moments side by side."""
 
     before: str

@@ -14,7 +14,7 @@ NOT_KEPT = "nothing keeps it"
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class RetentionPolicy:
     """How much of a timeline is kept beside what always is."""
 
     last: int = 200
@@ -24,7 +24,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PruneDecision:
     """What becomes of one snapshot, and why."""
 
     snapshot: Snapshot
@@ -46,19 +46,19 @@ class Decision:
         return ", ".join(self.reasons) or self.why_not
 
 
-class Thinned(NamedTuple):
+class PrunedTimeline(NamedTuple):
     """What was decided of one timeline."""
 
     timeline: str
-    decisions: tuple[Decision, ...]
+    decisions: tuple[PruneDecision, ...]
     """Newest first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pruned:
+class PruneResult:
     """What a thinning did, or would do."""
 
-    timelines: tuple[Thinned, ...]
+    timelines: tuple[PrunedTimeline, ...]
     until: date
     """The first day on which what was let go may be gone for good."""
     expired: int = 0
@@ -73,7 +73,7 @@ class Pruned:
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class DropResult:
     """What was let go, or would be."""
 
     snapshots: tuple[Snapshot, ...]
@@ -83,7 +83,7 @@ class Dropped:
     warnings: tuple[str, ...] = ()
 
 
-class InTrash(NamedTuple):
+class TrashedSnapshot(NamedTuple):
     """A snapshot that was let go."""
 
     snapshot: Snapshot
@@ -91,7 +91,7 @@ class InTrash(NamedTuple):
     until: date
 
 
-class Sent(NamedTuple):
+class PushedTimeline(NamedTuple):
     """A timeline that was pushed while it held what is erased."""
 
     remote: str
@@ -100,7 +100,7 @@ class Sent(NamedTuple):
     timeline: str
 
 
-class Left(NamedTuple):
+class RemainingObject(NamedTuple):
     """An object with the same bytes that is not ours to erase, or stands elsewhere, too."""
 
     oid: str
@@ -110,7 +110,7 @@ class Left(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Purged:
+class PurgeResult:
     """What an erasure did, or would do."""
 
     paths: tuple[EnvPath, ...]
@@ -118,11 +118,11 @@ class Purged:
     """So many held one of them."""
     in_trash: int
     """So many of these in the trash."""
-    sent: tuple[Sent, ...] = ()
+    sent: tuple[PushedTimeline, ...] = ()
     """Where it went before."""
     fetched: bool = False
     """What was fetched held it, and was taken away."""
-    left: tuple[Left, ...] = ()
+    left: tuple[RemainingObject, ...] = ()
     """What holds the same bytes still."""
     here: tuple[EnvPath, ...] = ()
     """Paths that stand in the environment: the next capture holds them, unless they are left out."""

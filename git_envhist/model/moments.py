@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from enum import Enum
 
-from git_envhist.model.entries import ChangeCount, EnvPath, GitChange, Missing, SnapshotId
+from git_envhist.model.entries import ChangeCount, EnvPath, GitChange, MissingPath, SnapshotId
 from git_envhist.values import dataclass, field
 
 
@@ -29,7 +29,7 @@ class Trigger(Enum):
         return self not in (Trigger.MANUAL, Trigger.API, Trigger.RUN)
 
 
-class RestorePart(Enum):
+class RestoreRole(Enum):
     """What part a moment has in a restore; those that have one are no steps of undo and redo by themselves."""
 
     BEFORE = "before"
@@ -63,7 +63,7 @@ class Actor:
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class AgentName:
     """The agent in whose name a history is opened."""
 
     name: str
@@ -111,7 +111,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
+class TextNote:
     """What was added to the story of a snapshot later."""
 
     text: str
@@ -119,7 +119,7 @@ class Remark:
 
 
 @dataclass(frozen=True, slots=True)
-class Attached:
+class Attachment:
     """What was attached to a snapshot after it was taken: its name, and the sealed blob that holds it."""
 
     name: str
@@ -127,7 +127,7 @@ class Attached:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class NoteRecord:
     """One line of a note: its kind, its moment, and its fields as JSON gave them."""
 
     kind: str
@@ -162,7 +162,7 @@ class Snapshot:
     external_id: str | None = None
     attachments: tuple[str, ...] = ()
     restored_from: str | None = None
-    restore: RestorePart | None = None
+    restore: RestoreRole | None = None
     forked_from: str | None = None
     format: int = 1
     key: str | None = None
@@ -176,9 +176,9 @@ class Snapshot:
     """The message of the commit, byte for byte."""
     names: tuple[str, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
-    remarks: tuple[Remark, ...] = ()
-    records: tuple[Record, ...] = field(default=(), repr=False)
-    attached: tuple[Attached, ...] = ()
+    remarks: tuple[TextNote, ...] = ()
+    records: tuple[NoteRecord, ...] = field(default=(), repr=False)
+    attached: tuple[Attachment, ...] = ()
     """What was attached later, of each name the last."""
 
     @property
@@ -219,7 +219,7 @@ class KeptService:
 
 
 @dataclass(frozen=True, slots=True)
-class Captured:
+class CaptureResult:
     """What a capture did."""
 
     snapshot: Snapshot | None
@@ -230,7 +230,7 @@ class Captured:
     new_bytes: int
     stored_bytes: int
     seconds: float
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[MissingPath, ...] = ()
     warnings: tuple[str, ...] = ()
     directories: tuple[tuple[EnvPath, int, int], ...] = ()
     """(directory, files, bytes), largest first: what a dry run and a first capture tell."""
@@ -247,12 +247,12 @@ class Captured:
         return None if self.snapshot is None else self.snapshot.id
 
 
-Moment = str | Snapshot | Captured
+Moment = str | Snapshot | CaptureResult
 """Whatever a verb takes for a moment: words (`@~2`, `good`, an id, a name), a snapshot, or what a capture gave."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SnapshotAttachments:
     """A moment, and what was kept with it."""
 
     snapshot: Snapshot
@@ -261,14 +261,14 @@ class Kept:
     tool_outputs: list[object] | None = None
     attachments: tuple[tuple[str, bytes], ...] = ()
     """(name, bytes) of everything attached, these two included; those of the capture have a number in front."""
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[MissingPath, ...] = ()
     """What of the environment is not in it, and why."""
     git_changed: tuple[GitChange, ...] = ()
     """What differed from HEAD then, in git's own view."""
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class CaptureProgress:
     """How far a capture has come."""
 
     files: int

@@ -6,27 +6,27 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from git_envhist.model.doings import Checked, Effect
+from git_envhist.model.doings import CheckResult, Effect
 from git_envhist.model.entries import Entry, EnvPath, FactChange
 from git_envhist.model.moments import Snapshot
 from git_envhist.values import dataclass
 
 
-class Listing(NamedTuple):
+class DirectoryListing(NamedTuple):
     """One directory of a snapshot: what it is, and its entries by their true names, with owners and ids filled in."""
 
     own: Entry
     entries: dict[bytes, Entry]
 
 
-class Pair(NamedTuple):
+class DirectoryPair(NamedTuple):
     """One directory on the two sides of a restore; None where it is no directory there."""
 
     realm: bytes
     """Empty: the working tree, the `.git` of nested repositories included; else the name of a further root."""
     path: EnvPath
-    before: Listing | None
-    after: Listing | None
+    before: DirectoryListing | None
+    after: DirectoryListing | None
     left_out: int = 0
     """So many entries are the same on both sides and in neither listing."""
 
@@ -72,7 +72,7 @@ class PlannedDirectory:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftAlone:
+class SkippedPath:
     """A path that differs from the moment and stays as it is, with all that lies below it; and why."""
 
     path: EnvPath
@@ -80,14 +80,14 @@ class LeftAlone:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RestorePlan:
     """Everything that a restore is going to do, in this order."""
 
     steps: tuple[PlanStep, ...]
     directories: tuple[PlannedDirectory, ...]
     unchanged: int
     """Paths that were compared and are the same on both sides."""
-    left_alone: tuple[LeftAlone, ...] = ()
+    left_alone: tuple[SkippedPath, ...] = ()
 
     @property
     def counts(self) -> dict[PlanAction, int]:
@@ -105,11 +105,11 @@ def shown_path(realm: bytes, path: EnvPath) -> EnvPath:
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoreResult:
     """What a restore did; after a dry run, and where nothing differs, what it would do."""
 
     target: Snapshot
-    plan: Plan
+    plan: RestorePlan
     files: int = 0
     """How many files the environment had before."""
     safety: Snapshot | None = None
@@ -119,9 +119,9 @@ class Restored:
     verified: int = 0
     """So many paths were read again and are what the moment says."""
     seconds: float = 0.0
-    kept: tuple[LeftAlone, ...] = ()
+    kept: tuple[SkippedPath, ...] = ()
     """Paths that somebody changed meanwhile: they stay as they were found."""
-    losses: tuple[LeftAlone, ...] = ()
+    losses: tuple[SkippedPath, ...] = ()
     """What of a path cannot be had here, e.g. an attribute that the file system does not know."""
     tracked_differing: int | None = None
     """How many tracked files differ from HEAD now; None where git could not tell."""
@@ -146,7 +146,7 @@ class Restored:
     roots: tuple[tuple[str, str], ...] = ()
     """The additional roots in which something changes: name and directory."""
     warnings: tuple[str, ...] = ()
-    checked: Checked | None = None
+    checked: CheckResult | None = None
     """What the check came to that was to run then."""
 
     @property
@@ -161,13 +161,13 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class RecoveryResult:
     """How a restore that was broken off came to its end."""
 
     undone: bool
     """Taken back; else finished."""
-    kept: tuple[LeftAlone, ...] = ()
-    losses: tuple[LeftAlone, ...] = ()
+    kept: tuple[SkippedPath, ...] = ()
+    losses: tuple[SkippedPath, ...] = ()
 
     @property
     def exact(self) -> bool:
@@ -176,7 +176,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class PointsBack:
+class OutsideReference:
     """A path of a fork that names the place it was made of: what is run or read there is the original's."""
 
     path: EnvPath
@@ -198,7 +198,7 @@ class ForkPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Forked:
+class ForkResult:
     """What a fork came to."""
 
     source: Snapshot
@@ -213,12 +213,12 @@ class Forked:
     orphan: bool
     verified: int
     seconds: float
-    pointing: tuple[PointsBack, ...] = ()
+    pointing: tuple[OutsideReference, ...] = ()
     """What still names the place it was made of."""
     relocated: tuple[EnvPath, ...] = ()
-    left_alone: tuple[LeftAlone, ...] = ()
-    kept: tuple[LeftAlone, ...] = ()
-    losses: tuple[LeftAlone, ...] = ()
+    left_alone: tuple[SkippedPath, ...] = ()
+    kept: tuple[SkippedPath, ...] = ()
+    losses: tuple[SkippedPath, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property

@@ -74,7 +74,7 @@ class TimelinePush:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ClassSize:
     """How much of one class leaves."""
 
     name: str
@@ -83,7 +83,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class FoundToken:
     """A token that would leave in the clear: where, and of what kind; never which."""
 
     path: bytes
@@ -91,19 +91,19 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class OutgoingScan:
     """What was found in all that would leave."""
 
-    shares: tuple[Share, ...] = ()
+    shares: tuple[ClassSize, ...] = ()
     databases: tuple[tuple[bytes, int], ...] = ()
-    tokens: tuple[Token, ...] = ()
+    tokens: tuple[FoundToken, ...] = ()
     dumps: tuple[tuple[bytes, int], ...] = ()
     names: tuple[bytes, ...] = ()
     """Paths whose names look secret, and which are not sealed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pushed:
+class PushResult:
     """What a push did; after a dry run, what it would do."""
 
     remote: Remote
@@ -112,7 +112,7 @@ class Pushed:
     bytes: int
     """As they are stored: about what is sent."""
     parts: int
-    look: Look
+    look: OutgoingScan
     first: bool
     """Whether the owner had never agreed to send there."""
     problems: tuple[str, ...] = ()
@@ -122,7 +122,7 @@ class Pushed:
     """What no earlier push to there was agreed to for: classes, databases, dumps, names that look secret."""
 
 
-class Arrival(Enum):
+class FetchOutcome(Enum):
     """What became of a timeline here."""
 
     NEW = "new"
@@ -133,11 +133,11 @@ class Arrival(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fetch:
+class FetchResult:
     """What a fetch brought."""
 
     remote: Remote
-    timelines: tuple[tuple[str, Arrival], ...]
+    timelines: tuple[tuple[str, FetchOutcome], ...]
     """Under their names here."""
     refused: int
     """So many refs there were not spelled as any of ours."""
@@ -150,7 +150,7 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportResult:
     """What was written."""
 
     file: str
@@ -158,14 +158,14 @@ class Exported:
     objects: int
     timelines: tuple[tuple[str, tuple[Snapshot, ...]], ...]
     """Under the names that they have in the file; oldest first."""
-    look: Look
+    look: OutgoingScan
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportResult:
     """What came."""
 
     file: str
     name: str
-    timelines: tuple[tuple[str, Arrival, int], ...]
+    timelines: tuple[tuple[str, FetchOutcome, int], ...]
     """(name here, what became of it, how many moments it has)."""

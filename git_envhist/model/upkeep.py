@@ -7,7 +7,7 @@ from git_envhist.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
+class GcResult:
     """What a cleaning did."""
 
     packs_before: int
@@ -34,7 +34,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class BrokenSnapshot:
     """A snapshot that is not whole."""
 
     commit: str
@@ -46,7 +46,7 @@ class Broken:
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class FsckReport:
     """What a check of the history found."""
 
     quick: bool
@@ -55,7 +55,7 @@ class Health:
     objects: int
     bytes: int
     faults: tuple[Fault, ...] = ()
-    broken: tuple[Broken, ...] = ()
+    broken: tuple[BrokenSnapshot, ...] = ()
     repaired: tuple[str, ...] = ()
     """What was done about it, a sentence each."""
 
@@ -65,7 +65,7 @@ class Health:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class SpaceUser:
     """A moment, a directory or a class, and the space that it holds."""
 
     name: str
@@ -79,7 +79,7 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class DiskUsage:
     """What holds the space of a history."""
 
     bytes: int
@@ -87,10 +87,10 @@ class Space:
     moments: int
     in_trash: int
     trash_frees: int
-    by_moment: tuple[Holder, ...]
+    by_moment: tuple[SpaceUser, ...]
     """What frees most first."""
-    by_directory: tuple[Holder, ...]
+    by_directory: tuple[SpaceUser, ...]
     """What holds most first."""
-    by_class: tuple[Holder, ...]
+    by_class: tuple[SpaceUser, ...]
     together: int | None = None
     """What was asked for, gone together, would free."""

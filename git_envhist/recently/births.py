@@ -14,7 +14,7 @@ BIRTH = Struct("@I76xqI")
 """The mask of what is filled in, and seconds and nanoseconds of the birth, as the kernel lays them out."""
 
 
-def birth_of(path: bytes) -> int | None:
+def birth_time_ns(path: bytes) -> int | None:
     """The nanosecond in which a file was made; None where nobody knows."""
     ask = _statx()
     if ask is None:

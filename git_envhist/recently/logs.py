@@ -12,7 +12,7 @@ from datetime import UTC, datetime, tzinfo
 
 from git_envhist.history.facts import role_of
 from git_envhist.model import FactChange
-from git_envhist.model.causing import Happened
+from git_envhist.model.causing import LogEvent
 
 DPKG = re.compile(
     r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (install|upgrade|remove|purge) (\S{1,200}) (\S{1,200}) (\S{1,200})$",
@@ -67,9 +67,9 @@ def read_dpkg(
 
 def read_apt(
     texts: Iterable[str], since: datetime, zone: tzinfo
-) -> tuple[tuple[Happened, ...], frozenset[str]]:
+) -> tuple[tuple[LogEvent, ...], frozenset[str]]:
     """The commands that apt was called with, and the packages that came along with others."""
-    commands: list[Happened] = []
+    commands: list[LogEvent] = []
     automatic: set[str] = set()
     for text in texts:
         for stanza in text.split("\n\n"):
@@ -79,7 +79,7 @@ def read_apt(
                 continue
             automatic.update(APT_AUTOMATIC.findall(told.get("Install", "")))
             if "Commandline" in told:
-                commands.append(Happened(at, told["Commandline"]))
+                commands.append(LogEvent(at, told["Commandline"]))
     return tuple(commands), frozenset(automatic)
 
 
@@ -102,7 +102,7 @@ def read_npm(text: str, root: str) -> str | None:
     return title[1] if len(words) > 1 and words[1] in NPM_VERBS else None
 
 
-def read_reflog(lines: Iterable[str], since: datetime, zone: tzinfo) -> Iterator[Happened]:
+def read_reflog(lines: Iterable[str], since: datetime, zone: tzinfo) -> Iterator[LogEvent]:
     """What moved HEAD: `HEAD@{<seconds>}`, commit and words, set apart by NUL."""
     for line in lines:
         selector, _, rest = line.partition("\0")
@@ -113,7 +113,7 @@ def read_reflog(lines: Iterable[str], since: datetime, zone: tzinfo) -> Iterator
         except (ValueError, OverflowError, OSError):
             at = None
         if at is not None and at >= since:
-            yield Happened(at, what, commit)
+            yield LogEvent(at, what, commit)
 
 
 def _time(text: str, form: str, zone: tzinfo) -> datetime | None:

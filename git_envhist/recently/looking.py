@@ -12,11 +12,11 @@ from datetime import datetime
 
 from git_envhist.capture.masking import mask_text
 from git_envhist.capturing.facts import MACHINE_ROOT
-from git_envhist.model import Change, EntryKind, Side
-from git_envhist.model.causing import Happened, Recent
+from git_envhist.model import Change, ChangeSide, EntryKind
+from git_envhist.model.causing import LogEvent, RecentChanges
 from git_envhist.recently.logs import npm_time, read_apt, read_dpkg, read_npm, read_reflog
 from git_envhist.recently.packages import changed_packages
-from git_envhist.recently.walking import Found, walk
+from git_envhist.recently.walking import RecentEntry, walk
 from git_envhist.store.git import Git
 
 DPKG_LOG, APT_LOG, NPM_LOGS = "var/log/dpkg.log", "var/log/apt/history.log", ".npm/_logs"
@@ -39,7 +39,7 @@ def look(
     git: Git | None,
     left_out: Callable[[bytes], bool],
     environ: Mapping[str, str],
-) -> Recent:
+) -> RecentChanges:
     """Look at a directory, its machine and its user's logs; nothing is written anywhere."""
     zone = until.tzinfo
     assert zone is not None
@@ -48,7 +48,7 @@ def look(
     apt, automatic = read_apt(_texts(machine, APT_LOG, since), since, zone)
     system = read_dpkg(_texts(machine, DPKG_LOG, since), since, zone, automatic)
     commands = sorted([*apt, *_npm_commands(root, since, until, environ)])
-    return Recent(
+    return RecentChanges(
         root,
         since,
         until,
@@ -63,9 +63,9 @@ def look(
     )
 
 
-def _as_change(found: Found) -> Change:
+def _as_change(found: RecentEntry) -> Change:
     kind = KINDS.get(stat.S_IFMT(found.mode), EntryKind.FILE)
-    side = Side(found.path, kind, stat.S_IMODE(found.mode), None)
+    side = ChangeSide(found.path, kind, stat.S_IMODE(found.mode), None)
     return Change(None if found.born else side, side)
 
 
@@ -94,7 +94,7 @@ def _text(path: str, since: datetime) -> Iterable[str]:
 
 def _npm_commands(
     root: str, since: datetime, until: datetime, environ: Mapping[str, str]
-) -> Iterator[Happened]:
+) -> Iterator[LogEvent]:
     cache = environ.get("npm_config_cache")
     directory = os.path.join(cache, "_logs") if cache else os.path.join(environ.get("HOME") or "/", NPM_LOGS)
     for name in sorted(_listed(directory)):
@@ -103,10 +103,10 @@ def _npm_commands(
             for text in _text(os.path.join(directory, name), since):
                 what = read_npm(text, root)
                 if what is not None:
-                    yield Happened(at.astimezone(until.tzinfo), what)
+                    yield LogEvent(at.astimezone(until.tzinfo), what)
 
 
-def _moves_of_head(git: Git | None, since: datetime, until: datetime) -> tuple[Happened, ...]:
+def _moves_of_head(git: Git | None, since: datetime, until: datetime) -> tuple[LogEvent, ...]:
     if git is None or until.tzinfo is None:
         return ()
     form = "--format=%gd%x00%H%x00%gs"

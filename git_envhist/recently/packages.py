@@ -7,10 +7,10 @@ import stat
 from collections.abc import Iterable, Iterator
 
 from git_envhist.facts import PACKAGES, tree_leaf, tree_probes
-from git_envhist.facts.probe import File, TreeProbe
+from git_envhist.facts.probe import File, FileProbe
 from git_envhist.history.facts import role_of
 from git_envhist.model import Fact, FactChange
-from git_envhist.recently.walking import Found
+from git_envhist.recently.walking import RecentEntry
 from git_envhist.system import open_itself
 
 NOT_INSTALLED = ("declared",)
@@ -20,9 +20,9 @@ NOT_KNOWN = ""
 """In the place of a version that there was before."""
 
 
-def changed_packages(root: bytes, found: Iterable[Found]) -> tuple[FactChange, ...]:
+def changed_packages(root: bytes, found: Iterable[RecentEntry]) -> tuple[FactChange, ...]:
     """What the changed files of installers say; what was there before they cannot."""
-    places: dict[bytes, dict[bytes, Found]] = {}
+    places: dict[bytes, dict[bytes, RecentEntry]] = {}
     for one in found:
         directory, _, name = one.path.rpartition(b"/")
         places.setdefault(directory, {})[name] = one
@@ -49,7 +49,7 @@ def _as_change(fact: Fact, born: bool) -> FactChange:
     )
 
 
-def _facts(root: bytes, directory: bytes, probe: TreeProbe, patterns: Iterable[bytes]) -> Iterator[Fact]:
+def _facts(root: bytes, directory: bytes, probe: FileProbe, patterns: Iterable[bytes]) -> Iterator[Fact]:
     leaf = tree_leaf(probe)
     try:
         if leaf.wants(directory):
@@ -60,7 +60,7 @@ def _facts(root: bytes, directory: bytes, probe: TreeProbe, patterns: Iterable[b
 
 
 def _files(
-    root: bytes, directory: bytes, probe: TreeProbe, patterns: Iterable[bytes]
+    root: bytes, directory: bytes, probe: FileProbe, patterns: Iterable[bytes]
 ) -> Iterator[tuple[bytes, File]]:
     place = os.path.join(root, directory)
     for name in os.listdir(place):

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from git_envhist.model import EnvPath
-from git_envhist.recently.births import birth_of
+from git_envhist.recently.births import birth_time_ns
 
 GIT = b".git"
 
 
-class Found(NamedTuple):
+class RecentEntry(NamedTuple):
     """An entry that changed."""
 
     path: EnvPath
@@ -29,19 +29,19 @@ class Found(NamedTuple):
     """It came to be since; False also where that cannot be known."""
 
 
-class Walked(NamedTuple):
+class RecentScan(NamedTuple):
     """What there is to see in a tree."""
 
-    found: list[Found]
+    found: list[RecentEntry]
     lost: list[EnvPath]
     """Directories that lost something."""
     unread: list[EnvPath]
     looked: int
 
 
-def walk(root: bytes, since: int, left_out: Callable[[bytes], bool]) -> Walked:
+def walk(root: bytes, since: int, left_out: Callable[[bytes], bool]) -> RecentScan:
     """Look at everything below a directory, other file systems and git's own files left out."""
-    walked = Walked([], [], [], 0)
+    walked = RecentScan([], [], [], 0)
     looked = 0
     device = os.lstat(root).st_dev
     waiting: list[tuple[bytes, bool]] = [(b"", os.lstat(root).st_mtime_ns >= since)]
@@ -61,12 +61,12 @@ def walk(root: bytes, since: int, left_out: Callable[[bytes], bool]) -> Walked:
 
 def _came_to_be(place: bytes, since: int, *, empty: bool) -> bool:
     """Whether a directory was made since; an empty one may have been, where nobody knows."""
-    born = birth_of(place)
+    born = birth_time_ns(place)
     return empty if born is None else born >= since
 
 
 def _look(
-    root: bytes, here: bytes, since: int, device: int, walked: Walked, left_out: Callable[[bytes], bool]
+    root: bytes, here: bytes, since: int, device: int, walked: RecentScan, left_out: Callable[[bytes], bool]
 ) -> tuple[list[tuple[bytes, bool]], int, bool] | None:
     """The directories in one, how many entries it has, and whether any of them changed."""
     place = root + b"/" + here if here else root
@@ -90,8 +90,8 @@ def _look(
                     if told.st_dev == device:
                         directories.append((path, told.st_mtime_ns >= since))
                 else:
-                    born = (birth_of(place + b"/" + entry.name) or 0) >= since
-                    walked.found.append(Found(EnvPath(path), told.st_mode, told.st_ctime_ns, born))
+                    born = (birth_time_ns(place + b"/" + entry.name) or 0) >= since
+                    walked.found.append(RecentEntry(EnvPath(path), told.st_mode, told.st_ctime_ns, born))
     except OSError:
         return None
     return directories, count, touched

@@ -15,12 +15,12 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from git_envhist.errors import Refused
-from git_envhist.model import Entry, EntryKind, EnvPath, LeftAlone
+from git_envhist.model import Entry, EntryKind, EnvPath, SkippedPath
 from git_envhist.restore.arrived import refuse_if_missing
-from git_envhist.restore.dress import Dresser
-from git_envhist.restore.fresh import Fresh, Source, write_all
-from git_envhist.restore.hands import Hands
-from git_envhist.restore.looks import is_same_thing, look, seen
+from git_envhist.restore.dress import AttributeSetter
+from git_envhist.restore.fresh import TreeSource, WrittenTree, write_all
+from git_envhist.restore.hands import DiskCalls
+from git_envhist.restore.looks import from_stat, is_same_thing, look
 from git_envhist.restore.make import Contents
 from git_envhist.restore.pen import dress_directory
 from git_envhist.restore.plan import PRIVATE
@@ -33,7 +33,7 @@ NEW = b"new"
 """Below the private directory: what else stands there is of a restore in place."""
 
 
-class Filled(NamedTuple):
+class FillResult(NamedTuple):
     """What a directory was filled with."""
 
     own: Entry
@@ -44,28 +44,28 @@ class Filled(NamedTuple):
     """How many entries each directory at the top holds."""
     written: int
     """How many paths were written and read back."""
-    left_alone: tuple[LeftAlone, ...]
-    kept: tuple[LeftAlone, ...]
+    left_alone: tuple[SkippedPath, ...]
+    kept: tuple[SkippedPath, ...]
     losses: tuple[tuple[bytes, str], ...]
 
 
-def fill(
+def fill_directory(
     directory: bytes,
-    source: Source,
+    source: TreeSource,
     open_contents: Callable[[], Contents],
     *,
-    hands: Hands | None = None,
+    hands: DiskCalls | None = None,
     how: str = "fork",
-) -> Filled:
+) -> FillResult:
     """Write a moment into an empty directory; where that fails, it is as empty as it was."""
-    hands = hands or Hands()
+    hands = hands or DiskCalls()
     top = os.open(directory, DIRECTORY)
     try:
-        with alone_in(top, hands) as private:
+        with private_directory(top, hands) as private:
             fresh = write_all(source, private, hands, open_contents, how)
             kept = _put_in_place(fresh, private, top, hands)
             refuse_if_missing(top, directory, fresh, kept)
-        losses = (*fresh.losses, *dress_directory(top, EnvPath(b""), fresh.own, Dresser(hands)))
+        losses = (*fresh.losses, *dress_directory(top, EnvPath(b""), fresh.own, AttributeSetter(hands)))
     except OSError as error:
         raise cannot_stage(error) from error
     finally:
@@ -86,7 +86,7 @@ def is_taken(directory: str) -> bool:
         return True
 
 
-def still_to_come(directory: str) -> int | None:
+def unplaced_entries(directory: str) -> int | None:
     """How many entries a `--to` that was killed had not put in place there; None where none was."""
     try:
         return len(os.listdir(os.path.join(os.fsencode(directory), PRIVATE, NEW)))
@@ -100,7 +100,7 @@ def _holds_anothers(names: Iterable[bytes]) -> bool:
 
 
 @contextmanager
-def alone_in(top: int, hands: Hands) -> Iterator[int]:
+def private_directory(top: int, hands: DiskCalls) -> Iterator[int]:
     """A directory of ours below an open one, empty and nobody else's; it is gone afterwards, with all still in it."""
     process = os.getpid()
     private = _open_alone(hands, top)
@@ -124,7 +124,7 @@ def alone_in(top: int, hands: Hands) -> Iterator[int]:
             os.close(private)
 
 
-def _open_alone(hands: Hands, top: int) -> int:
+def _open_alone(hands: DiskCalls, top: int) -> int:
     while True:
         private = open_private(hands, top, PRIVATE)
         try:
@@ -145,7 +145,7 @@ def _open_alone(hands: Hands, top: int) -> int:
 
 def _stands_in(top: int, private: int) -> bool:
     there = look(top, PRIVATE)
-    return there is not None and is_same_thing(there, seen(os.fstat(private)))
+    return there is not None and is_same_thing(there, from_stat(os.fstat(private)))
 
 
 def _is_locked(private: int) -> bool:
@@ -160,9 +160,9 @@ def _is_locked(private: int) -> bool:
     return False
 
 
-def _put_in_place(fresh: Fresh, private: int, top: int, hands: Hands) -> list[LeftAlone]:
+def _put_in_place(fresh: WrittenTree, private: int, top: int, hands: DiskCalls) -> list[SkippedPath]:
     """Give everything its name; what somebody has put there meanwhile stays."""
-    kept: list[LeftAlone] = []
+    kept: list[SkippedPath] = []
     done: list[bytes] = []
     try:
         for name in sorted(list_directory(private)):
@@ -170,7 +170,7 @@ def _put_in_place(fresh: Fresh, private: int, top: int, hands: Hands) -> list[Le
                 _move(hands, private, name, top)
                 done.append(name)
             except FileExistsError:
-                kept.append(LeftAlone(EnvPath(name), CAME))
+                kept.append(SkippedPath(EnvPath(name), CAME))
     except BaseException:
         for name in reversed(done):
             with suppress(OSError):
@@ -179,7 +179,7 @@ def _put_in_place(fresh: Fresh, private: int, top: int, hands: Hands) -> list[Le
     return kept
 
 
-def _move(hands: Hands, one: int, name: bytes, other: int) -> None:
+def _move(hands: DiskCalls, one: int, name: bytes, other: int) -> None:
     try:
         hands.move(one, name, other, name)
     except PermissionError:
@@ -192,9 +192,9 @@ def _move(hands: Hands, one: int, name: bytes, other: int) -> None:
         hands.chmod(other, name, stat.S_IMODE(mode))
 
 
-def _filled(fresh: Fresh, kept: list[LeftAlone], losses: tuple[tuple[bytes, str], ...]) -> Filled:
+def _filled(fresh: WrittenTree, kept: list[SkippedPath], losses: tuple[tuple[bytes, str], ...]) -> FillResult:
     below = {
         path: fresh.counts[path] for path, entry in fresh.tops.items() if entry.kind is EntryKind.DIRECTORY
     }
     written = len(fresh.tops) + sum(below.values()) - sum(1 + below.get(item.path, 0) for item in kept)
-    return Filled(fresh.own, fresh.tops, below, written, fresh.left_alone, tuple(kept), losses)
+    return FillResult(fresh.own, fresh.tops, below, written, fresh.left_alone, tuple(kept), losses)

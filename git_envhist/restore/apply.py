@@ -12,16 +12,16 @@ from git_envhist.model import (
     Entry,
     EntryKind,
     EnvPath,
-    LeftAlone,
     PlanAction,
     PlannedDirectory,
+    SkippedPath,
     shown_path,
 )
-from git_envhist.restore.disk import Door
+from git_envhist.restore.disk import RestoreDisk
 from git_envhist.restore.dress import Lose
-from git_envhist.restore.journal import Journal
-from git_envhist.restore.looks import Seen, look
-from git_envhist.restore.swap import CHANGED, GONE, Prove, Staged, Stays, Swap, nothing_is_proven
+from git_envhist.restore.journal import RestoreJournal
+from git_envhist.restore.looks import DiskEntry, look
+from git_envhist.restore.swap import CHANGED, GONE, Prove, StagedStep, StepSkipped, Swap, no_proof
 from git_envhist.restore.victims import UNIT
 from git_envhist.values import dataclass
 
@@ -34,21 +34,21 @@ def nobody_listens(done: int, total: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class ApplyResult:
     """What was left out, and what could not be had here."""
 
-    left_alone: tuple[LeftAlone, ...]
+    left_alone: tuple[SkippedPath, ...]
     losses: tuple[tuple[bytes, str], ...] = ()
 
 
 def apply(
-    journal: Journal,
-    door: Door,
+    journal: RestoreJournal,
+    door: RestoreDisk,
     on_step: OnStep = nobody_listens,
     *,
     fresh: bool = False,
-    prove: Prove = nothing_is_proven,
-) -> Applied:
+    prove: Prove = no_proof,
+) -> ApplyResult:
     """Bring the environment to the target; `fresh`: the journal was written just now, and nothing has been done.
 
     Else somebody may have been at work since, and what a look cannot tell is to be proven.
@@ -62,9 +62,9 @@ def apply(
     return applier.applied()
 
 
-def abort(journal: Journal, door: Door, on_step: OnStep = nobody_listens) -> Applied:
+def abort(journal: RestoreJournal, door: RestoreDisk, on_step: OnStep = nobody_listens) -> ApplyResult:
     """Bring the environment back to where it was."""
-    applier = _Applier(journal, door, False, nothing_is_proven)
+    applier = _Applier(journal, door, False, no_proof)
     applier.open_up()
     for done, staged in enumerate(reversed(journal.staged)):
         applier.backward(staged)
@@ -74,16 +74,16 @@ def abort(journal: Journal, door: Door, on_step: OnStep = nobody_listens) -> App
 
 
 class _Applier:
-    def __init__(self, journal: Journal, door: Door, fresh: bool, prove: Prove) -> None:
+    def __init__(self, journal: RestoreJournal, door: RestoreDisk, fresh: bool, prove: Prove) -> None:
         self._journal = journal
         self._door = door
         self._fresh = fresh
         self._prove = prove
-        self._left: list[LeftAlone] = []
+        self._left: list[SkippedPath] = []
         self._left_paths: set[tuple[bytes, EnvPath]] = set()
         self._losses: list[tuple[bytes, str]] = []
         self._broken_units: set[int] = set()
-        self._units: dict[int, list[Staged]] = {}
+        self._units: dict[int, list[StagedStep]] = {}
 
     def open_up(self) -> None:
         """Let us into every directory that one of the sides closes, those above first."""
@@ -92,7 +92,7 @@ class _Applier:
             if any(side.mode & 0o700 != 0o700 for side in sides):
                 self._door.open_up(own.realm, own.path)
 
-    def forward(self, staged: Staged) -> None:
+    def forward(self, staged: StagedStep) -> None:
         unit = staged.step.unit
         if unit is not None and unit in self._broken_units:
             self._leave(staged, UNIT)
@@ -105,7 +105,7 @@ class _Applier:
         elif unit is not None:
             self._units.setdefault(unit, []).append(staged)
 
-    def backward(self, staged: Staged) -> None:
+    def backward(self, staged: StagedStep) -> None:
         why = self._try(lambda: self._retreat(staged))
         if why is not None:
             self._leave(staged, why)
@@ -120,26 +120,26 @@ class _Applier:
             elif not self._is_left(own):
                 why = self._dress(own, entry)
                 if why is not None:
-                    self._left.append(LeftAlone(shown_path(own.realm, own.path), why))
+                    self._left.append(SkippedPath(shown_path(own.realm, own.path), why))
 
-    def applied(self) -> Applied:
-        return Applied(tuple(self._left), tuple(self._losses))
+    def applied(self) -> ApplyResult:
+        return ApplyResult(tuple(self._left), tuple(self._losses))
 
-    def _advance(self, staged: Staged) -> None:
+    def _advance(self, staged: StagedStep) -> None:
         if staged.step.action is PlanAction.ADJUST:
             assert staged.step.after is not None
             self._adjust(staged, staged.step.after)
         else:
             Swap(self._door, staged, self._prove).forward(strictly=self._fresh)
 
-    def _retreat(self, staged: Staged) -> None:
+    def _retreat(self, staged: StagedStep) -> None:
         if staged.step.action is PlanAction.ADJUST:
             assert staged.step.before is not None
             self._adjust(staged, staged.step.before)
         else:
             Swap(self._door, staged).backward()
 
-    def _adjust(self, staged: Staged, entry: Entry) -> None:
+    def _adjust(self, staged: StagedStep, entry: Entry) -> None:
         step, known = staged.step, staged.victim
         assert known is not None
         assert step.before is not None
@@ -147,9 +147,9 @@ class _Applier:
         with self._door.parent(step.realm, step.path) as (directory, name):
             now = look(directory, name)
             if now is None:
-                raise Stays(GONE)
+                raise StepSkipped(GONE)
             if not _is_between(now, known, step.before, step.after):
-                raise Stays(CHANGED)
+                raise StepSkipped(CHANGED)
             self._door.dresser.named(directory, name, entry, self._losing(step.shown))
 
     def _dress(self, own: PlannedDirectory, entry: Entry | None) -> str | None:
@@ -168,14 +168,14 @@ class _Applier:
     def _try(self, do: Callable[[], None]) -> str | None:
         try:
             do()
-        except Stays as reason:
+        except StepSkipped as reason:
             return reason.why
         except OSError as error:
             return error.strerror or str(error)
         return None
 
-    def _leave(self, staged: Staged, why: str) -> None:
-        self._left.append(LeftAlone(staged.step.shown, why))
+    def _leave(self, staged: StagedStep, why: str) -> None:
+        self._left.append(SkippedPath(staged.step.shown, why))
         self._left_paths.add((staged.step.realm, staged.step.path))
 
     def _is_left(self, own: PlannedDirectory) -> bool:
@@ -186,7 +186,7 @@ class _Applier:
         return lambda what: self._losses.append((shown, what))
 
 
-def _is_between(now: Seen, known: Seen, before: Entry, after: Entry) -> bool:
+def _is_between(now: DiskEntry, known: DiskEntry, before: Entry, after: Entry) -> bool:
     """Whether it is the thing that was looked at, with some of its attributes those of one side, some of the other."""
     if (now.device, now.inode, now.kind, now.size) != (known.device, known.inode, known.kind, known.size):
         return False

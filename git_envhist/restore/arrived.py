@@ -6,13 +6,13 @@ import os
 from collections.abc import Sequence
 
 from git_envhist.errors import EnvhistError
-from git_envhist.model import EntryKind, LeftAlone
-from git_envhist.restore.fresh import Fresh
-from git_envhist.restore.way import Way
+from git_envhist.model import EntryKind, SkippedPath
+from git_envhist.restore.fresh import WrittenTree
+from git_envhist.restore.way import OpenPath
 from git_envhist.system import DIRECTORY
 
 
-def refuse_if_missing(top: int, directory: bytes, fresh: Fresh, kept: Sequence[LeftAlone]) -> None:
+def refuse_if_missing(top: int, directory: bytes, fresh: WrittenTree, kept: Sequence[SkippedPath]) -> None:
     """Raise EnvhistError if a directory holds fewer entries than were written into it."""
     skipped = {item.path for item in kept}
     expected = {path: entry for path, entry in fresh.tops.items() if path not in skipped}
@@ -42,7 +42,7 @@ def _count_missing(top: int, name: bytes, kind: EntryKind, below: int) -> int:
 def count_entries(base: int, path: bytes) -> int:
     """Return how many entries are below a directory; PermissionError if one of its directories cannot be listed."""
     fresh_base = os.open(b".", DIRECTORY, dir_fd=base)
-    way = Way(fresh_base)
+    way = OpenPath(fresh_base)
     count, to_visit = 0, [path]
     try:
         while to_visit:

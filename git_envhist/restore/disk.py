@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from git_envhist.model import Entry, EnvPath
-from git_envhist.restore.dress import Dresser, Lose
-from git_envhist.restore.hands import Hands, open_directory
-from git_envhist.restore.looks import Seen, look
+from git_envhist.restore.dress import AttributeSetter, Lose
+from git_envhist.restore.hands import DiskCalls, open_directory
+from git_envhist.restore.looks import DiskEntry, look
 from git_envhist.restore.plan import PRIVATE
 from git_envhist.restore.slots import Slots, open_private
 from git_envhist.system import DIRECTORY
 
 
-class Door:
+class RestoreDisk:
     """The environment's tops, and for each the slots on its file system."""
 
     def __init__(
@@ -28,14 +28,14 @@ class Door:
         bases: Mapping[bytes, int],
         slots: Mapping[bytes, Slots],
         homes: Mapping[bytes, tuple[int, bytes]],
-        hands: Hands,
+        hands: DiskCalls,
         *,
         forbidden: frozenset[tuple[int, int]] = frozenset(),
     ) -> None:
         """`homes`: where the private directory of each top stands, and its name there; `forbidden`: (device, inode) of
         directories that are no part of the environment whatever they are called."""
         self.hands = hands
-        self.dresser = Dresser(hands)
+        self.dresser = AttributeSetter(hands)
         self._bases = bases
         self._homes = homes
         self._slots = slots
@@ -102,7 +102,7 @@ class Door:
             if held is not None:
                 os.close(held[2])
 
-    def look(self, realm: bytes, path: EnvPath) -> Seen | None:
+    def look(self, realm: bytes, path: EnvPath) -> DiskEntry | None:
         """What stands at a path; None where nothing does."""
         try:
             with self.parent(realm, path) as (directory, name):
@@ -171,16 +171,16 @@ def _identity(descriptor: int) -> tuple[int, int]:
     return seen.st_dev, seen.st_ino
 
 
-def open_door(
+def open_restore_disk(
     bases: Mapping[bytes, bytes],
     private: str,
     *,
-    hands: Hands | None = None,
+    hands: DiskCalls | None = None,
     forbidden: frozenset[tuple[int, int]] = frozenset(),
-) -> Door:
+) -> RestoreDisk:
     """The door to the tops at these paths; slots stand in `private`, an existing directory, or where nothing can be
     renamed from there, at the top itself."""
-    hands = hands or Hands()
+    hands = hands or DiskCalls()
     opened: dict[bytes, int] = {}
     slots: dict[bytes, Slots] = {}
     homes: dict[bytes, tuple[int, bytes]] = {}
@@ -194,11 +194,11 @@ def open_door(
         path = os.path.join(os.fsencode(private) if within else place, homes[realm][1])
         with _time_kept(hands, *homes[realm]):
             slots[realm] = Slots(open_private(hands, *homes[realm]), hands, path)
-    return Door(opened, slots, {**homes, b"/": (above, b"")}, hands, forbidden=forbidden)
+    return RestoreDisk(opened, slots, {**homes, b"/": (above, b"")}, hands, forbidden=forbidden)
 
 
 @contextmanager
-def _time_kept(hands: Hands, home: int, name: bytes) -> Iterator[None]:
+def _time_kept(hands: DiskCalls, home: int, name: bytes) -> Iterator[None]:
     """What comes into a top of the environment, or goes from there, and is none of it, shall not move its time."""
     if name != PRIVATE:
         yield
@@ -210,7 +210,7 @@ def _time_kept(hands: Hands, home: int, name: bytes) -> Iterator[None]:
             hands.futime(home, before)
 
 
-def can_rename(hands: Hands, source: int, target: int) -> bool:
+def can_rename(hands: DiskCalls, source: int, target: int) -> bool:
     """Whether what stands in one directory can be given a name in another."""
     if os.fstat(source).st_dev != os.fstat(target).st_dev:
         return False

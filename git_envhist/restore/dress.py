@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 
 from git_envhist.model import Entry, EntryKind
-from git_envhist.restore.hands import Hands
+from git_envhist.restore.hands import DiskCalls
 from git_envhist.system import SYSTEM
 
 SKIPPED_XATTRS = frozenset((b"security.selinux", b"security.ima", b"security.evm", b"system.nfs4_acl"))
@@ -24,10 +24,10 @@ Lose = Callable[[str], None]
 """Told what of an entry cannot be had here."""
 
 
-class Dresser:
+class AttributeSetter:
     """Dresses what was just made, or what stands already."""
 
-    def __init__(self, hands: Hands) -> None:
+    def __init__(self, hands: DiskCalls) -> None:
         self._hands = hands
         self._mine = (os.geteuid(), os.getegid())
 

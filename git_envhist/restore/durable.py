@@ -15,24 +15,24 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 
 from git_envhist.model import EntryKind, PlanAction, PlannedDirectory, PlanStep
-from git_envhist.restore.disk import Door
-from git_envhist.restore.hands import Hands, open_directory
-from git_envhist.restore.journal import Journal
+from git_envhist.restore.disk import RestoreDisk
+from git_envhist.restore.hands import DiskCalls, open_directory
+from git_envhist.restore.journal import RestoreJournal
 from git_envhist.restore.looks import look
 from git_envhist.restore.proof import open_to_read
 from git_envhist.restore.slots import KEPT, SLOTS, Slots, slot_directory, slot_name
-from git_envhist.restore.swap import Staged
+from git_envhist.restore.swap import StagedStep
 from git_envhist.system import list_directory
 
 FEW = 16
 """So many paths, at most, are synced one by one."""
 
 
-class NotAlone(Exception):
+class CannotSyncSingly(Exception):
     """Something that cannot be synced by itself."""
 
 
-def sync_staged(door: Door, steps: Iterable[PlanStep]) -> None:
+def sync_staged(door: RestoreDisk, steps: Iterable[PlanStep]) -> None:
     """Return when all that lies in the slots is on the medium, with the names that lead there."""
     by_realm: dict[bytes, list[tuple[int, PlanStep]]] = {realm: [] for realm in door.realms}
     for number, step in enumerate(steps):
@@ -42,7 +42,7 @@ def sync_staged(door: Door, steps: Iterable[PlanStep]) -> None:
         _sync(door, realm, paths, lambda: _staged(door, realm, mine))  # noqa: B023
 
 
-def sync_changed(door: Door, journal: Journal) -> None:
+def sync_changed(door: RestoreDisk, journal: RestoreJournal) -> None:
     """Return when all that changed places, and all that was set where it stands, is on the medium."""
     for realm in door.realms:
         staged = [one for one in journal.staged if one.step.realm == realm]
@@ -50,13 +50,13 @@ def sync_changed(door: Door, journal: Journal) -> None:
         _sync(door, realm, len(staged) + len(own), lambda: _changed(door, realm, staged, own))  # noqa: B023
 
 
-def sync_kept(door: Door) -> None:
+def sync_kept(door: RestoreDisk) -> None:
     """Return when all that was put where it stays is there for good; hardly ever is there anything."""
     for slots in door.all_slots:
         door.hands.sync(slots.private)
 
 
-def sync_tops(door: Door) -> None:
+def sync_tops(door: RestoreDisk) -> None:
     """Return when it is on the medium that no slots stand in a top any more, and how that was dressed: the journal, on
     another file system, may be gone for good before that."""
     for top in door.tops_with_slots:
@@ -64,12 +64,12 @@ def sync_tops(door: Door) -> None:
             door.hands.sync(top)
 
 
-def _sync(door: Door, realm: bytes, paths: int, opened: Callable[[], Iterator[int]]) -> None:
+def _sync(door: RestoreDisk, realm: bytes, paths: int, opened: Callable[[], Iterator[int]]) -> None:
     if paths > FEW or not _one_by_one(door.hands, opened):
         door.hands.sync(door.slots(realm).private)
 
 
-def _one_by_one(hands: Hands, opened: Callable[[], Iterator[int]]) -> bool:
+def _one_by_one(hands: DiskCalls, opened: Callable[[], Iterator[int]]) -> bool:
     """Sync what is opened for it; False where not all of it can be."""
     if sys.platform != "linux":
         return False  # a file that is synced may still lie in the drive's cache
@@ -78,7 +78,7 @@ def _one_by_one(hands: Hands, opened: Callable[[], Iterator[int]]) -> bool:
         try:
             for descriptor in opened():
                 descriptors.append(descriptor)  # noqa: PERF402
-        except (OSError, NotAlone):
+        except (OSError, CannotSyncSingly):
             return False
         for descriptor in descriptors:
             hands.begin_to_sync(descriptor)
@@ -88,7 +88,7 @@ def _one_by_one(hands: Hands, opened: Callable[[], Iterator[int]]) -> bool:
             os.close(descriptor)
 
 
-def _sync_each(hands: Hands, descriptors: Iterable[int]) -> bool:
+def _sync_each(hands: DiskCalls, descriptors: Iterable[int]) -> bool:
     """False where a file system knows no such call; what else fails has failed, and is not tried in another way."""
     for descriptor in descriptors:
         try:
@@ -100,7 +100,7 @@ def _sync_each(hands: Hands, descriptors: Iterable[int]) -> bool:
     return True
 
 
-def _staged(door: Door, realm: bytes, steps: list[tuple[int, PlanStep]]) -> Iterator[int]:
+def _staged(door: RestoreDisk, realm: bytes, steps: list[tuple[int, PlanStep]]) -> Iterator[int]:
     slots = door.slots(realm)
     for number, step in steps:
         if step.after is not None and step.action is not PlanAction.ADJUST:
@@ -111,7 +111,9 @@ def _staged(door: Door, realm: bytes, steps: list[tuple[int, PlanStep]]) -> Iter
     yield os.dup(door.home_of(realm))
 
 
-def _changed(door: Door, realm: bytes, staged: list[Staged], own: list[PlannedDirectory]) -> Iterator[int]:
+def _changed(
+    door: RestoreDisk, realm: bytes, staged: list[StagedStep], own: list[PlannedDirectory]
+) -> Iterator[int]:
     for one in staged:
         if one.step.action is PlanAction.ADJUST:
             assert one.step.after is not None
@@ -139,7 +141,7 @@ def _open(base: int, path: bytes, kind: EntryKind) -> int:
     if kind is EntryKind.DIRECTORY:
         return open_directory(base, path)
     if kind is not EntryKind.FILE:
-        raise NotAlone
+        raise CannotSyncSingly
     above, _, name = path.rpartition(b"/")
     directory = open_directory(base, above)
     try:

@@ -10,26 +10,26 @@ import os
 from collections.abc import Callable
 from itertools import groupby
 
-from git_envhist.model import TOP, Entry, EntryKind, EnvPath, LeftAlone, PlannedDirectory
-from git_envhist.restore.disk import Door
+from git_envhist.model import TOP, Entry, EntryKind, EnvPath, PlannedDirectory, SkippedPath
+from git_envhist.restore.disk import RestoreDisk
 from git_envhist.restore.durable import sync_changed, sync_kept, sync_tops
-from git_envhist.restore.hands import Hands, open_directory
-from git_envhist.restore.journal import Journal, Phase, remove_journal, set_phase, written_at
-from git_envhist.restore.looks import Seen, is_same_thing, is_untouched, look
+from git_envhist.restore.hands import DiskCalls, open_directory
+from git_envhist.restore.journal import Phase, RestoreJournal, remove_journal, set_phase, written_at
+from git_envhist.restore.looks import DiskEntry, is_same_thing, is_untouched, look
 from git_envhist.restore.slots import ASIDE, Slots
-from git_envhist.restore.swap import Prove, Staged
+from git_envhist.restore.swap import Prove, StagedStep
 from git_envhist.system import list_directory
 
 
 def finish(
-    journal: Journal,
-    door: Door,
+    journal: RestoreJournal,
+    door: RestoreDisk,
     directory: str,
     *,
     undone: bool = False,
     last: Callable[[], None] = lambda: None,
     prove: Prove | None = None,
-) -> tuple[LeftAlone, ...]:
+) -> tuple[SkippedPath, ...]:
     """Throw away what a restore has put away, and its journal; what had to be kept, and where.
 
     `undone`: the restore was taken back. `last`: what is to be done while there is still a journal that says so.
@@ -45,7 +45,7 @@ def finish(
         if is_aside:
             _keep_aside(slots, staged)
         if not _is_gone(slots, staged, undone, begun, prove):
-            kept.append(LeftAlone(staged.step.shown, _keep(slots, staged)))
+            kept.append(SkippedPath(staged.step.shown, _keep(slots, staged)))
     if kept or any(asides.values()):
         # Once the journal is gone, what still lies in a slot is nobody's.
         sync_kept(door)
@@ -57,25 +57,25 @@ def finish(
     return tuple(kept)
 
 
-def discard(door: Door) -> None:
+def discard(door: RestoreDisk) -> None:
     """Throw away what was staged by a restore that never began."""
     door.clear()
 
 
-def _keep_aside(slots: Slots, staged: Staged) -> None:
+def _keep_aside(slots: Slots, staged: StagedStep) -> None:
     directory, name = slots.at(staged.slot)
     slots.keep_named(directory, name + ASIDE, _called(staged))
 
 
-def _keep(slots: Slots, staged: Staged) -> str:
+def _keep(slots: Slots, staged: StagedStep) -> str:
     return os.fsdecode(slots.keep(staged.slot, _called(staged)))
 
 
-def _called(staged: Staged) -> bytes:
+def _called(staged: StagedStep) -> bytes:
     return staged.step.path.rpartition(b"/")[2]
 
 
-def _is_gone(slots: Slots, staged: Staged, undone: bool, begun: int, prove: Prove | None) -> bool:
+def _is_gone(slots: Slots, staged: StagedStep, undone: bool, begun: int, prove: Prove | None) -> bool:
     """Whether what lies in a slot may be thrown away: a snapshot holds it, or it was made of one and never changed.
 
     Directories are gone then: whoever stands in one can still put something there, until it is.
@@ -99,7 +99,7 @@ def _is_gone(slots: Slots, staged: Staged, undone: bool, begun: int, prove: Prov
     return is_untouched(staged.new, inside)
 
 
-def _is_as_saved(slots: Slots, staged: Staged, prove: Prove | None) -> bool:
+def _is_as_saved(slots: Slots, staged: StagedStep, prove: Prove | None) -> bool:
     """Whoever has a file mapped may write to it and move no time."""
     before = staged.step.before
     # What was read from a database at work need not be its bytes.
@@ -108,7 +108,7 @@ def _is_as_saved(slots: Slots, staged: Staged, prove: Prove | None) -> bool:
     return prove(staged.step, *slots.at(staged.slot))
 
 
-def _is_removed(hands: Hands, directory: int, name: bytes) -> bool:
+def _is_removed(hands: DiskCalls, directory: int, name: bytes) -> bool:
     """Remove a directory; False where something is in it."""
     try:
         hands.rmdir(directory, name)
@@ -117,7 +117,7 @@ def _is_removed(hands: Hands, directory: int, name: bytes) -> bool:
     return True
 
 
-def _is_as_staged(slots: Slots, staged: Staged, begun: int) -> bool:
+def _is_as_staged(slots: Slots, staged: StagedStep, begun: int) -> bool:
     """Whether a directory that was in the environment for a while holds what it came with, and nothing else."""
     top = staged.step.path
     known = {entry.path: entry for entry in staged.step.below}
@@ -137,7 +137,7 @@ def _is_as_staged(slots: Slots, staged: Staged, begun: int) -> bool:
     return True
 
 
-def _is_as_told(found: Seen | None, entry: Entry | None, begun: int) -> bool:
+def _is_as_told(found: DiskEntry | None, entry: Entry | None, begun: int) -> bool:
     if found is None:
         return True
     if entry is None or found.kind is not entry.kind:
@@ -149,7 +149,7 @@ def _is_as_told(found: Seen | None, entry: Entry | None, begun: int) -> bool:
     return untouched and found.mtime_ns == entry.mtime_ns
 
 
-def _is_taken_apart(slots: Slots, staged: Staged) -> bool:
+def _is_taken_apart(slots: Slots, staged: StagedStep) -> bool:
     """Remove a directory, name by name what it came with; False where something else is in it, which is left then."""
     cut = len(staged.step.path) + 1
     # Whatever stands in a directory comes behind it.
@@ -168,7 +168,7 @@ def _is_taken_apart(slots: Slots, staged: Staged) -> bool:
     return _is_removed(slots.hands, *slots.at(staged.slot))
 
 
-def _take_away(hands: Hands, directory: int, entry: Entry) -> None:
+def _take_away(hands: DiskCalls, directory: int, entry: Entry) -> None:
     name = entry.path.rpartition(b"/")[2]
     found = look(directory, name)
     if found is None or found.kind is not entry.kind:
@@ -195,7 +195,9 @@ def _open_below(slots: Slots, number: int, path: bytes) -> int:
     return here
 
 
-def _dress_tops(journal: Journal, door: Door, side_of: Callable[[PlannedDirectory], Entry | None]) -> None:
+def _dress_tops(
+    journal: RestoreJournal, door: RestoreDisk, side_of: Callable[[PlannedDirectory], Entry | None]
+) -> None:
     """Where the slots stood at a top, taking them away has moved its time."""
     for own in journal.directories:
         entry = side_of(own)

@@ -15,15 +15,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
-from git_envhist.model import TOP, Entry, EntryKind, EnvPath, LeftAlone
-from git_envhist.restore.dress import Dresser
-from git_envhist.restore.hands import Hands
+from git_envhist.model import TOP, Entry, EntryKind, EnvPath, SkippedPath
+from git_envhist.restore.dress import AttributeSetter
+from git_envhist.restore.hands import DiskCalls
 from git_envhist.restore.links import check_kinds
 from git_envhist.restore.make import Contents
-from git_envhist.restore.pen import Pen, dress_directory
-from git_envhist.restore.plan import OURS, PRIVATE, why_not_brought
-from git_envhist.restore.spots import NO_STEP, Spot, leaders
-from git_envhist.restore.way import Way
+from git_envhist.restore.pen import FileWriter, dress_directory
+from git_envhist.restore.plan import OURS, PRIVATE, skip_reason
+from git_envhist.restore.spots import NO_STEP, StagedItem, first_names
+from git_envhist.restore.way import OpenPath
 from git_envhist.restore.workers import share_out, share_stream
 
 PORTION = 256
@@ -32,7 +32,7 @@ STRETCH = 2048
 """And of a larger directory so many."""
 
 
-class Coming(NamedTuple):
+class NewDirectory(NamedTuple):
     """A directory that is to come."""
 
     path: EnvPath
@@ -46,7 +46,7 @@ class Coming(NamedTuple):
     """Whether it is one of those of the directory above."""
 
 
-class Holding(NamedTuple):
+class DirectoryContents(NamedTuple):
     """What stands in a directory."""
 
     own: Entry
@@ -56,20 +56,20 @@ class Holding(NamedTuple):
     """Whether no more directories come into it than were made before it was handed out."""
 
 
-class Source(Protocol):
+class TreeSource(Protocol):
     """A moment, as it is to be written."""
 
-    def coming(self) -> Iterator[Coming]:
+    def coming(self) -> Iterator[NewDirectory]:
         """Every directory, the top included, each behind the one it stands in."""
 
-    def holding(self, key: Any, contents: Contents) -> Holding:
+    def holding(self, key: Any, contents: Contents) -> DirectoryContents:
         """What stands in one; asked in any process."""
 
 
-class Stretch(NamedTuple):
+class EntryRange(NamedTuple):
     """Some of the entries of a directory."""
 
-    coming: Coming
+    coming: NewDirectory
     start: int = 0
     end: int | None = None
 
@@ -78,18 +78,18 @@ class Stretch(NamedTuple):
         return self.end is None
 
 
-class Wrote(NamedTuple):
+class WriterReport(NamedTuple):
     """What a worker has to say at its end."""
 
     counts: Counter[EnvPath]
     tops: dict[EnvPath, Entry]
     late: dict[EnvPath, Entry]
     links: list[tuple[EnvPath, Entry]]
-    left: list[LeftAlone]
+    left: list[SkippedPath]
     losses: list[tuple[bytes, str]]
 
 
-class Fresh(NamedTuple):
+class WrittenTree(NamedTuple):
     """What stands there now."""
 
     own: Entry
@@ -98,13 +98,13 @@ class Fresh(NamedTuple):
     """What stands at the top, by its name; of directories their own lines."""
     counts: Counter[EnvPath]
     """How many entries were brought below each directory at the top, and (under the empty name) at the top."""
-    left_alone: tuple[LeftAlone, ...]
+    left_alone: tuple[SkippedPath, ...]
     losses: tuple[tuple[bytes, str], ...]
 
 
 def write_all(
-    source: Source, base: int, hands: Hands, open_contents: Callable[[], Contents], how: str
-) -> Fresh:
+    source: TreeSource, base: int, hands: DiskCalls, open_contents: Callable[[], Contents], how: str
+) -> WrittenTree:
     """Write everything below an open directory; EnvhistError where what is read back is not what was written."""
     parent = os.getpid()
 
@@ -125,13 +125,13 @@ def write_all(
         counts.update(one.counts)
     tops = {path: own for one in wrote for path, own in one.tops.items()}
     left = tuple(sorted((left for one in wrote for left in one.left), key=lambda item: item.path))
-    return Fresh(late[TOP], tops, counts, left, tuple(losses))
+    return WrittenTree(late[TOP], tops, counts, left, tuple(losses))
 
 
-def _stretches(source: Source, base: int, hands: Hands) -> Iterator[list[Stretch]]:
+def _stretches(source: TreeSource, base: int, hands: DiskCalls) -> Iterator[list[EntryRange]]:
     """Makes the directories, and hands out what is in them."""
-    way = Way(base)
-    portion: list[Stretch] = []
+    way = OpenPath(base)
+    portion: list[EntryRange] = []
     weight = 0
     try:
         for coming in source.coming():
@@ -153,37 +153,37 @@ def _stretches(source: Source, base: int, hands: Hands) -> Iterator[list[Stretch
         way.close()
 
 
-def _cut(coming: Coming) -> Iterator[Stretch]:
+def _cut(coming: NewDirectory) -> Iterator[EntryRange]:
     if coming.entries <= STRETCH:
-        yield Stretch(coming)
+        yield EntryRange(coming)
         return
     for start in range(0, coming.entries, STRETCH):
         # How many there are is not known for sure: the last takes what is left.
-        yield Stretch(coming, start, start + STRETCH if start + STRETCH < coming.entries else 1 << 62)
+        yield EntryRange(coming, start, start + STRETCH if start + STRETCH < coming.entries else 1 << 62)
 
 
 class _Writer:
     """What one process writes with."""
 
-    def __init__(self, source: Source, base: int, hands: Hands, contents: Contents) -> None:
+    def __init__(self, source: TreeSource, base: int, hands: DiskCalls, contents: Contents) -> None:
         self._source = source
         self._contents = contents
-        self._way, self._other_way = Way(base), Way(base)
-        self._pen = Pen(hands, contents)
-        self._said = Wrote(Counter(), {}, {}, [], self._pen.left, self._pen.losses)
-        self._read: tuple[EnvPath, Holding] | None = None
+        self._way, self._other_way = OpenPath(base), OpenPath(base)
+        self._pen = FileWriter(hands, contents)
+        self._said = WriterReport(Counter(), {}, {}, [], self._pen.left, self._pen.losses)
+        self._read: tuple[EnvPath, DirectoryContents] | None = None
 
-    def write(self, portion: list[Stretch]) -> None:
+    def write(self, portion: list[EntryRange]) -> None:
         for stretch in portion:
             self._write_stretch(stretch)
 
-    def end(self) -> Wrote:
+    def end(self) -> WriterReport:
         self._way.close()
         self._other_way.close()
         self._contents.close()
         return self._said
 
-    def _write_stretch(self, stretch: Stretch) -> None:
+    def _write_stretch(self, stretch: EntryRange) -> None:
         path = stretch.coming.path
         own, entries, is_complete = self._holding(stretch)
         linked = self._write_entries(path, entries[stretch.start : stretch.end])
@@ -197,7 +197,7 @@ class _Writer:
         else:
             self._said.late[path] = own
 
-    def _holding(self, stretch: Stretch) -> Holding:
+    def _holding(self, stretch: EntryRange) -> DirectoryContents:
         coming = stretch.coming
         if self._read is not None and self._read[0] == coming.path:
             return self._read[1]
@@ -215,7 +215,7 @@ class _Writer:
             if entry.kind is EntryKind.DIRECTORY:
                 continue
             if (why := self._why_left(entry)) is not None:
-                self._said.left.append(LeftAlone(entry.path, why))
+                self._said.left.append(SkippedPath(entry.path, why))
                 continue
             written += 1
             if not path:
@@ -229,15 +229,15 @@ class _Writer:
         return linked
 
     def _why_left(self, entry: Entry) -> str | None:
-        return OURS if entry.path == PRIVATE else why_not_brought(entry)
+        return OURS if entry.path == PRIVATE else skip_reason(entry)
 
-    def make(self, spots: tuple[Spot, ...]) -> None:
+    def make(self, spots: tuple[StagedItem, ...]) -> None:
         """Make what has more names than one, under the first of them."""
         for spot in spots:
             self._pen.begin_directory()
             self._pen.write(self._way.enter(spot.directory), spot.name, spot.entry)
 
-    def link(self, pairs: tuple[tuple[Spot, Spot], ...]) -> None:
+    def link(self, pairs: tuple[tuple[StagedItem, StagedItem], ...]) -> None:
         """Give what is made already one more name."""
         for leader, spot in pairs:
             source = self._other_way.enter(leader.directory)
@@ -253,8 +253,8 @@ def _write_links(
         return []
     links.sort(key=lambda link: link[1].path)
     check_kinds(entry for _, entry in links)
-    spots = [Spot(b"", path, entry.path.rpartition(b"/")[2], entry, NO_STEP) for path, entry in links]
-    first, twins = leaders(spots)
+    spots = [StagedItem(b"", path, entry.path.rpartition(b"/")[2], entry, NO_STEP) for path, entry in links]
+    first, twins = first_names(spots)
     losses: list[tuple[bytes, str]] = []
     for work, do in ((_batches(first), _Writer.make), (_batches(twins), _Writer.link)):
         _, wrote = share_out(work, begin, do, _Writer.end, how=how)
@@ -266,9 +266,9 @@ def _batches(items: list[Any]) -> list[tuple[Any, ...]]:
     return [tuple(items[start : start + PORTION]) for start in range(0, len(items), PORTION)]
 
 
-def _dress_late(late: dict[EnvPath, Entry], base: int, hands: Hands) -> Iterator[tuple[bytes, str]]:
+def _dress_late(late: dict[EnvPath, Entry], base: int, hands: DiskCalls) -> Iterator[tuple[bytes, str]]:
     """The own lines of the directories that had to wait, the deepest first; the top's is for who puts it in place."""
-    way, dresser = Way(base), Dresser(hands)
+    way, dresser = OpenPath(base), AttributeSetter(hands)
     try:
         for path in sorted(late, key=lambda path: (path.count(b"/"), path), reverse=True):
             if path:

@@ -33,23 +33,23 @@ PATH_ONLY = getattr(os, "O_PATH", 0)
 MAKE_WRITABLE = 0o700
 
 
-class Way(ctypes.Structure):
+class OpenHow(ctypes.Structure):
     """`struct open_how`: the flags, the mode, and what may be on the way."""
 
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
-class NoExchange(Exception):
+class ExchangeUnsupported(Exception):
     """Two names cannot be exchanged at once here."""
 
 
-class Hands:
+class DiskCalls:
     """Changes a disk."""
 
     def exchange(self, one: int, name: bytes, other: int, other_name: bytes) -> None:
-        """Let two names change places at one moment; `NoExchange` where that cannot be had."""
+        """Let two names change places at one moment; `ExchangeUnsupported` where that cannot be had."""
         if not self._rename(one, name, other, other_name, EXCHANGE):
-            raise NoExchange
+            raise ExchangeUnsupported
 
     def move(self, one: int, name: bytes, other: int, other_name: bytes) -> None:
         """Give a thing another name; FileExistsError where something bears that name already."""
@@ -168,7 +168,7 @@ class Hands:
         """A descriptor of a directory below another, through no link and at one moment; None where there is none."""
         if self._openat2 is None or not path:
             return None
-        opened = self._openat2(OPENAT2, base, path, self._way_beneath, ctypes.sizeof(Way))
+        opened = self._openat2(OPENAT2, base, path, self._way_beneath, ctypes.sizeof(OpenHow))
         return opened if opened >= 0 else None
 
     @once
@@ -177,7 +177,7 @@ class Hands:
 
     @once
     def _way_beneath(self) -> Any:
-        return ctypes.byref(Way(DIRECTORY | NOFOLLOW, 0, NO_LINKS_BENEATH))
+        return ctypes.byref(OpenHow(DIRECTORY | NOFOLLOW, 0, NO_LINKS_BENEATH))
 
     def sync(self, descriptor: int) -> None:
         """Return when all that was written to the file system of an open directory is on the medium."""

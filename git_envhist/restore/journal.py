@@ -26,8 +26,8 @@ from git_envhist.model import (
     PlanStep,
     StoredAs,
 )
-from git_envhist.restore.looks import Seen
-from git_envhist.restore.swap import Staged
+from git_envhist.restore.looks import DiskEntry
+from git_envhist.restore.swap import StagedStep
 from git_envhist.system import DIRECTORY, NOFOLLOW, open_itself
 from git_envhist.values import dataclass
 
@@ -51,7 +51,7 @@ class Phase(Enum):
     """It is back where it began; what is left is to throw away what should have come."""
 
 
-class Spot(NamedTuple):
+class SlotLocation(NamedTuple):
     """Where the slots of a realm stood when a journal was written."""
 
     realm: bytes
@@ -60,17 +60,17 @@ class Spot(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Journal:
+class RestoreJournal:
     """Everything that is needed to go on, or back."""
 
-    staged: tuple[Staged, ...]
+    staged: tuple[StagedStep, ...]
     directories: tuple[PlannedDirectory, ...]
     notes: tuple[tuple[str, str], ...] = ()
     """Whatever the caller has to know again."""
-    spots: tuple[Spot, ...] = ()
+    spots: tuple[SlotLocation, ...] = ()
 
 
-def write_journal(directory: str, journal: Journal | bytes) -> None:
+def write_journal(directory: str, journal: RestoreJournal | bytes) -> None:
     """Make a journal, or its text, durable; from here on the restore has begun."""
     if _unlink(directory, PHASE):
         # Left by a restore that was killed in its very last step: it is not this one's.
@@ -80,14 +80,14 @@ def write_journal(directory: str, journal: Journal | bytes) -> None:
     _write(directory, JOURNAL, journal if isinstance(journal, bytes) else journal_text(journal))
 
 
-def journal_text(journal: Journal) -> bytes:
+def journal_text(journal: RestoreJournal) -> bytes:
     """What stands in the file of a journal."""
     payload = json.dumps(_journal_to_json(journal), separators=(",", ":")).encode("ascii")
     digest = hashlib.sha256(payload).hexdigest().encode("ascii")
     return HEAD + digest + b"\n" + payload
 
 
-def read_journal(directory: str) -> Journal | None:
+def read_journal(directory: str) -> RestoreJournal | None:
     """The journal that stands there; None where there is none, `Damaged` where it cannot be trusted."""
     data = _read(directory, JOURNAL)
     if data is None:
@@ -211,7 +211,7 @@ def _damaged(directory: str) -> Damaged:
     )
 
 
-def _journal_to_json(journal: Journal) -> dict[str, Any]:
+def _journal_to_json(journal: RestoreJournal) -> dict[str, Any]:
     return {
         "steps": [_staged_to_json(staged) for staged in journal.staged],
         "directories": [_directory_to_json(own) for own in journal.directories],
@@ -220,15 +220,17 @@ def _journal_to_json(journal: Journal) -> dict[str, Any]:
     }
 
 
-def _journal_from_json(value: Mapping[str, Any]) -> Journal:
+def _journal_from_json(value: Mapping[str, Any]) -> RestoreJournal:
     notes = tuple((str(name), str(text)) for name, text in value["notes"].items())
     staged = tuple(_staged_from_json(row) for row in value["steps"])
     directories = tuple(_directory_from_json(row) for row in value["directories"])
-    spots = tuple(Spot(_bytes(realm), int(device), int(inode)) for realm, device, inode in value["spots"])
-    return Journal(staged, directories, notes, spots)
+    spots = tuple(
+        SlotLocation(_bytes(realm), int(device), int(inode)) for realm, device, inode in value["spots"]
+    )
+    return RestoreJournal(staged, directories, notes, spots)
 
 
-def _staged_to_json(staged: Staged) -> list[Any]:
+def _staged_to_json(staged: StagedStep) -> list[Any]:
     step = staged.step
     below = [_entry_to_json(entry) for entry in step.below]
     entries = [_entry_to_json(step.before), _entry_to_json(step.after)]
@@ -236,13 +238,13 @@ def _staged_to_json(staged: Staged) -> list[Any]:
     return [place, entries, below, staged.slot, staged.new, staged.victim]
 
 
-def _staged_from_json(row: list[Any]) -> Staged:
+def _staged_from_json(row: list[Any]) -> StagedStep:
     (realm, path, action, unit), (before, after), below, slot, new, victim = row
     inside = tuple(entry for entry in map(_entry_from_json, below) if entry is not None)
     sides = _entry_from_json(before), _entry_from_json(after)
     number = None if unit is None else int(unit)
     step = PlanStep(_bytes(realm), _path(path), PlanAction(action), *sides, inside, number)
-    return Staged(step, int(slot), _seen(new), _seen(victim))
+    return StagedStep(step, int(slot), _seen(new), _seen(victim))
 
 
 def _directory_to_json(own: PlannedDirectory) -> list[Any]:
@@ -282,8 +284,8 @@ def _entry_from_json(row: list[Any] | None) -> Entry | None:
     )
 
 
-def _seen(row: list[int] | None) -> Seen | None:
-    return None if row is None else Seen(*map(int, row))
+def _seen(row: list[int] | None) -> DiskEntry | None:
+    return None if row is None else DiskEntry(*map(int, row))
 
 
 def _text(value: bytes) -> str:

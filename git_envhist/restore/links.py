@@ -17,7 +17,7 @@ Key = tuple[bytes, EnvPath]
 """A realm and a path in it."""
 
 
-class Leaf(NamedTuple):
+class LeafPair(NamedTuple):
     """What stands at a path on the two sides, where it is no directory."""
 
     before: Entry | None
@@ -54,7 +54,7 @@ def link_class(entry: Entry) -> Hashable:
     return (entry.link_group, entry.kind, entry.mode, entry.mtime_ns, entry.uid, entry.gid, entry.xattrs)
 
 
-def check_links(leaves: Mapping[Key, Leaf]) -> None:
+def check_links(leaves: Mapping[Key, LeafPair]) -> None:
     """`Damaged` where the target says that a link and a file are one: whoever linked to the one would get the other."""
     check_kinds(leaf.after for leaf in leaves.values() if leaf.after is not None)
 
@@ -69,7 +69,7 @@ def check_kinds(entries: Iterable[Entry]) -> None:
             raise Damaged("a snapshot has hard links of things of two kinds", hint="restore another snapshot")
 
 
-def links_to_renew(leaves: Mapping[Key, Leaf]) -> set[Key]:
+def links_to_renew(leaves: Mapping[Key, LeafPair]) -> set[Key]:
     """The names that must be written anew though each by itself may be as it was; given all that have links."""
     befores: dict[int, list[Key]] = {}
     classes: dict[Hashable, list[Key]] = {}
@@ -91,7 +91,7 @@ def links_to_renew(leaves: Mapping[Key, Leaf]) -> set[Key]:
 
 
 def _stands_as_it_is(
-    members: list[Key], leaves: Mapping[Key, Leaf], befores: Mapping[int, list[Key]], shared: set[Key]
+    members: list[Key], leaves: Mapping[Key, LeafPair], befores: Mapping[int, list[Key]], shared: set[Key]
 ) -> bool:
     """Whether the names are one file already, unchanged, and no other name of the target is that file."""
     groups = set()

@@ -19,7 +19,7 @@ KINDS = {
 }
 
 
-class Seen(NamedTuple):
+class DiskEntry(NamedTuple):
     """A thing on the disk, as one look had it."""
 
     device: int
@@ -41,16 +41,16 @@ class Seen(NamedTuple):
         return KINDS[stat.S_IFMT(self.mode)]
 
 
-def look(directory: int, name: bytes) -> Seen | None:
+def look(directory: int, name: bytes) -> DiskEntry | None:
     """What stands at a name; None where nothing does."""
     try:
-        return seen(os.stat(name, dir_fd=directory, follow_symlinks=False))
+        return from_stat(os.stat(name, dir_fd=directory, follow_symlinks=False))
     except FileNotFoundError:
         return None
 
 
-def seen(found: os.stat_result) -> Seen:
-    return Seen(
+def from_stat(found: os.stat_result) -> DiskEntry:
+    return DiskEntry(
         found.st_dev,
         found.st_ino,
         found.st_mode,
@@ -63,7 +63,7 @@ def seen(found: os.stat_result) -> Seen:
     )
 
 
-def is_same_thing(one: Seen | None, other: Seen | None) -> bool:
+def is_same_thing(one: DiskEntry | None, other: DiskEntry | None) -> bool:
     """Whether it is the same file, whatever became of it."""
     if one is None or other is None:
         return False
@@ -72,7 +72,7 @@ def is_same_thing(one: Seen | None, other: Seen | None) -> bool:
     return same and stat.S_IFMT(one.mode) == stat.S_IFMT(other.mode)
 
 
-def is_untouched(known: Seen, now: Seen | None, *, strictly: bool = False) -> bool:
+def is_untouched(known: DiskEntry, now: DiskEntry | None, *, strictly: bool = False) -> bool:
     """Whether a thing is as it was known; `strictly`: nothing of ours has renamed it since, so its ctime tells."""
     if now is None or not is_same_thing(known, now):
         return False
@@ -84,7 +84,7 @@ def is_untouched(known: Seen, now: Seen | None, *, strictly: bool = False) -> bo
     return same and (not strictly or known.links > 1 or known.ctime_ns == now.ctime_ns)
 
 
-def fits(entry: Entry, now: Seen) -> bool:
+def may_match_entry(entry: Entry, now: DiskEntry) -> bool:
     """Whether a thing can be what a snapshot says, as far as a look tells."""
     if now.kind is not entry.kind:
         return False

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from git_envhist.model import Entry, EntryKind, EnvPath, StoredAs, shown_path
-from git_envhist.restore.dress import Dresser
-from git_envhist.restore.hands import Hands
-from git_envhist.restore.looks import Seen, seen
+from git_envhist.restore.dress import AttributeSetter
+from git_envhist.restore.hands import DiskCalls
+from git_envhist.restore.looks import DiskEntry, from_stat
 
 HOLE = 1 << 16
 """Zeros are left out of a file in blocks of this size."""
@@ -42,16 +42,16 @@ class Contents(Protocol):
     def close(self) -> None: ...
 
 
-class Maker:
+class EntryWriter:
     """Makes files, links and the rest."""
 
-    def __init__(self, hands: Hands, contents: Contents) -> None:
+    def __init__(self, hands: DiskCalls, contents: Contents) -> None:
         self._hands = hands
         self._contents = contents
-        self._dresser = Dresser(hands)
+        self._dresser = AttributeSetter(hands)
         self.losses: list[tuple[bytes, str]] = []
 
-    def make(self, directory: int, name: bytes, entry: Entry, shown: bytes) -> Seen | None:
+    def make(self, directory: int, name: bytes, entry: Entry, shown: bytes) -> DiskEntry | None:
         """Make it, whole and dressed; None where it cannot be made here."""
         if entry.kind is EntryKind.FILE:
             return self._file(directory, name, entry, shown)
@@ -65,15 +65,15 @@ class Maker:
                 self._lose(shown, "device")
                 return None
         self._dresser.named(directory, name, entry, lambda what: self._lose(shown, what))
-        return seen(os.stat(name, dir_fd=directory, follow_symlinks=False))
+        return from_stat(os.stat(name, dir_fd=directory, follow_symlinks=False))
 
-    def _file(self, directory: int, name: bytes, entry: Entry, shown: bytes) -> Seen:
+    def _file(self, directory: int, name: bytes, entry: Entry, shown: bytes) -> DiskEntry:
         hands = self._hands
         descriptor = hands.create(directory, name)
         try:
             self._write(descriptor, entry, shown)
             self._dresser.new_file(descriptor, entry, lambda what: self._lose(shown, what))
-            return seen(os.fstat(descriptor))
+            return from_stat(os.fstat(descriptor))
         finally:
             os.close(descriptor)
 
@@ -84,13 +84,13 @@ class Maker:
             if data:
                 self._hands.write(descriptor, data, 0)
         else:
-            write_sparsely(self._hands, descriptor, blocks_of(self._contents, shown, entry, data))
+            write_sparsely(self._hands, descriptor, file_blocks(self._contents, shown, entry, data))
 
     def _lose(self, shown: bytes, what: str) -> None:
         self.losses.append((shown, what))
 
 
-def blocks_of(contents: Contents, shown: bytes, entry: Entry, blob: bytes) -> Iterable[bytes]:
+def file_blocks(contents: Contents, shown: bytes, entry: Entry, blob: bytes) -> Iterable[bytes]:
     """The bytes of a file, given what stands in the tree for it; `shown`: its path as people see it, by which it was
     sealed."""
     if entry.stored is StoredAs.SEALED:
@@ -113,10 +113,10 @@ def same_bytes(contents: Contents, a: tuple[bytes, Entry], b: tuple[bytes, Entry
 
 def _whole(contents: Contents, realm: bytes, entry: Entry) -> bytes:
     assert entry.oid is not None
-    return b"".join(blocks_of(contents, shown_path(realm, entry.path), entry, contents.blob(entry.oid)))
+    return b"".join(file_blocks(contents, shown_path(realm, entry.path), entry, contents.blob(entry.oid)))
 
 
-def write_sparsely(hands: Hands, descriptor: int, blocks: Iterable[bytes]) -> None:
+def write_sparsely(hands: DiskCalls, descriptor: int, blocks: Iterable[bytes]) -> None:
     """Write a file, with holes where it is long runs of zeros."""
     at = 0
     for block in blocks:

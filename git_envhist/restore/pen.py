@@ -10,27 +10,35 @@ import os
 from collections.abc import Iterable
 
 from git_envhist.errors import EnvhistError
-from git_envhist.model import Entry, EntryKind, EnvPath, LeftAlone, StoredAs
-from git_envhist.restore.dress import Dresser, Lose, read_xattrs
-from git_envhist.restore.hands import NO_LINKS, Hands
-from git_envhist.restore.make import HOLE, NOT_MADE, Contents, Maker, blocks_of, same_bytes, without_zeros
-from git_envhist.restore.proof import has_bytes, holds
+from git_envhist.model import Entry, EntryKind, EnvPath, SkippedPath, StoredAs
+from git_envhist.restore.dress import AttributeSetter, Lose, read_xattrs
+from git_envhist.restore.hands import NO_LINKS, DiskCalls
+from git_envhist.restore.make import (
+    HOLE,
+    NOT_MADE,
+    Contents,
+    EntryWriter,
+    file_blocks,
+    same_bytes,
+    without_zeros,
+)
+from git_envhist.restore.proof import file_equals, has_bytes
 from git_envhist.restore.verify import compare, compare_stat
 
 MAIN = b""
 """What is written elsewhere is the working tree's: roots beside it are not."""
 
 
-class Pen:
+class FileWriter:
     """Makes files, links and the rest in open directories."""
 
-    def __init__(self, hands: Hands, contents: Contents) -> None:
+    def __init__(self, hands: DiskCalls, contents: Contents) -> None:
         self._hands = hands
         self._contents = contents
-        self._maker = Maker(hands, contents)
-        self._dresser = Dresser(hands)
+        self._maker = EntryWriter(hands, contents)
+        self._dresser = AttributeSetter(hands)
         self.losses = self._maker.losses
-        self.left: list[LeftAlone] = []
+        self.left: list[SkippedPath] = []
         self._gives_none = False
 
     def begin_directory(self) -> None:
@@ -99,13 +107,13 @@ class Pen:
         if entry.stored is StoredAs.PLAIN and len(data) < HOLE:
             if data:
                 self._hands.write(descriptor, data, 0)
-                if not holds(descriptor, data, 0):
+                if not file_equals(descriptor, data, 0):
                     raise _not_as_written(entry)
             return len(data)
         at = 0
-        for block in blocks_of(self._contents, entry.path, entry, data):
+        for block in file_blocks(self._contents, entry.path, entry, data):
             self._write_block(descriptor, block, at)
-            if not holds(descriptor, block, at):
+            if not file_equals(descriptor, block, at):
                 raise _not_as_written(entry)
             at += len(block)
         return at
@@ -131,7 +139,7 @@ class Pen:
 
     def _other(self, directory: int, name: bytes, entry: Entry) -> None:
         if self._maker.make(directory, name, entry, entry.path) is None:
-            self.left.append(LeftAlone(entry.path, NOT_MADE))
+            self.left.append(SkippedPath(entry.path, NOT_MADE))
             return
         whats = [*compare(directory, name, MAIN, entry, self._contents)]
         if "content" in whats or "kind" in whats:
@@ -166,7 +174,9 @@ class Pen:
             lost.extend([(entry.path, what) for what in whats])
 
 
-def dress_directory(descriptor: int, path: EnvPath, own: Entry, dresser: Dresser) -> list[tuple[bytes, str]]:
+def dress_directory(
+    descriptor: int, path: EnvPath, own: Entry, dresser: AttributeSetter
+) -> list[tuple[bytes, str]]:
     """Give a directory what its own line says, and look whether it has it; what it has not."""
     if dresser.plain_directory(descriptor, own):
         return [(path, what) for what in compare_stat(os.fstat(descriptor), own)]

@@ -9,20 +9,20 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from git_envhist.restore.disk import Door
-from git_envhist.restore.journal import Journal, Spot
-from git_envhist.restore.looks import Seen
-from git_envhist.restore.swap import Staged
+from git_envhist.restore.disk import RestoreDisk
+from git_envhist.restore.journal import RestoreJournal, SlotLocation
+from git_envhist.restore.looks import DiskEntry
+from git_envhist.restore.swap import StagedStep
 from git_envhist.values import replace
 
 
-def spots_of(door: Door) -> tuple[Spot, ...]:
+def spots_of(door: RestoreDisk) -> tuple[SlotLocation, ...]:
     """Where the slots of each realm stand."""
     found = {realm: os.fstat(slots.private) for realm, slots in door.realms.items()}
-    return tuple(Spot(realm, seen.st_dev, seen.st_ino) for realm, seen in sorted(found.items()))
+    return tuple(SlotLocation(realm, seen.st_dev, seen.st_ino) for realm, seen in sorted(found.items()))
 
 
-def found_again(journal: Journal, door: Door) -> Journal | None:
+def with_current_devices(journal: RestoreJournal, door: RestoreDisk) -> RestoreJournal | None:
     """The journal with the numbers that the devices have now; None where it was not written here."""
     here = {spot.realm: spot for spot in spots_of(door)}
     now: dict[int, int] = {}
@@ -38,9 +38,9 @@ def found_again(journal: Journal, door: Door) -> Journal | None:
     return replace(journal, staged=tuple(_renumbered(staged, now) for staged in journal.staged))
 
 
-def _renumbered(staged: Staged, now: Mapping[int, int]) -> Staged:
+def _renumbered(staged: StagedStep, now: Mapping[int, int]) -> StagedStep:
     return replace(staged, new=_seen(staged.new, now), victim=_seen(staged.victim, now))
 
 
-def _seen(seen: Seen | None, now: Mapping[int, int]) -> Seen | None:
+def _seen(seen: DiskEntry | None, now: Mapping[int, int]) -> DiskEntry | None:
     return None if seen is None else seen._replace(device=now.get(seen.device, seen.device))

@@ -11,20 +11,20 @@ from collections.abc import Callable, Iterable, Iterator
 
 from git_envhist.model import (
     TOP,
+    DirectoryListing,
+    DirectoryPair,
     Entry,
     EntryKind,
     EnvPath,
-    LeftAlone,
-    Listing,
-    Pair,
-    Plan,
     PlanAction,
     PlannedDirectory,
     PlanStep,
+    RestorePlan,
+    SkippedPath,
     StoredAs,
     shown_path,
 )
-from git_envhist.restore.links import Key, Leaf, check_links, links_to_renew, same, same_content
+from git_envhist.restore.links import Key, LeafPair, check_links, links_to_renew, same, same_content
 from git_envhist.restore.units import split_units
 from git_envhist.values import dataclass
 
@@ -47,7 +47,7 @@ def _nothing(*_: object) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class PlanRules:
     """What must be left alone, beside what the plan sees by itself."""
 
     keep: Callable[[EnvPath, bool], str | None] = _nothing
@@ -59,15 +59,15 @@ class Rules:
     """A directory as people see it -> why it cannot go, for something in it that neither moment holds."""
 
 
-def make_plan(pairs: Iterable[Pair], rules: Rules | None = None) -> Plan:
+def make_plan(pairs: Iterable[DirectoryPair], rules: PlanRules | None = None) -> RestorePlan:
     """The steps from the side before to the side after."""
-    planner = _Planner(pairs, rules or Rules())
+    planner = _Planner(pairs, rules or PlanRules())
     planner.look_at_entries()
     planner.look_at_directories_that_go()
     return planner.plan()
 
 
-def why_not_brought(after: Entry) -> str | None:
+def skip_reason(after: Entry) -> str | None:
     """Why an entry of the target is not written even where nothing is; None where it is."""
     if after.kind is EntryKind.BOUNDARY:
         return OTHER_TREE
@@ -75,9 +75,9 @@ def why_not_brought(after: Entry) -> str | None:
 
 
 class _Planner:
-    def __init__(self, pairs: Iterable[Pair], rules: Rules) -> None:
+    def __init__(self, pairs: Iterable[DirectoryPair], rules: PlanRules) -> None:
         listed = sorted(pairs, key=lambda pair: (pair.realm, pair.path.split(b"/")))
-        self._pairs: dict[Key, Pair] = {(pair.realm, pair.path): pair for pair in listed}
+        self._pairs: dict[Key, DirectoryPair] = {(pair.realm, pair.path): pair for pair in listed}
         self._rules = rules
         linked = dict(_linked(listed))
         check_links(linked)
@@ -88,7 +88,7 @@ class _Planner:
         self._touched: set[Key] = set()
         self._removals: list[PlanStep] = []
         self._arrivals: list[PlanStep] = []
-        self._left: list[LeftAlone] = []
+        self._left: list[SkippedPath] = []
         self._unchanged = 0
 
     def look_at_entries(self) -> None:
@@ -112,7 +112,7 @@ class _Planner:
                 continue
             self._holding.add((realm, _parent(path)))
             if after is not None:
-                self._left.append(LeftAlone(shown_path(realm, path), HOLDS_KEPT))
+                self._left.append(SkippedPath(shown_path(realm, path), HOLDS_KEPT))
 
     def _holds(self, key: Key) -> bool:
         """Whether a directory stays for what is in it."""
@@ -122,17 +122,17 @@ class _Planner:
             self._holding.add(key)
         return why is not None
 
-    def plan(self) -> Plan:
+    def plan(self) -> RestorePlan:
         removals = sorted(self._removals, key=lambda step: (step.realm, -step.path.count(b"/"), step.path))
         arrivals = sorted(self._arrivals, key=lambda step: (step.realm, step.path.split(b"/")))
-        return Plan(
+        return RestorePlan(
             split_units(removals, arrivals),
             tuple(self._directories()),
             self._unchanged,
             tuple(sorted(self._left, key=lambda left: left.path)),
         )
 
-    def _is_kept(self, key: Key, pair: Pair) -> bool:
+    def _is_kept(self, key: Key, pair: DirectoryPair) -> bool:
         realm, path = key
         why = self._rules.keep(shown_path(realm, path), True)
         if why is None and not path and pair.after is None:
@@ -146,7 +146,7 @@ class _Planner:
         self._kept.add(key)
         return True
 
-    def _look_into(self, key: Key, pair: Pair) -> None:
+    def _look_into(self, key: Key, pair: DirectoryPair) -> None:
         before, after = _entries(pair.before), _entries(pair.after)
         self._unchanged += pair.left_out
         for name in sorted(before.keys() | after.keys()):
@@ -221,14 +221,14 @@ class _Planner:
         why = self._rules.keep(shown_path(*key), is_directory)
         if why is not None:
             return why
-        if after is not None and (why := why_not_brought(after)) is not None:
+        if after is not None and (why := skip_reason(after)) is not None:
             return why
         if before is not None and _lacks_bytes(before):
             return NOT_SAVED
         return NEW if after is None and self._rules.keep_new else None
 
     def _leave(self, realm: bytes, path: EnvPath, why: str) -> None:
-        self._left.append(LeftAlone(shown_path(realm, path), why))
+        self._left.append(SkippedPath(shown_path(realm, path), why))
         if path:
             self._holding.add((realm, _parent(path)))
 
@@ -261,17 +261,17 @@ class _Planner:
                 own = self._before(key).own
                 yield PlannedDirectory(*key, own, own if key in self._holding else None)
 
-    def _before(self, key: Key) -> Listing:
+    def _before(self, key: Key) -> DirectoryListing:
         before = self._pairs[key].before
         assert before is not None
         return before
 
 
-def _entries(listing: Listing | None) -> dict[bytes, Entry]:
+def _entries(listing: DirectoryListing | None) -> dict[bytes, Entry]:
     return listing.entries if listing is not None else {}
 
 
-def _linked(pairs: Iterable[Pair]) -> Iterator[tuple[Key, Leaf]]:
+def _linked(pairs: Iterable[DirectoryPair]) -> Iterator[tuple[Key, LeafPair]]:
     for pair in pairs:
         before, after = _entries(pair.before), _entries(pair.after)
         # Hardly any entry has links: those that do are found in one quick run.
@@ -280,7 +280,7 @@ def _linked(pairs: Iterable[Pair]) -> Iterator[tuple[Key, Leaf]]:
         }
         for name in names:
             path = EnvPath(pair.path + b"/" + name if pair.path else name)
-            yield (pair.realm, path), Leaf(_leaf(before.get(name)), _leaf(after.get(name)))
+            yield (pair.realm, path), LeafPair(_leaf(before.get(name)), _leaf(after.get(name)))
 
 
 def _leaf(entry: Entry | None) -> Entry | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from git_envhist.errors import EnvhistError
 from git_envhist.model import Entry, EntryKind, PlanStep, StoredAs, shown_path
-from git_envhist.restore.make import Contents, blocks_of
+from git_envhist.restore.make import Contents, file_blocks
 from git_envhist.system import open_itself
 
 BLOCK = 1 << 20
@@ -45,14 +45,14 @@ def has_bytes(descriptor: int, size: int, realm: bytes, entry: Entry, contents: 
                 return _blob_id((data,), size, len(entry.oid)) == entry.oid
         return _blob_id(_blocks(descriptor), size, len(entry.oid)) == entry.oid
     at = 0
-    for block in blocks_of(contents, shown_path(realm, entry.path), entry, contents.blob(entry.oid)):
-        if not holds(descriptor, block, at):
+    for block in file_blocks(contents, shown_path(realm, entry.path), entry, contents.blob(entry.oid)):
+        if not file_equals(descriptor, block, at):
             return False
         at += len(block)
     return at == size and not os.pread(descriptor, 1, at)
 
 
-def holds(descriptor: int, data: bytes, at: int) -> bool:
+def file_equals(descriptor: int, data: bytes, at: int) -> bool:
     """Whether an open file has these bytes there, however few of them the system gives at a time."""
     found = os.pread(descriptor, len(data), at)
     while 0 < len(found) < len(data) and (
@@ -62,7 +62,7 @@ def holds(descriptor: int, data: bytes, at: int) -> bool:
     return found == data
 
 
-def is_proven(directory: int, name: bytes, realm: bytes, entry: Entry, contents: Contents) -> bool:
+def content_matches(directory: int, name: bytes, realm: bytes, entry: Entry, contents: Contents) -> bool:
     """Whether what bears a name has the bytes of an entry; False where it cannot be read."""
     if entry.kind is EntryKind.LINK:
         return is_link_to(directory, name, entry)
@@ -84,7 +84,9 @@ def prover(contents: Contents) -> Callable[[PlanStep, int, bytes], bool]:
 
     def prove(step: PlanStep, directory: int, name: bytes) -> bool:
         try:
-            return step.before is not None and is_proven(directory, name, step.realm, step.before, contents)
+            return step.before is not None and content_matches(
+                directory, name, step.realm, step.before, contents
+            )
         except EnvhistError:
             return False
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from git_envhist.errors import Refused
-from git_envhist.restore.hands import Hands, open_directory
-from git_envhist.restore.looks import Seen, look
+from git_envhist.restore.hands import DiskCalls, open_directory
+from git_envhist.restore.looks import DiskEntry, look
 from git_envhist.system import DIRECTORY, list_directory, open_itself
 
 SLOTS = b"slots"
@@ -28,7 +28,7 @@ DEFAULT_LIST = b"system.posix_acl_default"
 class Slots:
     """The slots on one file system."""
 
-    def __init__(self, private: int, hands: Hands, path: bytes = b"") -> None:
+    def __init__(self, private: int, hands: DiskCalls, path: bytes = b"") -> None:
         """`path`: what people call the directory."""
         self.private = private
         self.hands = hands
@@ -54,13 +54,13 @@ class Slots:
             self._open = (path, open_directory(self.private, path))
         return self._open[1], slot_name(number)
 
-    def look(self, number: int) -> Seen | None:
+    def look(self, number: int) -> DiskEntry | None:
         try:
             return look(*self.at(number))
         except FileNotFoundError:
             return None
 
-    def look_aside(self, number: int) -> Seen | None:
+    def look_aside(self, number: int) -> DiskEntry | None:
         try:
             directory, name = self.at(number)
         except FileNotFoundError:
@@ -137,12 +137,12 @@ def slot_name(number: int) -> bytes:
     return b"%x" % (number & ((1 << FAN_OUT) - 1))
 
 
-def make_directory(hands: Hands, directory: int, name: bytes) -> None:
+def make_directory(hands: DiskCalls, directory: int, name: bytes) -> None:
     with suppress(FileExistsError):
         hands.mkdir(directory, name)
 
 
-def open_private(hands: Hands, parent: int, name: bytes) -> int:
+def open_private(hands: DiskCalls, parent: int, name: bytes) -> int:
     """A directory that is ours alone, made where it is missing; a descriptor, to be closed."""
     make_directory(hands, parent, name)
     try:
@@ -160,7 +160,7 @@ def open_private(hands: Hands, parent: int, name: bytes) -> int:
     return private
 
 
-def remove_tree(hands: Hands, directory: int, name: bytes) -> None:
+def remove_tree(hands: DiskCalls, directory: int, name: bytes) -> None:
     """Remove what bears a name, and all below it; deep trees too, and those that are closed to us."""
     try:
         hands.unlink(directory, name)
@@ -178,7 +178,7 @@ def remove_tree(hands: Hands, directory: int, name: bytes) -> None:
     _remove_directory(hands, directory, name)
 
 
-def _remove_directory(hands: Hands, directory: int, name: bytes) -> None:
+def _remove_directory(hands: DiskCalls, directory: int, name: bytes) -> None:
     # The way down stays open, so that no path grows longer than the system takes.
     way = [(directory, name, open_itself(name, DIRECTORY, dir_fd=directory))]
     try:
@@ -196,7 +196,7 @@ def _remove_directory(hands: Hands, directory: int, name: bytes) -> None:
             os.close(here)
 
 
-def _remove_entries(hands: Hands, directory: int) -> bytes | None:
+def _remove_entries(hands: DiskCalls, directory: int) -> bytes | None:
     """Remove all that is no directory; the name of one that is left, entered next."""
     for name in list_directory(directory):
         with suppress(FileNotFoundError):
@@ -205,7 +205,7 @@ def _remove_entries(hands: Hands, directory: int) -> bytes | None:
     return None
 
 
-def _is_removed(hands: Hands, directory: int, name: bytes) -> bool:
+def _is_removed(hands: DiskCalls, directory: int, name: bytes) -> bool:
     """Remove it, unless it is a directory: that is opened to us."""
     try:
         hands.unlink(directory, name)

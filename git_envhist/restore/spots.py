@@ -13,7 +13,7 @@ from git_envhist.restore.workers import portion
 NO_STEP = -1
 
 
-class Spot(NamedTuple):
+class StagedItem(NamedTuple):
     """One thing to be made: where, and for which step if it is that step's own."""
 
     realm: bytes
@@ -27,20 +27,20 @@ class Spot(NamedTuple):
 class Batch(NamedTuple):
     """Things to be made in a few directories, by one worker."""
 
-    spots: tuple[Spot, ...]
+    spots: tuple[StagedItem, ...]
 
 
-def spots_of(steps: Iterable[PlanStep]) -> Iterator[Spot]:
+def spots_of(steps: Iterable[PlanStep]) -> Iterator[StagedItem]:
     """Everything but directories."""
     for number, step in enumerate(steps):
         if step.after is None or step.action is PlanAction.ADJUST:
             continue
         if step.after.kind is not EntryKind.DIRECTORY:
-            yield Spot(step.realm, slot_directory(number), slot_name(number), step.after, number)
+            yield StagedItem(step.realm, slot_directory(number), slot_name(number), step.after, number)
             continue
         for path, entries in by_directory(number, step, lambda entry: entry.kind is not EntryKind.DIRECTORY):
             for entry in entries:
-                yield Spot(step.realm, path, name_of(entry), entry, NO_STEP)
+                yield StagedItem(step.realm, path, name_of(entry), entry, NO_STEP)
 
 
 def by_directory(
@@ -56,11 +56,11 @@ def by_directory(
         yield base + path[len(step.path) :], entries
 
 
-def leaders(spots: Iterable[Spot]) -> tuple[list[Spot], list[tuple[Spot, Spot]]]:
+def first_names(spots: Iterable[StagedItem]) -> tuple[list[StagedItem], list[tuple[StagedItem, StagedItem]]]:
     """What is to be made, and (what is made, what is one more name of it)."""
-    first: dict[Hashable, Spot] = {}
-    made: list[Spot] = []
-    twins: list[tuple[Spot, Spot]] = []
+    first: dict[Hashable, StagedItem] = {}
+    made: list[StagedItem] = []
+    twins: list[tuple[StagedItem, StagedItem]] = []
     for spot in spots:
         leader = spot
         if spot.entry.link_group is not None:
@@ -72,7 +72,7 @@ def leaders(spots: Iterable[Spot]) -> tuple[list[Spot], list[tuple[Spot, Spot]]]
     return made, twins
 
 
-def batches(spots: list[Spot]) -> Iterator[Batch]:
+def batches(spots: list[StagedItem]) -> Iterator[Batch]:
     """Portions of work."""
     # Big files first, each by itself: nobody shall be left with one when all else is done.
     big = [spot for spot in spots if spot.entry.stored is StoredAs.PIECES]

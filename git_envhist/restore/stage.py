@@ -13,32 +13,32 @@ from contextlib import closing
 from git_envhist.errors import EnvhistError, Refused, StorageFull
 from git_envhist.model import (
     EntryKind,
-    LeftAlone,
-    Plan,
     PlanAction,
     PlanStep,
+    RestorePlan,
+    SkippedPath,
     shown_path,
 )
-from git_envhist.restore.disk import Door
-from git_envhist.restore.dress import Dresser, Lose
+from git_envhist.restore.disk import RestoreDisk
+from git_envhist.restore.dress import AttributeSetter, Lose
 from git_envhist.restore.durable import sync_staged
 from git_envhist.restore.hands import NO_LINKS, open_directory
-from git_envhist.restore.looks import Seen, look
-from git_envhist.restore.make import NOT_MADE, Contents, Maker, same_bytes
+from git_envhist.restore.looks import DiskEntry, look
+from git_envhist.restore.make import NOT_MADE, Contents, EntryWriter, same_bytes
 from git_envhist.restore.slots import slot_directory, slot_name
 from git_envhist.restore.spots import (
     NO_STEP,
     Batch,
-    Spot,
+    StagedItem,
     batches,
     brings_directory,
     by_directory,
-    leaders,
+    first_names,
     name_of,
     spots_of,
 )
-from git_envhist.restore.swap import Staged
-from git_envhist.restore.victims import Known, Victims, nothing_is_known
+from git_envhist.restore.swap import StagedStep
+from git_envhist.restore.victims import Known, ReplacedEntries, nothing_is_known
 from git_envhist.restore.workers import share_out
 from git_envhist.values import dataclass
 
@@ -47,25 +47,25 @@ CANNOT_HOLD = frozenset((errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL, errno.E
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class StageResult:
     """What is staged, what is left alone, and what of the staged things could not be had here."""
 
-    staged: tuple[Staged, ...]
-    left_alone: tuple[LeftAlone, ...] = ()
+    staged: tuple[StagedStep, ...]
+    left_alone: tuple[SkippedPath, ...] = ()
     losses: tuple[tuple[bytes, str], ...] = ()
     """(path as people see it, what): `owner`, `attributes`, `device`, `hard link`."""
 
 
 def stage(
-    plan: Plan,
-    door: Door,
+    plan: RestorePlan,
+    door: RestoreDisk,
     open_contents: Callable[[], Contents],
     *,
     known: Known = nothing_is_known,
     how: str = "fork",
     durable: bool = True,
     meanwhile: Callable[[], None] = lambda: None,
-) -> Prepared:
+) -> StageResult:
     """Make all that the plan brings; `durable`: return only when it is on the medium, which `settle` does, too.
 
     `open_contents` is called in every process that reads; `known` says what the capture of the side before saw, so that
@@ -78,7 +78,7 @@ def stage(
         raise cannot_stage(error) from error
 
 
-def settle(door: Door, steps: Sequence[PlanStep]) -> None:
+def settle(door: RestoreDisk, steps: Sequence[PlanStep]) -> None:
     """Return when all that was staged for these steps is on the medium."""
     try:
         sync_staged(door, steps)
@@ -87,19 +87,19 @@ def settle(door: Door, steps: Sequence[PlanStep]) -> None:
 
 
 class _Stager:
-    def __init__(self, door: Door, open_contents: Callable[[], Contents], how: str) -> None:
+    def __init__(self, door: RestoreDisk, open_contents: Callable[[], Contents], how: str) -> None:
         self._door = door
         self._open_contents = open_contents
         self._how = how
         self._losses: list[tuple[bytes, str]] = []
-        self._made: dict[int, Seen | None] = {}
-        self._victims: dict[int, Seen | None] = {}
+        self._made: dict[int, DiskEntry | None] = {}
+        self._victims: dict[int, DiskEntry | None] = {}
         """By the numbers of the steps that can be made."""
-        self._left: list[LeftAlone] = []
+        self._left: list[SkippedPath] = []
 
     def run(
         self, steps: Sequence[PlanStep], known: Known, meanwhile: Callable[[], None], durable: bool
-    ) -> Prepared:
+    ) -> StageResult:
         def look_around() -> None:
             self._look_at_victims(steps, known)
             meanwhile()
@@ -107,7 +107,7 @@ class _Stager:
         self._prepare_slots(steps)
         for number, step in enumerate(steps):
             self._make_directories(number, step)
-        first, twins = leaders(spots_of(steps))
+        first, twins = first_names(spots_of(steps))
         self._make(first, look_around)
         self._link(twins)
         for number, step in enumerate(steps):
@@ -118,7 +118,7 @@ class _Stager:
 
     def _look_at_victims(self, steps: Sequence[PlanStep], known: Known) -> None:
         with closing(self._open_contents()) as contents:
-            victims = Victims(self._door, contents, known)
+            victims = ReplacedEntries(self._door, contents, known)
             self._victims = dict(victims.of(steps))
         self._left = victims.left_alone
 
@@ -143,7 +143,7 @@ class _Stager:
             finally:
                 os.close(descriptor)
 
-    def _make(self, spots: list[Spot], meanwhile: Callable[[], None]) -> None:
+    def _make(self, spots: list[StagedItem], meanwhile: Callable[[], None]) -> None:
         def begin() -> _Worker:
             return _Worker(self._door, self._open_contents())
 
@@ -155,7 +155,7 @@ class _Stager:
         for lost in losses:
             self._losses += lost
 
-    def _link(self, twins: list[tuple[Spot, Spot]]) -> None:
+    def _link(self, twins: list[tuple[StagedItem, StagedItem]]) -> None:
         if not twins:
             return
         worker = _Worker(self._door, self._open_contents())
@@ -170,7 +170,7 @@ class _Stager:
         if not brings_directory(step):
             return
         slots = self._door.slots(step.realm)
-        dresser = Dresser(self._door.hands)
+        dresser = AttributeSetter(self._door.hands)
         base = slot_directory(number) + b"/" + slot_name(number)
         for entry in reversed([entry for entry in step.below if entry.kind is EntryKind.DIRECTORY]):
             descriptor = open_directory(slots.private, base + entry.path[len(step.path) :])
@@ -183,31 +183,31 @@ class _Stager:
     def _losing(self, shown: bytes) -> Lose:
         return lambda what: self._losses.append((shown, what))
 
-    def _prepared(self, steps: Sequence[PlanStep]) -> Prepared:
+    def _prepared(self, steps: Sequence[PlanStep]) -> StageResult:
         staged, not_made = [], []
         for number, victim in self._victims.items():
             step = steps[number]
             new = self._made.get(number)
             if new is None and step.after is not None and step.action is not PlanAction.ADJUST:
-                not_made.append(LeftAlone(step.shown, NOT_MADE))
+                not_made.append(SkippedPath(step.shown, NOT_MADE))
             else:
-                staged.append(Staged(step, number, new, victim))
+                staged.append(StagedStep(step, number, new, victim))
         left = {item.path for item in (*self._left, *not_made)}
         losses = [loss for loss in self._losses if loss[0] not in left]
-        return Prepared(tuple(staged), (*self._left, *not_made), tuple(losses))
+        return StageResult(tuple(staged), (*self._left, *not_made), tuple(losses))
 
 
 class _Worker:
     """What one process makes things with."""
 
-    def __init__(self, door: Door, contents: Contents) -> None:
+    def __init__(self, door: RestoreDisk, contents: Contents) -> None:
         self._door = door
         self._contents = contents
-        self._maker = Maker(door.hands, contents)
+        self._maker = EntryWriter(door.hands, contents)
         self._open: tuple[bytes, bytes] | None = None
         self._descriptor = -1
 
-    def make(self, batch: Batch) -> dict[int, Seen | None]:
+    def make(self, batch: Batch) -> dict[int, DiskEntry | None]:
         """Make all things of a batch; what came of those that are a step's own."""
         made = {}
         for spot in batch.spots:
@@ -219,7 +219,7 @@ class _Worker:
                 made[spot.number] = found
         return made
 
-    def link(self, leader: Spot, spot: Spot) -> dict[int, Seen | None]:
+    def link(self, leader: StagedItem, spot: StagedItem) -> dict[int, DiskEntry | None]:
         """Make one more name of a file that is made already."""
         if not same_bytes(
             self._contents, (leader.realm, leader.entry), (spot.realm, spot.entry)
@@ -234,7 +234,7 @@ class _Worker:
         self._contents.close()
         return self._maker.losses
 
-    def _linked(self, leader: Spot, spot: Spot) -> bool:
+    def _linked(self, leader: StagedItem, spot: StagedItem) -> bool:
         source = open_directory(self._door.slots(leader.realm).private, leader.directory)
         try:
             self._door.hands.link(source, leader.name, self._enter(spot), spot.name)
@@ -249,7 +249,7 @@ class _Worker:
             os.close(source)
         return True
 
-    def _enter(self, spot: Spot) -> int:
+    def _enter(self, spot: StagedItem) -> int:
         if self._open != (spot.realm, spot.directory):
             if self._descriptor >= 0:
                 descriptor, self._descriptor, self._open = self._descriptor, -1, None

@@ -13,9 +13,9 @@ from enum import Enum
 
 from git_envhist.errors import Damaged
 from git_envhist.model import EntryKind, PlanStep
-from git_envhist.restore.disk import Door
-from git_envhist.restore.hands import NoExchange
-from git_envhist.restore.looks import Seen, is_same_thing, is_untouched, look
+from git_envhist.restore.disk import RestoreDisk
+from git_envhist.restore.hands import ExchangeUnsupported
+from git_envhist.restore.looks import DiskEntry, is_same_thing, is_untouched, look
 from git_envhist.restore.slots import ASIDE
 from git_envhist.system import DIRECTORY, list_directory, open_itself
 from git_envhist.values import dataclass
@@ -27,16 +27,16 @@ GONE = "it is gone"
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedStep:
     """A step with all that it needs: who is to come, and who stands there."""
 
     step: PlanStep
     slot: int
-    new: Seen | None
-    victim: Seen | None
+    new: DiskEntry | None
+    victim: DiskEntry | None
 
 
-class Stays(Exception):
+class StepSkipped(Exception):
     """A step that is not made, and why; nothing is changed by it."""
 
     def __init__(self, why: str) -> None:
@@ -48,12 +48,12 @@ Prove = Callable[[PlanStep, int, bytes], bool]
 """Whether what bears a name in an open directory has the bytes that the side before of a step says."""
 
 
-def nothing_is_proven(step: PlanStep, directory: int, name: bytes) -> bool:
+def no_proof(step: PlanStep, directory: int, name: bytes) -> bool:
     """For whoever has nothing to read a snapshot with."""
     return False
 
 
-class Side(Enum):
+class SwapSide(Enum):
     """Which of the two stands at the path, as far as this restore has to do with it."""
 
     BEFORE = "before"
@@ -63,45 +63,45 @@ class Side(Enum):
 class Swap:
     """One step at the door."""
 
-    def __init__(self, door: Door, staged: Staged, prove: Prove = nothing_is_proven) -> None:
+    def __init__(self, door: RestoreDisk, staged: StagedStep, prove: Prove = no_proof) -> None:
         self._door = door
         self._prove = prove
         self._staged = staged
         self._slots = door.slots(staged.step.realm)
         self._hands = door.hands
 
-    def side(self) -> Side:
+    def side(self) -> SwapSide:
         """Where this step stands; what was broken off between renames is put in order first."""
         self._settle()
         return self._side()
 
-    def _side(self) -> Side:
+    def _side(self) -> SwapSide:
         new, victim = self._staged.new, self._staged.victim
         inside = self._slots.look(self._staged.slot)
         if new is None:
-            return Side.BEFORE if inside is None else Side.AFTER
+            return SwapSide.BEFORE if inside is None else SwapSide.AFTER
         if is_same_thing(inside, new):
-            return Side.BEFORE
+            return SwapSide.BEFORE
         if inside is None and victim is not None:
             raise Damaged(
                 "what a restore had put away is gone", hint="'git envrestore' the moment saved before it"
             )
-        return Side.AFTER
+        return SwapSide.AFTER
 
     def forward(self, *, strictly: bool = False) -> None:
-        """Let the new thing stand at the path; `Stays` where what stands there is not what the plan knows.
+        """Let the new thing stand at the path; `StepSkipped` where what stands there is not what the plan knows.
 
         `strictly`: nothing was begun before, so that what is to come lies in its slot.
         """
         victim, new, step = self._staged.victim, self._staged.new, self._staged.step
-        if strictly or self.side() is Side.BEFORE:
+        if strictly or self.side() is SwapSide.BEFORE:
             above, _, name = step.path.rpartition(b"/")
             directory = self._door.reach(step.realm, above)
             try:
                 now = look(directory, name)
                 self._check(victim, now, strictly)
                 if not strictly and not self._is_proven(now, directory, name):
-                    raise Stays(CHANGED)
+                    raise StepSkipped(CHANGED)
                 if victim is not None and victim.is_directory:
                     self._check_empty(directory, name)
                 self._change(directory, name, leaves=victim, comes=new)
@@ -112,30 +112,30 @@ class Swap:
     def backward(self) -> None:
         """Let what stood at the path stand there again."""
         victim, new = self._staged.victim, self._staged.new
-        if self.side() is Side.AFTER:
+        if self.side() is SwapSide.AFTER:
             with self._door.parent(self._staged.step.realm, self._staged.step.path) as (directory, name):
                 now = look(directory, name)
                 if new is None:
                     self._check(None, now, False)
                 elif not is_same_thing(new, now):
-                    raise Stays(GONE if now is None else CHANGED)
+                    raise StepSkipped(GONE if now is None else CHANGED)
                 self._change(directory, name, leaves=new, comes=victim)
         inside = self._slots.look(self._staged.slot)
         if new is not None and not is_same_thing(inside, new):
             # Somebody's thing was there in the moment of the swap: it is the one that stays.
             self._put_back(victim)
-            raise Stays(CHANGED)
+            raise StepSkipped(CHANGED)
 
-    def _check(self, known: Seen | None, now: Seen | None, strictly: bool) -> None:
+    def _check(self, known: DiskEntry | None, now: DiskEntry | None, strictly: bool) -> None:
         if known is None:
             if now is not None:
-                raise Stays(CAME)
+                raise StepSkipped(CAME)
         elif now is None:
-            raise Stays(GONE)
+            raise StepSkipped(GONE)
         elif not is_untouched(known, now, strictly=strictly):
-            raise Stays(CHANGED)
+            raise StepSkipped(CHANGED)
 
-    def _is_proven(self, now: Seen | None, directory: int, name: bytes) -> bool:
+    def _is_proven(self, now: DiskEntry | None, directory: int, name: bytes) -> bool:
         """Whether it holds what it held: size and time can be forged, and our renames move its change time, too."""
         victim, before = self._staged.victim, self._staged.step.before
         if victim is None or before is None or now is None or victim.kind is not EntryKind.FILE:
@@ -146,21 +146,21 @@ class Swap:
 
     def _check_empty(self, directory: int, name: bytes) -> None:
         if not _is_empty(directory, name):
-            raise Stays(NOT_EMPTY)
+            raise StepSkipped(NOT_EMPTY)
 
-    def _check_slot(self, victim: Seen | None, back_to: Seen | None) -> None:
+    def _check_slot(self, victim: DiskEntry | None, back_to: DiskEntry | None) -> None:
         """What came into the slot must be what was looked at; else it belongs where it was."""
         inside = self._slots.look(self._staged.slot)
         if victim is None:
             return
         if not is_untouched(victim, inside):
             self._put_back(back_to)
-            raise Stays(CHANGED)
+            raise StepSkipped(CHANGED)
         if victim.is_directory and not _is_empty(*self._slots.at(self._staged.slot)):
             self._put_back(back_to)
-            raise Stays(NOT_EMPTY)
+            raise StepSkipped(NOT_EMPTY)
 
-    def _put_back(self, stands: Seen | None) -> None:
+    def _put_back(self, stands: DiskEntry | None) -> None:
         """Undo a swap that took what it should not have; where the path was taken meanwhile, it stays in the slot."""
         with self._door.parent(self._staged.step.realm, self._staged.step.path) as (directory, name):
             now = look(directory, name)
@@ -170,7 +170,9 @@ class Swap:
             elif is_same_thing(stands, now):
                 self._exchange(directory, name)
 
-    def _change(self, directory: int, name: bytes, *, leaves: Seen | None, comes: Seen | None) -> None:
+    def _change(
+        self, directory: int, name: bytes, *, leaves: DiskEntry | None, comes: DiskEntry | None
+    ) -> None:
         slot, slot_name = self._slots.at(self._staged.slot)
         try:
             if leaves is None:
@@ -180,15 +182,15 @@ class Swap:
             else:
                 self._exchange(directory, name)
         except FileExistsError:
-            raise Stays(CAME) from None
+            raise StepSkipped(CAME) from None
         except FileNotFoundError:
-            raise Stays(GONE) from None
+            raise StepSkipped(GONE) from None
 
     def _exchange(self, directory: int, name: bytes) -> None:
         slot, slot_name = self._slots.at(self._staged.slot)
         try:
             self._hands.exchange(directory, name, slot, slot_name)
-        except NoExchange:
+        except ExchangeUnsupported:
             self._hands.move(directory, name, slot, slot_name + ASIDE)
             try:
                 self._hands.move(slot, slot_name, directory, name)
@@ -206,7 +208,7 @@ class Swap:
         elif inside is not None:
             self._settle_twins(inside)
 
-    def _settle_aside(self, aside: Seen, inside: Seen | None) -> None:
+    def _settle_aside(self, aside: DiskEntry, inside: DiskEntry | None) -> None:
         slot, slot_name = self._slots.at(self._staged.slot)
         if is_same_thing(aside, inside):
             self._hands.unlink(slot, slot_name + ASIDE)
@@ -227,7 +229,7 @@ class Swap:
                 # The path was taken in between: what stood there stays ours to keep.
                 self._keep_aside()
 
-    def _settle_twins(self, inside: Seen) -> None:
+    def _settle_twins(self, inside: DiskEntry) -> None:
         """A rename made of a link and a removal may have left both names."""
         if inside.kind is EntryKind.DIRECTORY or inside.links < 2:
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from git_envhist.restore.disk import Door
+from git_envhist.restore.disk import RestoreDisk
 
 UNHELD = "time that the file system does not hold"
 """A difference between a path and its entry that no process made."""
@@ -13,7 +13,7 @@ UNHELD = "time that the file system does not hold"
 class HeldTimes:
     """Find out which time a file system makes of another one, with a file of its own in the private directory."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: RestoreDisk) -> None:
         self._door = door
         self._scratch: dict[bytes, int] = {}
 

@@ -13,10 +13,10 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from git_envhist.model import Entry, EntryKind, EnvPath, shown_path
-from git_envhist.restore.disk import Door
+from git_envhist.restore.disk import RestoreDisk
 from git_envhist.restore.dress import read_xattrs
 from git_envhist.restore.hands import open_directory
-from git_envhist.restore.journal import Journal
+from git_envhist.restore.journal import RestoreJournal
 from git_envhist.restore.links import link_class
 from git_envhist.restore.looks import KINDS
 from git_envhist.restore.make import Contents
@@ -30,7 +30,7 @@ _COLUMNS = attrgetter("st_ctime_ns", "st_mtime_ns", "st_size", "st_ino", "st_mod
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class Mismatch:
     """Something that is not as the target says."""
 
     path: EnvPath
@@ -40,7 +40,7 @@ class Difference:
     UNHELD in the place of `mtime`."""
 
 
-class Wanted(NamedTuple):
+class ExpectedEntry(NamedTuple):
     """What must stand at a path."""
 
     realm: bytes
@@ -52,28 +52,28 @@ Row = tuple[int, int, int, int, int]
 """Change time, modification time, size, inode and mode."""
 
 
-class Verified(NamedTuple):
+class VerifyResult(NamedTuple):
     """What came of it."""
 
-    differences: tuple[Difference, ...]
+    differences: tuple[Mismatch, ...]
     rows: dict[tuple[bytes, EnvPath], Row]
     """By realm and path, how what is no directory looked right before its bytes were read."""
 
 
-class _Checked(NamedTuple):
-    differences: list[Difference]
-    inodes: list[tuple[Wanted, tuple[int, int]]]
+class _CheckedBatch(NamedTuple):
+    differences: list[Mismatch]
+    inodes: list[tuple[ExpectedEntry, tuple[int, int]]]
     rows: list[tuple[tuple[bytes, EnvPath], Row]]
 
 
 def verify(
-    journal: Journal,
-    door: Door,
+    journal: RestoreJournal,
+    door: RestoreDisk,
     open_contents: Callable[[], Contents],
     *,
     without: frozenset[EnvPath] = frozenset(),
     how: str = "fork",
-) -> Verified:
+) -> VerifyResult:
     """What differs from the target, less the paths (as people see them) that were left alone."""
     wanted = [item for item in _wanted(journal) if shown_path(item.realm, item.path) not in without]
     size = portion(len(wanted))
@@ -85,10 +85,10 @@ def verify(
     found += _links(pair for checked in results for pair in checked.inodes)
     found += _directories(journal, door, without)
     rows = {place: row for checked in results for place, row in checked.rows}
-    return Verified(tuple(sorted(found, key=lambda difference: (difference.path, difference.what))), rows)
+    return VerifyResult(tuple(sorted(found, key=lambda difference: (difference.path, difference.what))), rows)
 
 
-def _wanted(journal: Journal) -> Iterator[Wanted]:
+def _wanted(journal: RestoreJournal) -> Iterator[ExpectedEntry]:
     for staged in journal.staged:
         step = staged.step
         if step.after is None:
@@ -96,21 +96,21 @@ def _wanted(journal: Journal) -> Iterator[Wanted]:
         for entry in (step.after, *step.below):
             # A new directory's own line is set, and looked at, with the others.
             if entry is not step.after or entry.kind is not EntryKind.DIRECTORY:
-                yield Wanted(step.realm, entry.path, entry)
+                yield ExpectedEntry(step.realm, entry.path, entry)
 
 
 class _Verifier:
     """Looks at paths, one directory after another."""
 
-    def __init__(self, door: Door, contents: Contents) -> None:
+    def __init__(self, door: RestoreDisk, contents: Contents) -> None:
         self._door = door
         self._contents = contents
         self._times = HeldTimes(door)
         self._open: tuple[bytes, bytes] | None = None
         self._descriptor = -1
 
-    def check(self, batch: list[Wanted]) -> _Checked:
-        checked = _Checked([], [], [])
+    def check(self, batch: list[ExpectedEntry]) -> _CheckedBatch:
+        checked = _CheckedBatch([], [], [])
         for wanted in batch:
             try:
                 whats = list(self._compare(wanted, checked))
@@ -121,7 +121,7 @@ class _Verifier:
             except OSError:
                 whats = ["unreadable"]
             shown = shown_path(wanted.realm, wanted.path)
-            checked.differences.extend(Difference(shown, what) for what in whats)
+            checked.differences.extend(Mismatch(shown, what) for what in whats)
         return checked
 
     def end(self) -> None:
@@ -130,7 +130,7 @@ class _Verifier:
         self._times.close()
         self._contents.close()
 
-    def _compare(self, wanted: Wanted, checked: _Checked) -> Iterator[str]:
+    def _compare(self, wanted: ExpectedEntry, checked: _CheckedBatch) -> Iterator[str]:
         above, _, name = wanted.path.rpartition(b"/")
         directory = self._enter(wanted.realm, above)
         entry = wanted.entry
@@ -198,22 +198,24 @@ def _why_differs(what: str, found: os.stat_result, realm: bytes, entry: Entry, t
     return what
 
 
-def _links(pairs: Iterable[tuple[Wanted, tuple[int, int]]]) -> Iterator[Difference]:
+def _links(pairs: Iterable[tuple[ExpectedEntry, tuple[int, int]]]) -> Iterator[Mismatch]:
     """Names that should be one file and are not."""
     first: dict[object, tuple[int, int]] = {}
     for wanted, inode in pairs:
         if first.setdefault(link_class(wanted.entry), inode) != inode:
-            yield Difference(shown_path(wanted.realm, wanted.path), "hard links")
+            yield Mismatch(shown_path(wanted.realm, wanted.path), "hard links")
 
 
-def _directories(journal: Journal, door: Door, without: frozenset[EnvPath]) -> Iterator[Difference]:
+def _directories(
+    journal: RestoreJournal, door: RestoreDisk, without: frozenset[EnvPath]
+) -> Iterator[Mismatch]:
     with closing(HeldTimes(door)) as times:
         yield from _directories_that_differ(journal, door, without, times)
 
 
 def _directories_that_differ(
-    journal: Journal, door: Door, without: frozenset[EnvPath], times: HeldTimes
-) -> Iterator[Difference]:
+    journal: RestoreJournal, door: RestoreDisk, without: frozenset[EnvPath], times: HeldTimes
+) -> Iterator[Mismatch]:
     for own in journal.directories:
         shown = shown_path(own.realm, own.path)
         if own.after is None or shown in without:
@@ -233,4 +235,4 @@ def _directories_that_differ(
             whats = ["unreadable"]
         except OSError:
             whats = ["kind"]
-        yield from (Difference(shown, what) for what in whats)
+        yield from (Mismatch(shown, what) for what in whats)

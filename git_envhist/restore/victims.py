@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from git_envhist.model import EntryKind, EnvPath, LeftAlone, PlanAction, PlanStep
-from git_envhist.restore.disk import Door
+from git_envhist.model import EntryKind, EnvPath, PlanAction, PlanStep, SkippedPath
+from git_envhist.restore.disk import RestoreDisk
 from git_envhist.restore.dress import read_xattrs
-from git_envhist.restore.looks import Seen, fits, look
+from git_envhist.restore.looks import DiskEntry, look, may_match_entry
 from git_envhist.restore.make import Contents
-from git_envhist.restore.proof import is_proven
+from git_envhist.restore.proof import content_matches
 from git_envhist.restore.swap import CAME, CHANGED, GONE
 from git_envhist.system import SYSTEM
 
@@ -25,20 +25,20 @@ def nothing_is_known(realm: bytes, path: EnvPath) -> tuple[int, int, int, int, i
     return None
 
 
-class Victims:
+class ReplacedEntries:
     """Who stands where, for every step that can be made."""
 
-    def __init__(self, door: Door, contents: Contents, known: Known) -> None:
+    def __init__(self, door: RestoreDisk, contents: Contents, known: Known) -> None:
         self._door = door
         self._contents = contents
         self._known = known
-        self.left_alone: list[LeftAlone] = []
+        self.left_alone: list[SkippedPath] = []
 
-    def of(self, steps: Iterable[PlanStep]) -> Iterator[tuple[int, Seen | None]]:
+    def of(self, steps: Iterable[PlanStep]) -> Iterator[tuple[int, DiskEntry | None]]:
         """The number of each step and who stands at its path, less those that are left alone."""
         steps = list(steps)
         vacated = {(step.realm, step.path) for step in steps if step.action is PlanAction.REMOVE}
-        found: list[tuple[int, PlanStep, Seen | None]] = []
+        found: list[tuple[int, PlanStep, DiskEntry | None]] = []
         broken: set[int] = set()
         with self._door.staying() as parent:
             for number, step in enumerate(steps):
@@ -46,16 +46,16 @@ class Victims:
                 if why is None:
                     found.append((number, step, victim))
                     continue
-                self.left_alone.append(LeftAlone(step.shown, why))
+                self.left_alone.append(SkippedPath(step.shown, why))
                 if step.unit is not None:
                     broken.add(step.unit)
         for number, step, victim in found:
             if step.unit in broken:
-                self.left_alone.append(LeftAlone(step.shown, UNIT))
+                self.left_alone.append(SkippedPath(step.shown, UNIT))
             else:
                 yield number, victim
 
-    def _look(self, parent: Parent, step: PlanStep, vacated: bool) -> tuple[Seen | None, str | None]:
+    def _look(self, parent: Parent, step: PlanStep, vacated: bool) -> tuple[DiskEntry | None, str | None]:
         try:
             directory, name = parent(step.realm, step.path)
             now = look(directory, name)
@@ -69,10 +69,10 @@ class Victims:
         except OSError as error:
             return None, error.strerror or str(error)
 
-    def _is_as_saved(self, directory: int, name: bytes, step: PlanStep, now: Seen) -> bool:
+    def _is_as_saved(self, directory: int, name: bytes, step: PlanStep, now: DiskEntry) -> bool:
         before = step.before
         assert before is not None
-        if not fits(before, now):
+        if not may_match_entry(before, now):
             return False
         if before.kind is EntryKind.DIRECTORY:
             return True
@@ -81,7 +81,7 @@ class Victims:
             return True
         if SYSTEM.proc and read_xattrs(b"/proc/self/fd/%d/%b" % (directory, name)) != dict(before.xattrs):
             return False
-        if step.action is not PlanAction.ADJUST and not is_proven(
+        if step.action is not PlanAction.ADJUST and not content_matches(
             directory, name, step.realm, before, self._contents
         ):
             return False

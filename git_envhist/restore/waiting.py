@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def waited_for(wait: Callable[[], None]) -> Iterator[None]:
+def in_background_thread(wait: Callable[[], None]) -> Iterator[None]:
     """Wait while the body runs; what failed of the waiting is raised behind it. The body must start no process of
     ours: a copy would not have the thread."""
     ended, failed = allocate_lock(), list[BaseException]()

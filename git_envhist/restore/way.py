@@ -11,7 +11,7 @@ MOST = 64
 """So many directories are open at most; the way to those that stand deeper is gone anew each time."""
 
 
-class Way:
+class OpenPath:
     """Opens directories by their paths, name by name and through no link."""
 
     def __init__(self, base: int) -> None:

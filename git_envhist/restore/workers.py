@@ -20,10 +20,10 @@ from git_envhist.errors import EnvhistError
 from git_envhist.system import (
     COPIES,
     STOPPING,
+    anonymous_file,
     core_count,
-    how_workers_run,
-    nameless_file,
     signals_held_back,
+    worker_mode,
 )
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ def share_out(
     `begin` makes what a process works with, `end` lets go of it. `how` is `fork`, or anything else for here. What is to
     be done `meanwhile` is done by this process; where it fails, so does all.
     """
-    count = min(core_count(), len(work)) if how_workers_run(how) == "fork" else 1
+    count = min(core_count(), len(work)) if worker_mode(how) == "fork" else 1
     if count < 2:
         meanwhile()
         tool = begin()
@@ -80,7 +80,7 @@ def share_stream(
 
     Pieces are sent to the processes: they are to be small.
     """
-    count = core_count() if how_workers_run(how) == "fork" else 1
+    count = core_count() if worker_mode(how) == "fork" else 1
     if count < 2:
         tool = begin()
         try:
@@ -154,7 +154,7 @@ class _Sending:
 
     def __init__(self) -> None:
         self.sent = 0
-        self._pieces = nameless_file()
+        self._pieces = anonymous_file()
         self._taking, self._giving = os.pipe()
 
     def give_all(self, stream: Iterable[Any]) -> None:
@@ -193,7 +193,7 @@ class _Sending:
 
 def _among(count: int, be: Callable[[int], Any], lead: Callable[[], None]) -> list[Any]:
     """What `be` gave in each of so many copies of this process, while this one leads."""
-    outputs = [nameless_file() for _ in range(count)]
+    outputs = [anonymous_file() for _ in range(count)]
     children: list[int] = []
     parent = os.getpid()
     try:

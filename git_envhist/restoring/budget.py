@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from git_envhist.errors import Damaged, Refused
-from git_envhist.model import Entry, EntryKind, EnvPath, Pair, StoredAs, shown_path
-from git_envhist.store.contents import Contents
+from git_envhist.model import DirectoryPair, Entry, EntryKind, EnvPath, StoredAs, shown_path
+from git_envhist.store.contents import ObjectReader
 from git_envhist.store.pieces import LARGEST
 from git_envhist.store.pointers import read_pointer
 from git_envhist.store.quoting import show
-from git_envhist.store.sizes import Sizes
+from git_envhist.store.sizes import HeaderReader
 from git_envhist.store.trees import decode_tree
 
 POINTER = 256
@@ -25,7 +25,7 @@ LAST_PIECES = 64
 HINT = "it is not as a capture writes it: restore another snapshot"
 
 
-class Budget(NamedTuple):
+class SnapshotLimits(NamedTuple):
     """The most that a snapshot which no key of ours signed may hold."""
 
     bytes: int = 8 << 30
@@ -38,15 +38,15 @@ class Budget(NamedTuple):
     metadata_object: int = 64 << 20
 
 
-BUDGET = Budget()
-UNBOUNDED = Budget(bytes=1 << 62, blob=1 << 30, entries=1 << 62)
+BUDGET = SnapshotLimits()
+UNBOUNDED = SnapshotLimits(bytes=1 << 62, blob=1 << 30, entries=1 << 62)
 """With --force: as much as there is room for."""
 
 
-class Wary:
+class LimitedReader:
     """Reads trees and manifests whose sizes are known beforehand."""
 
-    def __init__(self, contents: Contents, sizes: Sizes, budget: Budget = BUDGET) -> None:
+    def __init__(self, contents: ObjectReader, sizes: HeaderReader, budget: SnapshotLimits = BUDGET) -> None:
         self._contents = contents
         self._sizes = sizes
         self._budget = budget
@@ -61,7 +61,7 @@ class Wary:
         return self._contents.read(oid)
 
 
-def gather(pairs: Iterable[Pair], budget: Budget) -> list[Pair]:
+def gather(pairs: Iterable[DirectoryPair], budget: SnapshotLimits) -> list[DirectoryPair]:
     """The directories of a snapshot, as long as they are not too many, nor too deep."""
     found = []
     entries = 0
@@ -75,7 +75,13 @@ def gather(pairs: Iterable[Pair], budget: Budget) -> list[Pair]:
     return found
 
 
-def check_sizes(pairs: Iterable[Pair], contents: Contents, sizes: Sizes, budget: Budget, room: int) -> int:
+def check_sizes(
+    pairs: Iterable[DirectoryPair],
+    contents: ObjectReader,
+    sizes: HeaderReader,
+    budget: SnapshotLimits,
+    room: int,
+) -> int:
     """How many bytes a snapshot would write; `Refused` where these are too many, `Damaged` where it lies about it."""
     files = _files(pairs)
     told = sizes.of_many(oid for entry in files if (oid := entry.oid) is not None)
@@ -98,7 +104,7 @@ def check_sizes(pairs: Iterable[Pair], contents: Contents, sizes: Sizes, budget:
     return total
 
 
-def _files(pairs: Iterable[Pair]) -> list[Entry]:
+def _files(pairs: Iterable[DirectoryPair]) -> list[Entry]:
     """Each file once, also where it has many names."""
     found: dict[object, Entry] = {}
     for pair in pairs:
@@ -110,7 +116,7 @@ def _files(pairs: Iterable[Pair]) -> list[Entry]:
     return list(found.values())
 
 
-def _check_pieces(entry: Entry, contents: Contents, sizes: Sizes, budget: Budget) -> None:
+def _check_pieces(entry: Entry, contents: ObjectReader, sizes: HeaderReader, budget: SnapshotLimits) -> None:
     assert entry.oid is not None
     told = read_pointer(contents.blob(entry.oid))
     most = LAST_PIECES + told.size // SMALL_PIECE
@@ -131,13 +137,13 @@ def _check_pieces(entry: Entry, contents: Contents, sizes: Sizes, budget: Budget
         )
 
 
-def _check_each(path: EnvPath, pieces: list[bytes], sizes: Sizes) -> None:
+def _check_each(path: EnvPath, pieces: list[bytes], sizes: HeaderReader) -> None:
     known = sizes.of_many(pieces)
     if any(known[piece].kind != "blob" or known[piece].size > LARGEST for piece in pieces):
         raise Damaged(f"a piece is larger than pieces are: '{show(path)}'", hint=HINT)
 
 
-def _listed(tree: bytes, contents: Contents, sizes: Sizes, budget: Budget) -> list[bytes]:
+def _listed(tree: bytes, contents: ObjectReader, sizes: HeaderReader, budget: SnapshotLimits) -> list[bytes]:
     if sizes.of(tree).size > budget.metadata_object:
         raise Damaged(f"a tree of pieces holds too much: {tree.hex()}", hint=HINT)
     kind, data = contents.read(tree)

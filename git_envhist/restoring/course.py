@@ -12,17 +12,25 @@ from contextlib import closing
 from functools import partial
 from typing import NamedTuple
 
-from git_envhist.capturing.capture import Capturing
-from git_envhist.capturing.holding import Held
-from git_envhist.capturing.request import Request
+from git_envhist.capturing.capture import CapturePipeline
+from git_envhist.capturing.holding import CapturedTree
+from git_envhist.capturing.request import CaptureOptions
 from git_envhist.errors import EnvhistError, Refused, in_words
-from git_envhist.model import EnvPath, Pair, Restored, RestorePart, Snapshot, SnapshotId, Trigger
-from git_envhist.restoring.carrying import Carried, Last, carry_out
-from git_envhist.restoring.damage import told_of_what_comes
-from git_envhist.restoring.doubts import doubtful
-from git_envhist.restoring.ending import TARGET, Way
+from git_envhist.model import (
+    DirectoryPair,
+    EnvPath,
+    RestoreResult,
+    RestoreRole,
+    Snapshot,
+    SnapshotId,
+    Trigger,
+)
+from git_envhist.restoring.carrying import ExecuteResult, Last, execute
+from git_envhist.restoring.damage import report_damage_in_target
+from git_envhist.restoring.doubts import unstable_path_warnings
+from git_envhist.restoring.ending import TARGET, RecoveryGoal
 from git_envhist.restoring.foreign import Findings
-from git_envhist.restoring.foresight import changes_files, foreseen, forewarned, is_idle
+from git_envhist.restoring.foresight import changes_files, is_idle, preview, preview_refusals
 from git_envhist.restoring.guards import (
     hidden_by_mounts,
     refuse_left_out,
@@ -31,20 +39,20 @@ from git_envhist.restoring.guards import (
     refuse_open_databases,
     refuse_unsaved,
 )
-from git_envhist.restoring.here import Choose, Here, Now
+from git_envhist.restoring.here import Choose, Now, RestoreContext
 from git_envhist.restoring.inspection import inspect, names_in, room_at
 from git_envhist.restoring.names import refuse_names
-from git_envhist.restoring.outside import with_facts
-from git_envhist.restoring.planning import Guess, Planner, closed_paths, roots_changed
-from git_envhist.restoring.processes import Touched, still_running
+from git_envhist.restoring.outside import add_machine_facts
+from git_envhist.restoring.planning import Planner, PredictedPlan, closed_paths, roots_changed
+from git_envhist.restoring.processes import AffectedPaths, still_running
 from git_envhist.restoring.recording import NOT_RECORDED, publish_now
-from git_envhist.restoring.rest import Rest, plan_rest
+from git_envhist.restoring.rest import FollowUp, plan_rest
 from git_envhist.restoring.room import refuse_without_room
-from git_envhist.restoring.saved import Saved, prove_saved
-from git_envhist.restoring.seen import landed
-from git_envhist.restoring.trust import told, write_blobs
-from git_envhist.restoring.unfetched import Unfetched, bring, not_here
-from git_envhist.restoring.wish import STOPPED, Wish
+from git_envhist.restoring.saved import SafetyCapture, verify_safety_capture
+from git_envhist.restoring.seen import written_records
+from git_envhist.restoring.trust import untrusted_warnings, write_blobs
+from git_envhist.restoring.unfetched import MissingSubmoduleCommit, fetch_missing_commits, missing_commits
+from git_envhist.restoring.wish import STOPPED, RestoreOptions
 from git_envhist.values import dataclass, field, replace
 
 PART = "part"
@@ -52,129 +60,135 @@ LESS = "less"
 """Of the moment not all was asked for."""
 
 
-class Beside(NamedTuple):
+class ExtraSteps(NamedTuple):
     """What belongs to a restore that another one began: the way it goes, and what is to be done at its very end."""
 
-    way: Way
+    way: RecoveryGoal
     last: Last
 
 
-class Decided(NamedTuple):
+class RestoreDecision(NamedTuple):
     """What is going to happen."""
 
-    planned: Restored
-    saved: Saved | None = None
+    planned: RestoreResult
+    saved: SafetyCapture | None = None
     """What was here; None where nothing is to be done."""
-    rest: Rest = Rest()
+    rest: FollowUp = FollowUp()
 
 
 @dataclass(slots=True)
-class Course:
+class RestoreOperation:
     """One restore."""
 
-    here: Here
-    capturing: Capturing
-    wish: Wish
-    part: RestorePart
+    here: RestoreContext
+    capturing: CapturePipeline
+    wish: RestoreOptions
+    part: RestoreRole
     choose: Choose
-    beside: Beside | None = None
-    guess: Guess = field(default_factory=Guess)
-    unfetched: tuple[Unfetched, ...] = ()
+    beside: ExtraSteps | None = None
+    guess: PredictedPlan = field(default_factory=PredictedPlan)
+    unfetched: tuple[MissingSubmoduleCommit, ...] = ()
     """What submodules committed in the working tree that the moment comes from."""
 
     def foresee(self, tip: str | None) -> None:
         """Find out what differs between the newest snapshot and the moment that is probably meant."""
-        if self.part is not RestorePart.TO:
+        if self.part is not RestoreRole.TO:
             return
         likely = self.here.judge(self.choose(None))
         if likely.trusted is not False:
             self.guess.make(self.here.contents(self.capturing.repository.git), tip, likely.tree)
 
-    def decide(self, held: Held) -> Decided:
+    def decide(self, held: CapturedTree) -> RestoreDecision:
         """What is to be done, and what is here saved; nothing to be done after a dry run, and where nothing differs."""
         wish = self.wish
         planned = self._plan_from(held)
         planned = replace(planned, roots=roots_changed(planned.plan, held.taken.survey.bases))
         refuse_names(planned.plan, held.taken.survey.bases)
-        planned = with_facts(planned, held, wish)
+        planned = add_machine_facts(planned, held, wish)
         if wish.planned is not None:
             wish.planned(planned)
         if is_idle(planned, wish, self.capturing.repository):
             refuse_left_out(planned.plan, wish)
-            return Decided(self._idle(held, self._untold(planned)))
+            return RestoreDecision(self._idle(held, self._untold(planned)))
         guard = partial(self._guard, held, planned)
         if wish.dry_run:
-            return Decided(foreseen(self._untold(planned), wish, held, guard))
+            return RestoreDecision(preview(self._untold(planned), wish, held, guard))
         rest = guard()
         safety = self._save(held, planned.target)
         if wish.saved is not None:
             wish.saved(safety)
-        saved = Saved.of(held, safety, self.here.place(held.taken.survey), planned.plan)
-        return Decided(planned, saved, rest if self.beside is None else self.beside.way.rest)
+        saved = SafetyCapture.of(held, safety, self.here.place(held.taken.survey), planned.plan)
+        return RestoreDecision(planned, saved, rest if self.beside is None else self.beside.way.rest)
 
     def carry_out(
-        self, planned: Restored, saved: Saved, rest: Rest, changed: Callable[[Snapshot], None]
-    ) -> Restored:
+        self,
+        planned: RestoreResult,
+        saved: SafetyCapture,
+        rest: FollowUp,
+        changed: Callable[[Snapshot], None],
+    ) -> RestoreResult:
         """Do what was decided, and record it; `changed` is told what holds what was here, once that is not here."""
         running: list[str] = []
 
         def look_around() -> None:
-            running.extend(map(str, still_running(Touched.by(planned.plan, saved.place.bases))))
+            running.extend(map(str, still_running(AffectedPaths.by(planned.plan, saved.place.bases))))
 
         relocated: list[EnvPath] = []
         last = self.beside.last if self.beside is not None else None
         last = last or (lambda _: relocated.extend(rest.do(self.capturing, planned.plan.steps)))
-        with told_of_what_comes(planned.plan, saved.place.open_contents):
+        with report_damage_in_target(planned.plan, saved.place.open_contents):
             notes = self._notes(planned, saved, rest)
-            carried = carry_out(
+            carried = execute(
                 saved.place,
                 planned.plan,
                 notes,
                 known=saved.known,
                 last=last,
-                meanwhile=lambda: prove_saved(planned.plan, saved.place.open_contents),
+                meanwhile=lambda: verify_safety_capture(planned.plan, saved.place.open_contents),
                 beside=look_around,
             )
         changed(saved.safety)
         planned = replace(planned, safety=saved.safety, head=rest.words, relocated=tuple(relocated))
         done = self._record(planned, carried, saved)
         # Last of all: whoever stops that has what is recorded.
-        brought = tuple(bring(self.capturing.repository.git, self.unfetched))
+        brought = tuple(fetch_missing_commits(self.capturing.repository.git, self.unfetched))
         return replace(done, running=tuple(running), warnings=(*done.warnings, *brought))
 
-    def _untold(self, planned: Restored) -> Restored:
+    def _untold(self, planned: RestoreResult) -> RestoreResult:
         """A plan that brings no commits of submodules, with how they could be had."""
         return replace(planned, warnings=(*planned.warnings, *map(str, self.unfetched)))
 
-    def _notes(self, planned: Restored, saved: Saved, rest: Rest) -> tuple[tuple[str, str], ...]:
+    def _notes(
+        self, planned: RestoreResult, saved: SafetyCapture, rest: FollowUp
+    ) -> tuple[tuple[str, str], ...]:
         """What a journal says of it."""
         wish = self.wish
         links = wish.foreign and wish.force and wish.links
-        way = Way(TARGET, planned.target.id, saved.safety.id, links, *rest)
+        way = RecoveryGoal(TARGET, planned.target.id, saved.safety.id, links, *rest)
         notes = (self.beside.way if self.beside is not None else way).notes
         stopped = ((STOPPED, " ".join(wish.stopped)),) if wish.stopped else ()
         less = ((LESS, "yes"),) if wish.is_part else ()
         return (*notes, *stopped, *less, (PART, self.part.value))
 
-    def _idle(self, held: Held, planned: Restored) -> Restored:
+    def _idle(self, held: CapturedTree, planned: RestoreResult) -> RestoreResult:
         """Nothing is to be done; but what cannot be reached is not as it was, even if all the rest is."""
         refuse = partial(refuse_mounted, planned.plan, held.taken.out_of_reach)
         if self.wish.dry_run:
-            return planned if self.wish.force else forewarned(planned, refuse)
+            return planned if self.wish.force else preview_refusals(planned, refuse)
         if not self.wish.force:
             refuse()
         return planned
 
-    def _plan_from(self, held: Held) -> Restored:
+    def _plan_from(self, held: CapturedTree) -> RestoreResult:
         git = held.context.repository.git.with_objects(held.staging.path)
         now = Now(held.content, held.finish().tree, git)
         planned = self._plan(held, self.here.judge(self.choose(now)))
-        if self.part is RestorePart.UNDO and not changes_files(planned):
+        if self.part is RestoreRole.UNDO and not changes_files(planned):
             # A restore touches nothing of that state which differs: it is as good as the one now.
             planned = self._plan(held, self.here.judge(self.choose(now._replace(further=1))))
         return planned
 
-    def _plan(self, held: Held, target: Snapshot) -> Restored:
+    def _plan(self, held: CapturedTree, target: Snapshot) -> RestoreResult:
         wish = self.wish
         if target.trusted is False and not wish.foreign:
             raise Refused(
@@ -188,19 +202,23 @@ class Course:
         warnings = tuple(held.warnings)
         if target.trusted is not False:
             plan = planner.plan(finished.tree, target.tree, wish)
-            warnings += doubtful(git, target.tree, plan)
-            self.unfetched = not_here(self.capturing.repository.git, plan, planner.spared)
+            warnings += unstable_path_warnings(git, target.tree, plan)
+            self.unfetched = missing_commits(self.capturing.repository.git, plan, planner.spared)
             hidden = hidden_by_mounts(plan, held.taken.out_of_reach)
             losses = (*closed_paths(plan), *planner.unreached, *hidden)
-            return Restored(target, plan, held.taken.files, losses=losses, warnings=warnings)
+            return RestoreResult(target, plan, held.taken.files, losses=losses, warnings=warnings)
         pairs, findings = self._inspect(target, held.taken.survey.bases)
         plan = planner.plan(finished.tree, target.tree, wish, findings)
         if not wish.dry_run:
             write_blobs(held.context.repository.git, findings.blobs)
-        warnings += doubtful(git, target.tree, plan)
-        return told(Restored(target, plan, files=held.taken.files, warnings=warnings), findings, pairs)
+        warnings += unstable_path_warnings(git, target.tree, plan)
+        return untrusted_warnings(
+            RestoreResult(target, plan, files=held.taken.files, warnings=warnings), findings, pairs
+        )
 
-    def _inspect(self, target: Snapshot, bases: Mapping[bytes, bytes]) -> tuple[list[Pair], Findings]:
+    def _inspect(
+        self, target: Snapshot, bases: Mapping[bytes, bytes]
+    ) -> tuple[list[DirectoryPair], Findings]:
         repository, wish = self.capturing.repository, self.wish
         with closing(self.here.contents(repository.git)) as contents:
             room = room_at(repository.root)
@@ -214,7 +232,7 @@ class Course:
                 standing=names_in(bases),
             )
 
-    def _guard(self, held: Held, planned: Restored) -> Rest:
+    def _guard(self, held: CapturedTree, planned: RestoreResult) -> FollowUp:
         bases = held.taken.survey.bases
         refuse_unsaved(planned.plan, held.taken.gathered.missing)
         refuse_locked_repositories(planned.plan, bases)
@@ -226,10 +244,10 @@ class Course:
             refuse_open_databases(planned.plan, bases)
         return plan_rest(self.here.capturing, planned.target, held.view, self.wish)
 
-    def _save(self, held: Held, target: Snapshot) -> Snapshot:
+    def _save(self, held: CapturedTree, target: Snapshot) -> Snapshot:
         # Without the words of the target: who looks for these does not mean this moment.
         words = f"before the restore of {target.id[:7]}"
-        request = Request(os.fsencode(words), trigger=Trigger.RESTORE, restore=RestorePart.BEFORE)
+        request = CaptureOptions(os.fsencode(words), trigger=Trigger.RESTORE, restore=RestoreRole.BEFORE)
         safety = held.publish(request).snapshot
         assert safety is not None
         return safety
@@ -239,10 +257,10 @@ class Course:
         left = self.wish.left() if self.wish.left is not None else None
         return left or safety.id
 
-    def _record(self, planned: Restored, carried: Carried, saved: Saved) -> Restored:
+    def _record(self, planned: RestoreResult, carried: ExecuteResult, saved: SafetyCapture) -> RestoreResult:
         done = replace(planned, verified=carried.verified, kept=carried.kept)
         done = replace(done, losses=(*planned.losses, *carried.losses))
-        since = landed(saved.since, planned.plan, carried)
+        since = written_records(saved.since, planned.plan, carried)
         try:
             moment, differing = publish_now(
                 self.capturing,
@@ -250,7 +268,7 @@ class Course:
                 self.part,
                 since,
                 planned.target,
-                undone=self._undone(saved.safety) if self.part is RestorePart.UNDO else None,
+                undone=self._undone(saved.safety) if self.part is RestoreRole.UNDO else None,
                 paths=_count_of_paths(planned) if self.wish.is_part else "",
             )
         except (EnvhistError, OSError) as error:
@@ -273,6 +291,6 @@ class Course:
         )
 
 
-def _count_of_paths(planned: Restored) -> str:
+def _count_of_paths(planned: RestoreResult) -> str:
     number = len(planned.plan.steps)
     return f"{number:,} path{'' if number == 1 else 's'}"

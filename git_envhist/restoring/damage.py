@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 from git_envhist.errors import Damaged, EnvhistError, GitFailed
-from git_envhist.model import Entry, EnvPath, Plan, StoredAs, shown_path
-from git_envhist.store.contents import Contents
+from git_envhist.model import Entry, EnvPath, RestorePlan, StoredAs, shown_path
+from git_envhist.store.contents import ObjectReader
 
 SHOWN = 3
 
 
 @contextmanager
-def told_of_what_comes(plan: Plan, open_contents: Callable[[], Contents]) -> Iterator[None]:
+def report_damage_in_target(plan: RestorePlan, open_contents: Callable[[], ObjectReader]) -> Iterator[None]:
     """What cannot be read of the moment is told by its paths, before anything is touched."""
     coming = [
         (shown_path(step.realm, entry.path), entry)
@@ -33,7 +33,7 @@ def told_of_what_comes(plan: Plan, open_contents: Callable[[], Contents]) -> Ite
 
 
 @contextmanager
-def told_of_what_goes(plan: Plan, open_contents: Callable[[], Contents]) -> Iterator[None]:
+def report_damage_in_safety(plan: RestorePlan, open_contents: Callable[[], ObjectReader]) -> Iterator[None]:
     """What was saved and cannot be read back is told by its paths; nothing starts then."""
     going = [(step.shown, step.before) for step in plan.steps if step.before is not None]
     with _told(
@@ -44,7 +44,7 @@ def told_of_what_goes(plan: Plan, open_contents: Callable[[], Contents]) -> Iter
 
 @contextmanager
 def _told(
-    entries: list[tuple[EnvPath, Entry]], open_contents: Callable[[], Contents], what: str, hint: str
+    entries: list[tuple[EnvPath, Entry]], open_contents: Callable[[], ObjectReader], what: str, hint: str
 ) -> Iterator[None]:
     try:
         yield
@@ -56,7 +56,7 @@ def _told(
         raise _damaged(what, found, hint) from error
 
 
-def _is_whole(contents: Contents, path: EnvPath, entry: Entry) -> bool:
+def _is_whole(contents: ObjectReader, path: EnvPath, entry: Entry) -> bool:
     if entry.oid is None:
         return True
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 
-from git_envhist.model import Missing, Plan
+from git_envhist.model import MissingPath, RestorePlan
 from git_envhist.store.git import Git
 from git_envhist.store.layout import RESERVED, UNSTABLE
 from git_envhist.store.listings import read_missing
@@ -15,7 +15,7 @@ from git_envhist.store.objects import CatFile
 TOLD = 5
 
 
-def doubtful(git: Git, tree: str, plan: Plan | None = None) -> tuple[str, ...]:
+def unstable_path_warnings(git: Git, tree: str, plan: RestorePlan | None = None) -> tuple[str, ...]:
     """Warnings about what a plan, or else the whole of a moment, brings as it was read while it changed."""
     with CatFile(git, largest=BUDGET.size) as reader:
         found = reader.read(f"{tree}:{os.fsdecode(RESERVED + b'/' + UNSTABLE)}")
@@ -30,7 +30,7 @@ def doubtful(git: Git, tree: str, plan: Plan | None = None) -> tuple[str, ...]:
     return (*words, f"and {more:,} more paths were read while they changed") if more > 0 else tuple(words)
 
 
-def _touched(items: Iterable[Missing], plan: Plan) -> Iterator[Missing]:
+def _touched(items: Iterable[MissingPath], plan: RestorePlan) -> Iterator[MissingPath]:
     brought = [step.shown for step in plan.steps if step.after is not None]
     for item in items:
         inside = item.path + b"/" if item.path else b""

@@ -10,22 +10,22 @@ from functools import partial
 from typing import NamedTuple
 
 from git_envhist.errors import Refused
-from git_envhist.model import TOP, EnvPath, LeftAlone, Pair, Plan, Restored, Snapshot
-from git_envhist.restore.anew import Filled, fill, is_taken, still_to_come
-from git_envhist.restore.fresh import Source as Moment
-from git_envhist.restore.plan import NOT_CHOSEN, Rules, make_plan
+from git_envhist.model import TOP, DirectoryPair, EnvPath, RestorePlan, RestoreResult, SkippedPath, Snapshot
+from git_envhist.restore.anew import FillResult, fill_directory, is_taken, unplaced_entries
+from git_envhist.restore.fresh import TreeSource as Moment
+from git_envhist.restore.plan import NOT_CHOSEN, PlanRules, make_plan
 from git_envhist.restoring.inspection import inspect, nearest_directory, room_at
 from git_envhist.restoring.losses import told_losses
 from git_envhist.restoring.names import manner_of, refuse_names
 from git_envhist.restoring.planning import chosen_paths
 from git_envhist.restoring.scope import with_directories
-from git_envhist.restoring.sources import FromPlan, FromSnapshot, plan_of
-from git_envhist.restoring.trust import told
-from git_envhist.restoring.wish import NO_WISH, Wish
-from git_envhist.store.contents import Contents
+from git_envhist.restoring.sources import PlanSource, SnapshotSource, plan_of
+from git_envhist.restoring.trust import untrusted_warnings
+from git_envhist.restoring.wish import NO_WISH, RestoreOptions
+from git_envhist.store.contents import ObjectReader
 from git_envhist.store.durable import cannot_write
 from git_envhist.store.git import Git
-from git_envhist.store.pairs import read_pairs
+from git_envhist.store.pairs import differing_directories
 from git_envhist.values import replace
 
 OTHER_ROOT = "it belongs to a root beside the working tree"
@@ -36,18 +36,22 @@ class Source(NamedTuple):
 
     git: Git
     state: str
-    open_contents: Callable[[Mapping[bytes, bytes]], Contents]
+    open_contents: Callable[[Mapping[bytes, bytes]], ObjectReader]
     """Given blobs, by their ids, that stand in no snapshot."""
     how: str
 
 
-def write_elsewhere(snapshot: Snapshot, directory: str, source: Source, wish: Wish = NO_WISH) -> Restored:
+def write_elsewhere(
+    snapshot: Snapshot, directory: str, source: Source, wish: RestoreOptions = NO_WISH
+) -> RestoreResult:
     """Write what a snapshot holds into a new or an empty directory; of somebody else's what is harmless."""
     _refuse_taken(directory)
     return write_into(snapshot, directory, source, wish)
 
 
-def write_into(snapshot: Snapshot, directory: str, source: Source, wish: Wish = NO_WISH) -> Restored:
+def write_into(
+    snapshot: Snapshot, directory: str, source: Source, wish: RestoreOptions = NO_WISH
+) -> RestoreResult:
     """The same, where it is known that what stands there is in nobody's way."""
     started = time.monotonic()
     place = nearest_directory(directory)
@@ -67,43 +71,43 @@ def write_into(snapshot: Snapshot, directory: str, source: Source, wish: Wish = 
     return replace(written, moment=snapshot, seconds=time.monotonic() - started)
 
 
-def _is_all(wish: Wish) -> bool:
+def _is_all(wish: RestoreOptions) -> bool:
     return not wish.dry_run and not wish.pathspecs and wish.classes is None
 
 
-def _write_all(snapshot: Snapshot, directory: str, source: Source) -> Restored:
+def _write_all(snapshot: Snapshot, directory: str, source: Source) -> RestoreResult:
     """All of a snapshot of ours: what there is to do is found out while it is done."""
 
-    def open_contents() -> Contents:
+    def open_contents() -> ObjectReader:
         contents = source.open_contents({})
         contents.by_checksum = True
         return contents
 
     with closing(open_contents()) as contents:
-        whole = FromSnapshot(contents, snapshot.tree)
+        whole = SnapshotSource(contents, snapshot.tree)
         beside = _beside(whole.roots())
         filled = _fill(directory, whole, open_contents, source.how)
-    return _told(Restored(snapshot, plan_of(filled, snapshot.tree, open_contents, beside)), filled)
+    return _told(RestoreResult(snapshot, plan_of(filled, snapshot.tree, open_contents, beside)), filled)
 
 
 def _write_planned(
-    planned: Restored, directory: str, source: Source, made: Mapping[bytes, bytes]
-) -> Restored:
+    planned: RestoreResult, directory: str, source: Source, made: Mapping[bytes, bytes]
+) -> RestoreResult:
     top = next((own.after for own in planned.plan.directories if own.path == TOP), None)
     if top is None:
         # There is no such moment: nothing, not even the top, was captured.
         _make(directory)
         return planned
-    what = FromPlan(planned.plan, top)
+    what = PlanSource(planned.plan, top)
     return _told(planned, _fill(directory, what, partial(source.open_contents, made), source.how))
 
 
-def _fill(directory: str, what: Moment, open_contents: Callable[[], Contents], how: str) -> Filled:
+def _fill(directory: str, what: Moment, open_contents: Callable[[], ObjectReader], how: str) -> FillResult:
     is_new = not os.path.lexists(directory)
     _make(directory)
     process = os.getpid()
     try:
-        return fill(os.fsencode(directory), what, open_contents, how=how)
+        return fill_directory(os.fsencode(directory), what, open_contents, how=how)
     except BaseException:
         # A worker that is stopped is a copy of this process: it has nothing to clear up.
         if is_new and os.getpid() == process:
@@ -119,49 +123,49 @@ def _make(directory: str) -> None:
         raise cannot_write(error, directory) from error
 
 
-def _told(planned: Restored, filled: Filled) -> Restored:
+def _told(planned: RestoreResult, filled: FillResult) -> RestoreResult:
     losses = told_losses(filled.losses)
     return replace(planned, verified=filled.written, kept=filled.kept, losses=(*planned.losses, *losses))
 
 
 def _prepare(
-    snapshot: Snapshot, directory: str, source: Source, wish: Wish
-) -> tuple[Restored, Mapping[bytes, bytes]]:
+    snapshot: Snapshot, directory: str, source: Source, wish: RestoreOptions
+) -> tuple[RestoreResult, Mapping[bytes, bytes]]:
     """The plan, and the blobs in it that stand in no snapshot."""
     with closing(source.open_contents({})) as contents:
         if snapshot.trusted:
-            pairs = list(read_pairs(contents, None, bytes.fromhex(snapshot.tree)))
-            return Restored(snapshot, _plan(pairs, _rules(pairs, snapshot, source, wish))), {}
+            pairs = list(differing_directories(contents, None, bytes.fromhex(snapshot.tree)))
+            return RestoreResult(snapshot, _plan(pairs, _rules(pairs, snapshot, source, wish))), {}
         room = room_at(directory)
         pairs, findings = inspect(source.git, contents, snapshot.tree, room=room, force=wish.force)
     rules = findings.rules(_rules(pairs, snapshot, source, wish))
     plan = _plan([findings.sanitised(pair) for pair in pairs], rules)
-    return told(Restored(snapshot, plan), findings, pairs), findings.blobs
+    return untrusted_warnings(RestoreResult(snapshot, plan), findings, pairs), findings.blobs
 
 
-def _rules(pairs: list[Pair], snapshot: Snapshot, source: Source, wish: Wish) -> Rules:
+def _rules(pairs: list[DirectoryPair], snapshot: Snapshot, source: Source, wish: RestoreOptions) -> PlanRules:
     """All of it, or what was chosen and the directories that it lies in."""
     chosen = chosen_paths(source.git, pairs, wish, (snapshot.tree,))
     if chosen is None:
-        return Rules()
+        return PlanRules()
     wanted = with_directories(chosen)
-    return Rules(lambda path, _: None if not path or path in wanted else NOT_CHOSEN)
+    return PlanRules(lambda path, _: None if not path or path in wanted else NOT_CHOSEN)
 
 
-def _plan(pairs: list[Pair], rules: Rules) -> Plan:
+def _plan(pairs: list[DirectoryPair], rules: PlanRules) -> RestorePlan:
     plan = make_plan((pair for pair in pairs if not pair.realm), rules)
     beside = _beside(sorted({pair.realm for pair in pairs if pair.realm}))
-    return Plan(plan.steps, plan.directories, plan.unchanged, (*plan.left_alone, *beside))
+    return RestorePlan(plan.steps, plan.directories, plan.unchanged, (*plan.left_alone, *beside))
 
 
-def _beside(roots: Iterable[bytes]) -> tuple[LeftAlone, ...]:
-    return tuple(LeftAlone(EnvPath(root + b"://"), OTHER_ROOT) for root in roots)
+def _beside(roots: Iterable[bytes]) -> tuple[SkippedPath, ...]:
+    return tuple(SkippedPath(EnvPath(root + b"://"), OTHER_ROOT) for root in roots)
 
 
 def _refuse_taken(directory: str) -> None:
     try:
         taken = os.path.lexists(directory) and is_taken(directory)
-        left = still_to_come(directory) if taken else None
+        left = unplaced_entries(directory) if taken else None
     except OSError as error:
         raise cannot_write(error, directory) from error
     if left is not None:

@@ -13,12 +13,20 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from git_envhist.capturing.capture import Capturing
+from git_envhist.capturing.capture import CapturePipeline
 from git_envhist.errors import Refused
 from git_envhist.model import Snapshot
-from git_envhist.restore.journal import Journal, Phase, read_journal, read_phase
-from git_envhist.restoring.carrying import Carried, Last, NotHere, Place, go_on, set_aside, take_back
-from git_envhist.restoring.rest import Rest
+from git_envhist.restore.journal import Phase, RestoreJournal, read_journal, read_phase
+from git_envhist.restoring.carrying import (
+    ExecuteResult,
+    JournalElsewhere,
+    Last,
+    RestoreTarget,
+    discard_journal,
+    finish_interrupted,
+    revert_interrupted,
+)
+from git_envhist.restoring.rest import FollowUp
 from git_envhist.store.durable import sync_directory
 from git_envhist.store.locks import state_directory
 from git_envhist.system import open_file_only
@@ -30,7 +38,7 @@ LINKS = "links"
 Notes = tuple[tuple[str, str], ...]
 
 
-class Way(NamedTuple):
+class RecoveryGoal(NamedTuple):
     """Which end is meant, and the moments at both."""
 
     goal: str
@@ -46,9 +54,9 @@ class Way(NamedTuple):
         return self.target if self.goal == TARGET else self.safety
 
     @property
-    def rest(self) -> Rest:
+    def rest(self) -> FollowUp:
         """What belongs to the target besides the files."""
-        return Rest(self.head, self.origin)
+        return FollowUp(self.head, self.origin)
 
     @property
     def notes(self) -> Notes:
@@ -57,14 +65,14 @@ class Way(NamedTuple):
         return (*told, (LINKS, "any")) if self.links else told
 
 
-class Ended(NamedTuple):
+class RecoveryStep(NamedTuple):
     """What came of the journal; and the way that is still to be gone."""
 
-    carried: Carried | None
-    way: Way | None
+    carried: ExecuteResult | None
+    way: RecoveryGoal | None
 
 
-def end(place: Place, goal: str, last: Last) -> Ended:
+def end(place: RestoreTarget, goal: str, last: Last) -> RecoveryStep:
     """Follow the journal to one of its ends; `Refused` where nothing was broken off."""
     journal = read_journal(place.private)
     if journal is None:
@@ -74,29 +82,33 @@ def end(place: Place, goal: str, last: Last) -> Ended:
                 "no restore was broken off here", hint="'git envrestore --undo' takes back one that is done"
             )
         # How far that way was gone is told by what is here now.
-        return Ended(None, way._replace(goal=goal))
+        return RecoveryStep(None, way._replace(goal=goal))
     told = dict(journal.notes)
-    way = Way(goal, told.get(TARGET, ""), told.get(SAFETY, ""), LINKS in told, *Rest.read(told))
+    way = RecoveryGoal(goal, told.get(TARGET, ""), told.get(SAFETY, ""), LINKS in told, *FollowUp.read(told))
     leads_to = told.get(GOAL, TARGET)
     at = _stands_at(read_phase(place.private), leads_to)
     try:
         if at is None or at == goal:
-            return Ended(go_on(place, last) if leads_to == goal else take_back(place, last), None)
+            return RecoveryStep(
+                finish_interrupted(place, last) if leads_to == goal else revert_interrupted(place, last), None
+            )
         write_way(place.private, way)
-        return Ended(go_on(place), way)
-    except NotHere:
+        return RecoveryStep(finish_interrupted(place), way)
+    except JournalElsewhere:
         # The bytes that both ends need are in the snapshots: whatever stands here, a way leads from it.
         write_way(place.private, way)
-        return Ended(set_aside(place), way)
+        return RecoveryStep(discard_journal(place), way)
 
 
-def settle(here: Capturing, find: Callable[[str], Snapshot], journal: Journal, goal: str) -> Iterator[str]:
+def settle(
+    here: CapturePipeline, find: Callable[[str], Snapshot], journal: RestoreJournal, goal: str
+) -> Iterator[str]:
     """Bring what belongs to a restore besides the files to the same end; what could not be had."""
     told, steps = dict(journal.notes), [staged.step for staged in journal.staged]
     if goal == TARGET:
-        yield from Rest.read(told).catch_up(here, steps)
+        yield from FollowUp.read(told).catch_up(here, steps)
     elif told.get(SAFETY):
-        yield from Rest.read(told).take_back(here, find(told[SAFETY]))
+        yield from FollowUp.read(told).take_back(here, find(told[SAFETY]))
 
 
 def _stands_at(phase: Phase, leads_to: str) -> str | None:
@@ -108,7 +120,7 @@ def _stands_at(phase: Phase, leads_to: str) -> str | None:
     return None
 
 
-def write_way(private: str, way: Way) -> None:
+def write_way(private: str, way: RecoveryGoal) -> None:
     """Make it durable that a way is being gone."""
     path = os.path.join(state_directory(private), WAY)
     with open(path + ".new", "w", encoding="ascii") as file:
@@ -119,13 +131,13 @@ def write_way(private: str, way: Way) -> None:
     sync_directory(private)
 
 
-def read_way(private: str) -> Way | None:
+def read_way(private: str) -> RecoveryGoal | None:
     """The way that is being gone; None where there is none, or none that can be read."""
     try:
         with open(os.path.join(private, WAY), encoding="ascii", opener=open_file_only) as file:
             told = json.load(file)
         ends = (str(told["goal"]), str(told["target"]), str(told["safety"]))
-        return Way(*ends, told.get("links") is True, *Rest.read(told))
+        return RecoveryGoal(*ends, told.get("links") is True, *FollowUp.read(told))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -4,63 +4,63 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from git_envhist.capturing.request import Request
+from git_envhist.capturing.request import CaptureOptions
 from git_envhist.errors import EnvhistError, in_words
-from git_envhist.model import TOP, LeftAlone, RestorePart, SnapshotId
-from git_envhist.restore.journal import Journal
-from git_envhist.restoring.carrying import Carried
-from git_envhist.restoring.course import LESS, PART, Beside
+from git_envhist.model import TOP, RestoreRole, SkippedPath, SnapshotId
+from git_envhist.restore.journal import RestoreJournal
+from git_envhist.restoring.carrying import ExecuteResult
+from git_envhist.restoring.course import LESS, PART, ExtraSteps
 from git_envhist.restoring.ending import SAFETY, TARGET, end, forget_way, settle
-from git_envhist.restoring.here import Here
+from git_envhist.restoring.here import RestoreContext
 from git_envhist.restoring.recording import NOT_RECORDED, publish_now
-from git_envhist.restoring.restore import Restoring
-from git_envhist.restoring.wish import Wish
+from git_envhist.restoring.restore import RestoreRunner
+from git_envhist.restoring.wish import RestoreOptions
 
 
-def go_on(restoring: Restoring) -> Carried:
+def go_on(restoring: RestoreRunner) -> ExecuteResult:
     """Finish it."""
     return _end(restoring, TARGET)
 
 
-def take_back(restoring: Restoring) -> Carried:
+def take_back(restoring: RestoreRunner) -> ExecuteResult:
     """Bring back what stood here before."""
     return _end(restoring, SAFETY)
 
 
-def _end(restoring: Restoring, goal: str) -> Carried:
+def _end(restoring: RestoreRunner, goal: str) -> ExecuteResult:
     here = restoring.here
     capturing = here.unbounded()
-    with capturing.locked(Request()):
+    with capturing.locked(CaptureOptions()):
         place = here.place(capturing.survey(None))
         late: list[str] = []
 
-        def last(journal: Journal) -> None:
+        def last(journal: RestoreJournal) -> None:
             late.extend(settle(capturing, here.find, journal, goal))
 
         carried, way = end(place, goal, last)
-        part = RestorePart.UNDO if goal == SAFETY else RestorePart.TO
+        part = RestoreRole.UNDO if goal == SAFETY else RestoreRole.TO
         if way is not None:
-            wish, beside = Wish(foreign=True, force=True, links=way.links), Beside(way, last)
+            wish, beside = RestoreOptions(foreign=True, force=True, links=way.links), ExtraSteps(way, last)
             done = restoring.go(capturing, wish, part, lambda _: here.find(way.source), beside)
             kept = (*(carried.kept if carried is not None else ()), *done.kept)
-            carried = Carried(done.verified, kept, done.losses, goal == SAFETY, way.notes)
+            carried = ExecuteResult(done.verified, kept, done.losses, goal == SAFETY, way.notes)
         else:
             assert carried is not None
             carried = carried._replace(undone=goal == SAFETY)
             late += _record_end(here, carried, goal, part)
         forget_way(place.private)
-    return carried._replace(kept=(*carried.kept, *(LeftAlone(TOP, why) for why in late)))
+    return carried._replace(kept=(*carried.kept, *(SkippedPath(TOP, why) for why in late)))
 
 
-def _record_end(here: Here, carried: Carried, goal: str, part: RestorePart) -> Iterator[str]:
+def _record_end(here: RestoreContext, carried: ExecuteResult, goal: str, part: RestoreRole) -> Iterator[str]:
     """Record what is finished; what could not be had."""
     told = dict(carried.notes)
     if goal == TARGET:
-        part = RestorePart(told.get(PART, part.value))
+        part = RestoreRole(told.get(PART, part.value))
     source = SnapshotId(told[goal]) if told.get(goal) else None
     try:
         paths = "in part" if goal == TARGET and LESS in told else ""
-        undone = SnapshotId(told[TARGET]) if part is RestorePart.UNDO and told.get(TARGET) else None
+        undone = SnapshotId(told[TARGET]) if part is RestoreRole.UNDO and told.get(TARGET) else None
         publish_now(here.unbounded(), source, part, undone=undone, paths=paths)
     except (EnvhistError, OSError) as error:
         yield f"{NOT_RECORDED}: {in_words(error)}"

@@ -10,18 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from git_envhist.model import (
+    DirectoryListing,
+    DirectoryPair,
     Entry,
     EntryKind,
     EnvPath,
-    LeftAlone,
-    Listing,
     ObjectId,
-    Pair,
-    Plan,
+    RestorePlan,
+    SkippedPath,
     StoredAs,
     shown_path,
 )
-from git_envhist.restore.plan import Rules
+from git_envhist.restore.plan import PlanRules
 from git_envhist.values import replace
 
 DEVICES = {
@@ -63,7 +63,7 @@ class Findings(NamedTuple):
         """The bytes that are in no snapshot."""
         return dict(self.configs.values())
 
-    def rules(self, rules: Rules) -> Rules:
+    def rules(self, rules: PlanRules) -> PlanRules:
         """The rules of a plan, and what is not brought."""
 
         def keep(path: EnvPath, directory: bool) -> str | None:
@@ -72,15 +72,15 @@ class Findings(NamedTuple):
 
         return replace(rules, keep=keep)
 
-    def sanitised(self, pair: Pair) -> Pair:
+    def sanitised(self, pair: DirectoryPair) -> DirectoryPair:
         """A directory as it may come."""
         if pair.after is None:
             return pair
         own = self._entry(pair.realm, pair.after.own)
         entries = {name: self._entry(pair.realm, entry) for name, entry in pair.after.entries.items()}
-        return pair._replace(after=Listing(own, entries))
+        return pair._replace(after=DirectoryListing(own, entries))
 
-    def losses(self, plan: Plan, pairs: Iterable[Pair]) -> Iterator[LeftAlone]:
+    def losses(self, plan: RestorePlan, pairs: Iterable[DirectoryPair]) -> Iterator[SkippedPath]:
         """What a plan does not bring, or brings otherwise, because of whose word it is; `pairs`: as they were told."""
         for left in plan.left_alone:
             if self.dropped.get(left.path) == left.why:
@@ -91,9 +91,9 @@ class Findings(NamedTuple):
             shown = shown_path(realm, entry.path)
             if shown in brought:
                 others = others or (entry.uid, entry.gid) != self.owner
-                yield from (LeftAlone(shown, why) for why in self._changes(realm, entry))
+                yield from (SkippedPath(shown, why) for why in self._changes(realm, entry))
         if others:
-            yield LeftAlone(EnvPath(b""), OWNERS)
+            yield SkippedPath(EnvPath(b""), OWNERS)
 
     def _changes(self, realm: bytes, entry: Entry) -> Iterator[str]:
         now = self._entry(realm, entry)
@@ -124,7 +124,7 @@ def safe_mode(entry: Entry) -> int:
     return mode | 0o700 if entry.kind is EntryKind.DIRECTORY else mode
 
 
-def executables(plan: Plan) -> tuple[EnvPath, ...]:
+def executables(plan: RestorePlan) -> tuple[EnvPath, ...]:
     """The files of a plan that can be run and are new or changed."""
     found = []
     for step in plan.steps:
@@ -139,7 +139,7 @@ def _runs(entry: Entry) -> bool:
     return entry.kind is EntryKind.FILE and bool(entry.mode & 0o111)
 
 
-def _told(pairs: Iterable[Pair]) -> Iterator[tuple[bytes, Entry]]:
+def _told(pairs: Iterable[DirectoryPair]) -> Iterator[tuple[bytes, Entry]]:
     """(realm, entry) of everything; of a directory what it says itself."""
     for pair in pairs:
         if pair.after is not None:
@@ -149,7 +149,7 @@ def _told(pairs: Iterable[Pair]) -> Iterator[tuple[bytes, Entry]]:
                     yield pair.realm, entry
 
 
-def _brought(plan: Plan) -> set[EnvPath]:
+def _brought(plan: RestorePlan) -> set[EnvPath]:
     found = set()
     for step in plan.steps:
         if step.after is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from git_envhist.model import Entry, EntryKind, EnvPath, Pair
+from git_envhist.model import DirectoryPair, Entry, EntryKind, EnvPath
 from git_envhist.restoring import obeyed
 from git_envhist.restoring.obeyed import folded
 from git_envhist.restoring.outward import is_git
@@ -61,7 +61,7 @@ class Repositories(NamedTuple):
     """Those that hold something git obeys already, and that only the restore would make repositories."""
 
 
-def repositories(pairs: Iterable[Pair], standing: Standing = nothing_exists) -> Repositories:
+def repositories(pairs: Iterable[DirectoryPair], standing: Standing = nothing_exists) -> Repositories:
     """Return the repositories of the side after, joined with what exists at the same places."""
     inside, forming = set(), set()
     for pair in pairs:
@@ -83,7 +83,7 @@ def _is_repository(names: set[bytes]) -> bool:
     return names >= PARTS or names >= BORROWING
 
 
-def why_not_brought(realm: bytes, entry: Entry, found: Repositories) -> str | None:
+def git_skip_reason(realm: bytes, entry: Entry, found: Repositories) -> str | None:
     """Return why an entry does not come, as far as repositories have to do with it."""
     above, _, name = entry.path.rpartition(b"/")
     if is_git(name) and entry.kind is not EntryKind.DIRECTORY:

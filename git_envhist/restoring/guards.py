@@ -11,15 +11,15 @@ from git_envhist.model import (
     SQLITE_HEADER,
     EntryKind,
     EnvPath,
-    LeftAlone,
-    Missing,
-    Plan,
+    MissingPath,
+    MissingReason,
     PlanStep,
-    WhyMissing,
+    RestorePlan,
+    SkippedPath,
 )
 from git_envhist.restoring.processes import holders
 from git_envhist.restoring.scope import HOLDS_MOUNT, LEFT_OUT_NOW, MOUNTED, above
-from git_envhist.restoring.wish import Wish
+from git_envhist.restoring.wish import RestoreOptions
 from git_envhist.system import open_itself
 
 DOT_GIT = b".git"
@@ -27,13 +27,13 @@ SHOWN = 3
 LOCKS = (b"index.lock", b"HEAD.lock", b"config.lock", b"packed-refs.lock", b"shallow.lock")
 
 
-def refuse_unsaved(plan: Plan, missing: Iterable[Missing]) -> None:
+def refuse_unsaved(plan: RestorePlan, missing: Iterable[MissingPath]) -> None:
     """What could not be saved whole is not replaced: it would be lost."""
-    unsaved = {item.path: item for item in missing if item.why is not WhyMissing.MOUNT}
+    unsaved = {item.path: item for item in missing if item.why is not MissingReason.MOUNT}
     if not unsaved:
         return
     # Attributes that could not be read are those of the path alone, not of what lies below it.
-    whole = {path: item for path, item in unsaved.items() if item.why is not WhyMissing.ATTRIBUTES}
+    whole = {path: item for path, item in unsaved.items() if item.why is not MissingReason.ATTRIBUTES}
     found = {
         item.path: item
         for step in plan.steps
@@ -51,13 +51,13 @@ def refuse_unsaved(plan: Plan, missing: Iterable[Missing]) -> None:
         )
 
 
-def _reason(item: Missing) -> str:
-    if item.why is WhyMissing.ATTRIBUTES:
+def _reason(item: MissingPath) -> str:
+    if item.why is MissingReason.ATTRIBUTES:
         return f"its extended attributes cannot be read: {item.detail}"
     return item.detail or item.why.value
 
 
-def refuse_left_out(plan: Plan, wish: Wish) -> None:
+def refuse_left_out(plan: RestorePlan, wish: RestoreOptions) -> None:
     """Who names a path that is left out now, and gets nothing back, is told how to have it."""
     left = [item.path for item in plan.left_alone if item.why == LEFT_OUT_NOW]
     if wish.pathspecs and left and not (plan.steps or plan.directories):
@@ -67,7 +67,7 @@ def refuse_left_out(plan: Plan, wish: Wish) -> None:
         )
 
 
-def refuse_mounted(plan: Plan, missing: Iterable[Missing]) -> None:
+def refuse_mounted(plan: RestorePlan, missing: Iterable[MissingPath]) -> None:
     """What is mounted is not restored through, and no directory goes from under it."""
     mounts = _mounts(missing)
     hidden = {
@@ -87,7 +87,7 @@ def refuse_mounted(plan: Plan, missing: Iterable[Missing]) -> None:
         )
 
 
-def hidden_by_mounts(plan: Plan, missing: Iterable[Missing]) -> tuple[LeftAlone, ...]:
+def hidden_by_mounts(plan: RestorePlan, missing: Iterable[MissingPath]) -> tuple[SkippedPath, ...]:
     """What the moment holds where something else is mounted now, and what it does not hold and cannot go for that."""
     mounts = _mounts(missing)
     return tuple(
@@ -98,11 +98,11 @@ def hidden_by_mounts(plan: Plan, missing: Iterable[Missing]) -> tuple[LeftAlone,
     )
 
 
-def _mounts(missing: Iterable[Missing]) -> dict[EnvPath, Missing]:
-    return {item.path: item for item in missing if item.why is WhyMissing.MOUNT}
+def _mounts(missing: Iterable[MissingPath]) -> dict[EnvPath, MissingPath]:
+    return {item.path: item for item in missing if item.why is MissingReason.MOUNT}
 
 
-def refuse_open_databases(plan: Plan, bases: Mapping[bytes, bytes]) -> None:
+def refuse_open_databases(plan: RestorePlan, bases: Mapping[bytes, bytes]) -> None:
     """A database that another process has open would go on being written to where nobody sees it."""
     tops = {realm: os.path.realpath(base) for realm, base in bases.items()}
     # Directories are left out, whatever their names: the scan's own processes keep them open, and no database is one.
@@ -119,7 +119,7 @@ def refuse_open_databases(plan: Plan, bases: Mapping[bytes, bytes]) -> None:
             )
 
 
-def refuse_locked_repositories(plan: Plan, bases: Mapping[bytes, bytes]) -> None:
+def refuse_locked_repositories(plan: RestorePlan, bases: Mapping[bytes, bytes]) -> None:
     """The `.git` of a nested repository is not touched while a git is at work in it."""
     for repository, step in _nested(plan.steps):
         top = os.path.join(bases[step.realm], repository)
@@ -140,7 +140,7 @@ def _goes(step: PlanStep) -> bool:
     )
 
 
-def _at_or_above(path: bytes, unsaved: Mapping[EnvPath, Missing]) -> Missing | None:
+def _at_or_above(path: bytes, unsaved: Mapping[EnvPath, MissingPath]) -> MissingPath | None:
     while path:
         if (item := unsaved.get(EnvPath(path))) is not None:
             return item

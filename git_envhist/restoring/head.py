@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from git_envhist.errors import EnvhistError, Refused, in_words
 from git_envhist.model import Snapshot
-from git_envhist.store.gitview import GitView
+from git_envhist.store.gitview import GitStatus
 from git_envhist.store.repository import Repository
 
 UNDER_WAY = {
@@ -43,7 +43,7 @@ class Move(NamedTuple):
         return f"HEAD is at {self.commit[:7]}, on no branch"
 
 
-def plan_move(repository: Repository, snapshot: Snapshot, view: GitView, *, force: bool) -> Move:
+def plan_move(repository: Repository, snapshot: Snapshot, view: GitStatus, *, force: bool) -> Move:
     """Where HEAD has to go; `Refused` where git would not let it."""
     commit = snapshot.head
     if commit is None:

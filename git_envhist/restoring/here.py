@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from git_envhist.capturing.capture import Capturing
+from git_envhist.capturing.capture import CapturePipeline
 from git_envhist.capturing.leftovers import restore_directory
-from git_envhist.capturing.survey import Survey
+from git_envhist.capturing.survey import CaptureScope
 from git_envhist.model import EnvPath, Snapshot
-from git_envhist.store.contents import Contents
+from git_envhist.store.contents import ObjectReader
 from git_envhist.store.git import Git
 from git_envhist.values import dataclass, replace
 
 if TYPE_CHECKING:
-    from git_envhist.restoring.carrying import Place
+    from git_envhist.restoring.carrying import RestoreTarget
 
 UNLIMITED = 1 << 62
 Choose = Callable[["Now | None"], Snapshot]
@@ -36,10 +36,10 @@ class Now(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class RestoreContext:
     """Whose environment it is, who judges a moment, finds one by its id, and opens what is sealed."""
 
-    capturing: Capturing
+    capturing: CapturePipeline
     judge: Judge
     unseal: Unseal
     find: Find
@@ -48,19 +48,19 @@ class Here:
     def how(self) -> str:
         return "fork" if self.capturing.how == "fork" else "here"
 
-    def unbounded(self) -> Capturing:
+    def unbounded(self) -> CapturePipeline:
         """What captures here; what a restore saves is saved whole, whatever a capture may add."""
         mine = self.capturing
         settings = replace(mine.settings, budget=UNLIMITED)
-        return Capturing(mine.repository, settings, mine.keys, mine.how, mine.environ)
+        return CapturePipeline(mine.repository, settings, mine.keys, mine.how, mine.environ)
 
-    def place(self, extent: Survey) -> Place:
+    def place(self, extent: CaptureScope) -> RestoreTarget:
         """Where the environment stands, and where a restore of it works."""
-        from git_envhist.restoring.carrying import Place  # loaded late: while the workers look
+        from git_envhist.restoring.carrying import RestoreTarget  # loaded late: while the workers look
         from git_envhist.restoring.planning import forbidden_places  # loaded late: likewise
 
         repository = self.capturing.repository
-        return Place(
+        return RestoreTarget(
             restore_directory(repository.state),
             extent.bases,
             forbidden_places(extent),
@@ -68,7 +68,7 @@ class Here:
             self.how,
         )
 
-    def contents(self, git: Git, made: Mapping[bytes, bytes] | None = None) -> Contents:
+    def contents(self, git: Git, made: Mapping[bytes, bytes] | None = None) -> ObjectReader:
         """The objects of snapshots; `made`: blobs that stand in none."""
         repository = self.capturing.repository
-        return Contents(git, repository.pack_dir, repository.object_format, self.unseal, made=made)
+        return ObjectReader(git, repository.pack_dir, repository.object_format, self.unseal, made=made)

@@ -11,25 +11,25 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 
 from git_envhist.errors import SealingError
-from git_envhist.model import Entry, EntryKind, EnvPath, ObjectId, Pair, StoredAs, shown_path
-from git_envhist.restoring.budget import BUDGET, UNBOUNDED, Wary, check_sizes, gather
+from git_envhist.model import DirectoryPair, Entry, EntryKind, EnvPath, ObjectId, StoredAs, shown_path
+from git_envhist.restoring.budget import BUDGET, UNBOUNDED, LimitedReader, check_sizes, gather
 from git_envhist.restoring.foreign import DEVICES, Findings, Key, Owner
 from git_envhist.restoring.gitdirs import (
     POINTS_AWAY,
     Standing,
+    git_skip_reason,
     is_config,
     is_pointer,
     nothing_exists,
     reduced_config,
     repositories,
-    why_not_brought,
 )
 from git_envhist.restoring.obeyed import JJ_TARGETS
 from git_envhist.restoring.outward import LONGEST_TARGET, NO_PATH, why_unsafe
-from git_envhist.store.contents import Contents
+from git_envhist.store.contents import ObjectReader
 from git_envhist.store.git import Git
-from git_envhist.store.pairs import read_pairs
-from git_envhist.store.sizes import Sizes
+from git_envhist.store.pairs import differing_directories
+from git_envhist.store.sizes import HeaderReader
 from git_envhist.store.trees import object_id
 
 NO_KEY = "it is sealed, and no key here opens it"
@@ -40,32 +40,39 @@ LARGEST_CONFIG = 1 << 20
 
 def inspect(
     git: Git,
-    contents: Contents,
+    contents: ObjectReader,
     tree: str,
     *,
     room: int,
     force: bool,
     links: bool = True,
     standing: Standing = nothing_exists,
-) -> tuple[list[Pair], Findings]:
+) -> tuple[list[DirectoryPair], Findings]:
     """Return every directory of a snapshot and the findings; `Damaged` or `Refused` if there is too much.
 
     `room`: bytes that fit; `force`: no limits, and with `links` these may lead anywhere; `standing`: names that exist
     at the place to restore to.
     """
     budget = UNBOUNDED if force else BUDGET
-    with closing(Sizes(git)) as sizes:
-        pairs = gather(read_pairs(Wary(contents, sizes), None, bytes.fromhex(tree)), budget)
+    with closing(HeaderReader(git)) as sizes:
+        pairs = gather(
+            differing_directories(LimitedReader(contents, sizes), None, bytes.fromhex(tree)), budget
+        )
         check_sizes(pairs, contents, sizes, budget, room)
-        look = _Look(git, contents, sizes, pairs, standing)
+        look = _Inspection(git, contents, sizes, pairs, standing)
         dropped = dict(look.dropped(unsafe_links=force and links))
         configs = dict(look.configs(dropped))
     return pairs, Findings(dropped, configs, Owner(os.geteuid(), os.getegid()))
 
 
-class _Look:
+class _Inspection:
     def __init__(
-        self, git: Git, contents: Contents, sizes: Sizes, pairs: list[Pair], standing: Standing
+        self,
+        git: Git,
+        contents: ObjectReader,
+        sizes: HeaderReader,
+        pairs: list[DirectoryPair],
+        standing: Standing,
     ) -> None:
         self._git = git
         self._contents = contents
@@ -77,7 +84,7 @@ class _Look:
         """(path as people see it, why) of all that is not brought."""
         targets = self._targets()
         for realm, entry in _entries(self._pairs):
-            why = why_not_brought(realm, entry, self._repositories) or self._why_not(realm, entry)
+            why = git_skip_reason(realm, entry, self._repositories) or self._why_not(realm, entry)
             if why is None and entry.kind is EntryKind.LINK:
                 why = why_unsafe(entry.path, targets.get(realm, {}))
                 if unsafe_links and why != NO_PATH:
@@ -139,7 +146,7 @@ class _Look:
         return listed.out if listed.status == 0 else b""
 
 
-def _entries(pairs: Iterable[Pair]) -> Iterator[tuple[bytes, Entry]]:
+def _entries(pairs: Iterable[DirectoryPair]) -> Iterator[tuple[bytes, Entry]]:
     for pair in pairs:
         for entry in pair.after.entries.values() if pair.after is not None else ():
             yield pair.realm, entry

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from git_envhist.model import EnvPath, LeftAlone
+from git_envhist.model import EnvPath, SkippedPath
 from git_envhist.restore.times import UNHELD
 
 TIMES = ("mtime", UNHELD)
 
 
-def told_losses(losses: Iterable[tuple[bytes, str]]) -> tuple[LeftAlone, ...]:
+def told_losses(losses: Iterable[tuple[bytes, str]]) -> tuple[SkippedPath, ...]:
     """Return the losses, given by path and what was lost; the times of all paths as one, with the first path."""
     told, timeless = [], []
     for path, what in losses:
         if what in TIMES:
             timeless.append(path)
         else:
-            told.append(LeftAlone(EnvPath(path), f"its {what} cannot be had here"))
+            told.append(SkippedPath(EnvPath(path), f"its {what} cannot be had here"))
     if timeless:
         more = len(set(timeless)) - 1
         others = (
@@ -27,5 +27,5 @@ def told_losses(losses: Iterable[tuple[bytes, str]]) -> tuple[LeftAlone, ...]:
             if more == 1
             else f" or those of {more:,} other paths"
         )
-        told.append(LeftAlone(EnvPath(min(timeless)), f"the file system does not hold its time{others}"))
+        told.append(SkippedPath(EnvPath(min(timeless)), f"the file system does not hold its time{others}"))
     return tuple(told)

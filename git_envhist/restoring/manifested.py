@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from git_envhist.errors import Damaged
 from git_envhist.model import TOP, EntryKind, EnvPath, shown_path
 from git_envhist.store.git import Git
-from git_envhist.store.halves import Half
+from git_envhist.store.halves import SnapshotReader
 from git_envhist.store.manifest import BUDGET, scan_shard
 from git_envhist.store.objects import CatFile
 
@@ -26,7 +26,7 @@ class _Objects:
 def manifested_paths(git: Git, tree: str) -> Iterator[tuple[bytes, bool]]:
     """Yield each path as people see it, and whether it is a directory; the tops are left out."""
     with CatFile(git, largest=BUDGET.size) as reader:
-        half = Half(_Objects(reader), bytes.fromhex(tree))
+        half = SnapshotReader(_Objects(reader), bytes.fromhex(tree))
         for outer in half.manifest:
             for inner in half.shards_below(outer):
                 stored = half.stored_at(outer, inner)

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from git_envhist.errors import Refused
-from git_envhist.model import EnvPath, Plan, PlanAction, shown_path
-from git_envhist.restore.hands import Hands
+from git_envhist.model import EnvPath, PlanAction, RestorePlan, shown_path
+from git_envhist.restore.hands import DiskCalls
 from git_envhist.restore.looks import look
 from git_envhist.store.quoting import show
 from git_envhist.system import DIRECTORY, SYSTEM
@@ -36,7 +36,7 @@ Directory = tuple[bytes, EnvPath]
 """A realm and a directory in it."""
 
 
-class Manner(NamedTuple):
+class NameRules(NamedTuple):
     """How a file system takes names."""
 
     folds_case: bool = False
@@ -60,7 +60,7 @@ class Manner(NamedTuple):
         return unicodedata.normalize("NFD", text) if self.folds_form else text
 
 
-def refuse_names(plan: Plan, bases: Mapping[bytes, bytes], *, empty: bool = False) -> None:
+def refuse_names(plan: RestorePlan, bases: Mapping[bytes, bytes], *, empty: bool = False) -> None:
     """`Refused` where the plan brings names that their place cannot hold; `empty`: nothing stands at the place yet."""
     coming = arrivals(plan)
     found: list[str] = []
@@ -76,7 +76,7 @@ def refuse_names(plan: Plan, bases: Mapping[bytes, bytes], *, empty: bool = Fals
         )
 
 
-def arrivals(plan: Plan) -> dict[Directory, list[bytes]]:
+def arrivals(plan: RestorePlan) -> dict[Directory, list[bytes]]:
     """The names that a plan brings where none stood, by the directory that they are to stand in."""
     found: dict[Directory, list[bytes]] = defaultdict(list)
     for step in plan.steps:
@@ -88,7 +88,7 @@ def arrivals(plan: Plan) -> dict[Directory, list[bytes]]:
 
 
 def clashes(
-    names: Iterable[bytes], standing: Iterable[bytes], manner: Manner
+    names: Iterable[bytes], standing: Iterable[bytes], manner: NameRules
 ) -> Iterator[tuple[bytes, bytes]]:
     """(name, name) of all that cannot stand side by side."""
     taken: dict[str, bytes] = {manner.key(name): name for name in standing}
@@ -98,7 +98,7 @@ def clashes(
             yield other, name
 
 
-def why_not(name: bytes, manner: Manner) -> str | None:
+def why_not(name: bytes, manner: NameRules) -> str | None:
     """Why a name cannot be had at all."""
     if manner.longest is not None and len(name) > manner.longest:
         return f"is longer than {manner.longest} bytes"
@@ -109,10 +109,10 @@ def why_not(name: bytes, manner: Manner) -> str | None:
     return None
 
 
-def manner_of(base: bytes, *, empty: bool = False) -> Manner:
+def manner_of(base: bytes, *, empty: bool = False) -> NameRules:
     """How the file system of a directory takes names."""
     longest = os.pathconf(base, "PC_NAME_MAX")
-    return Manner(
+    return NameRules(
         not SYSTEM.case or _folds(base, str.swapcase, "envhist", empty),
         not SYSTEM.forms or _folds(base, _other_form, "envhist-\u00e9", empty),
         longest if longest > 0 else None,
@@ -121,7 +121,7 @@ def manner_of(base: bytes, *, empty: bool = False) -> Manner:
 
 
 def _problems(
-    realm: bytes, coming: Mapping[Directory, list[bytes]], plan: Plan, manner: Manner, base: bytes
+    realm: bytes, coming: Mapping[Directory, list[bytes]], plan: RestorePlan, manner: NameRules, base: bytes
 ) -> Iterator[str]:
     removed = {step.path for step in plan.steps if step.realm == realm and step.action is PlanAction.REMOVE}
     folds = manner.folds_case or manner.folds_form
@@ -164,13 +164,13 @@ def _is_one(path: bytes, other: bytes) -> bool:
 
 def _folds_anew(base: bytes, name: bytes, other: bytes) -> bool:
     """The same, tried with a file of ours in a directory that is still empty."""
-    from git_envhist.restore.anew import alone_in  # loaded late: hardly any file system folds names
+    from git_envhist.restore.anew import private_directory  # loaded late: hardly any file system folds names
 
-    hands = Hands()
+    hands = DiskCalls()
     top = os.open(base, DIRECTORY)
     try:
         # What a kill left there is thrown away, and nobody who is at work there is disturbed.
-        with alone_in(top, hands) as private:
+        with private_directory(top, hands) as private:
             os.close(hands.create(private, name))
             return look(private, other) is not None
     finally:

@@ -18,7 +18,7 @@ from typing import Self
 from git_envhist.model import Entry, StoredAs
 from git_envhist.restore.hands import open_directory
 from git_envhist.restore.proof import open_to_read
-from git_envhist.store.contents import Contents, OpenSealed
+from git_envhist.store.contents import ObjectReader, OpenSealed
 from git_envhist.store.repository import Repository
 from git_envhist.system import DIRECTORY, SYSTEM
 
@@ -28,7 +28,7 @@ PATIENCE = 256
 WITHOUT_WAITING = os.RWF_NOWAIT if SYSTEM.nowait else 0
 
 
-class Nearby(Contents):
+class WorktreeReader(ObjectReader):
     """Reads a snapshot, and of the working tree that it was made of what is as it was."""
 
     _top = -1

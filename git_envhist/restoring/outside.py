@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from git_envhist.capturing.factdiff import about, changed_facts
-from git_envhist.capturing.holding import Held
+from git_envhist.capturing.factdiff import changed_facts, path_of_fact_change
+from git_envhist.capturing.holding import CapturedTree
 from git_envhist.errors import EnvhistError
 from git_envhist.facts import PACKAGES, PROBES, machine_probes, tree_probes
 from git_envhist.history.machineneeds import LISTS, RUNTIMES, mark_used
 from git_envhist.history.outside import SERVICE, order_outside
-from git_envhist.model import TOP, FactChange, Plan, Restored, Snapshot
-from git_envhist.restoring.wish import Wish
+from git_envhist.model import TOP, FactChange, RestorePlan, RestoreResult, Snapshot
+from git_envhist.restoring.wish import RestoreOptions
 from git_envhist.store.facts import read_fact_text
 from git_envhist.store.objects import CatFile
 from git_envhist.system import open_file_only
@@ -23,13 +23,13 @@ LARGEST_LIST = 1 << 18
 NOT_GITS = ("?", "!")
 
 
-def differing(held: Held) -> frozenset[bytes] | None:
+def differing(held: CapturedTree) -> frozenset[bytes] | None:
     """The tracked files that differ from HEAD; None where git could not tell."""
     changed = held.view.changed
     return None if changed is None else frozenset(one.path for one in changed if one.status not in NOT_GITS)
 
 
-def with_facts(planned: Restored, held: Held, wish: Wish) -> Restored:
+def add_machine_facts(planned: RestoreResult, held: CapturedTree, wish: RestoreOptions) -> RestoreResult:
     """A plan, with what of the machine is not as it was; one that is only shown tells also what it would bring."""
     outside_is_told = not wish.pathspecs and (not wish.classes or PACKAGES in wish.classes)
     if not outside_is_told and not wish.dry_run:
@@ -47,14 +47,18 @@ def with_facts(planned: Restored, held: Held, wish: Wish) -> Restored:
     )
 
 
-def _brought(changes: Iterable[FactChange], plan: Plan, wish: Wish) -> tuple[FactChange, ...]:
+def _brought(
+    changes: Iterable[FactChange], plan: RestorePlan, wish: RestoreOptions
+) -> tuple[FactChange, ...]:
     """The facts that the plan's own files tell: of a part that is restored, of no more than that."""
     touched = [path for step in plan.steps for path in (step.shown, *(entry.path for entry in step.below))]
     places = {place for path in touched for place in _places(path)}
     if plan.steps and not (wish.pathspecs or wish.classes):
         places.add(TOP)
     told = tree_probes()
-    return tuple(change for change in changes if change.probe in told and about(change) in places)
+    return tuple(
+        change for change in changes if change.probe in told and path_of_fact_change(change) in places
+    )
 
 
 def _places(path: bytes) -> Iterator[bytes]:
@@ -65,7 +69,7 @@ def _places(path: bytes) -> Iterator[bytes]:
 
 
 def _outside_of(
-    changes: Iterable[FactChange], target: Snapshot, wish: Wish, held: Held
+    changes: Iterable[FactChange], target: Snapshot, wish: RestoreOptions, held: CapturedTree
 ) -> Iterator[FactChange]:
     """The packages of the machine that are not as they were, those that are used here first; services that ran."""
     changes = tuple(changes)
@@ -77,7 +81,7 @@ def _outside_of(
     yield from order_outside(() if wish.classes else _services_that_ran(changes, target))
 
 
-def _lists(held: Held, target: Snapshot) -> Iterator[str]:
+def _lists(held: CapturedTree, target: Snapshot) -> Iterator[str]:
     """The files that name packages of a machine, as they are now and as the snapshot has them."""
     repository = held.context.repository
     with CatFile(repository.git) as reader:
@@ -90,7 +94,7 @@ def _lists(held: Held, target: Snapshot) -> Iterator[str]:
                 yield then.data[:LARGEST_LIST].decode("utf-8", "replace")
 
 
-def _installed(held: Held) -> dict[str, frozenset[str]]:
+def _installed(held: CapturedTree) -> dict[str, frozenset[str]]:
     """By probe, the names of what the environment holds now."""
     found = {}
     for name in RUNTIMES:

@@ -10,10 +10,10 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from git_envhist.model import Entry, EntryKind, EnvPath, Pair, StoredAs, shown_path
-from git_envhist.restore.plan import Rules
-from git_envhist.store.contents import Contents
-from git_envhist.store.modules import LONGEST, common_dir_of, is_own, module_of, place_named
+from git_envhist.model import DirectoryPair, Entry, EntryKind, EnvPath, StoredAs, shown_path
+from git_envhist.restore.plan import PlanRules
+from git_envhist.store.contents import ObjectReader
+from git_envhist.store.modules import LONGEST, common_dir_of, git_directory_of, is_own, module_of
 from git_envhist.values import replace
 
 NAME = b".git"
@@ -21,7 +21,7 @@ OF_ANOTHER = "it leads to the git directory that this submodule has in another w
 LEADS_ASTRAY = "the git directory of this submodule is here, and it would not lead there"
 
 
-class Spared(NamedTuple):
+class SkippedSubmodule(NamedTuple):
     """One that is not to come."""
 
     why: str
@@ -31,14 +31,14 @@ class Spared(NamedTuple):
     """The git directory that it names."""
 
 
-class Pointers(NamedTuple):
+class SubmodulePointers(NamedTuple):
     """Judges what a moment brings against where the git directories of this working tree are."""
 
     git_dir: str
     bases: Mapping[bytes, bytes]
-    contents: Contents
+    contents: ObjectReader
 
-    def left_alone(self, pairs: Iterable[Pair]) -> dict[EnvPath, Spared]:
+    def left_alone(self, pairs: Iterable[DirectoryPair]) -> dict[EnvPath, SkippedSubmodule]:
         """Each one that is not to come; the paths as people see them."""
         found = {}
         for pair in pairs:
@@ -48,27 +48,27 @@ class Pointers(NamedTuple):
                 found[shown_path(pair.realm, entry.path)] = spared
         return found
 
-    def _judge(self, pair: Pair, entry: Entry) -> Spared | None:
+    def _judge(self, pair: DirectoryPair, entry: Entry) -> SkippedSubmodule | None:
         base = self.bases.get(pair.realm)
         if base is None or entry.kind is not EntryKind.FILE or entry.stored is not StoredAs.PLAIN:
             return None
         directory = os.path.join(os.path.realpath(base), pair.path)
-        then = place_named(directory, self.contents.plain(entry))
+        then = git_directory_of(directory, self.contents.plain(entry))
         if then is None or is_own(then, self.git_dir):
             return None
         if module_of(then, common_dir_of(self.git_dir)) is not None:
-            return Spared(OF_ANOTHER, directory, then)
+            return SkippedSubmodule(OF_ANOTHER, directory, then)
         leads = own_place(directory, self.git_dir) is not None
-        return Spared(LEADS_ASTRAY, directory, then) if leads and not os.path.exists(then) else None
+        return SkippedSubmodule(LEADS_ASTRAY, directory, then) if leads and not os.path.exists(then) else None
 
 
 def own_place(directory: bytes, git_dir: str) -> bytes | None:
     """The git directory of a submodule of this working tree, where its `.git` file leads to one now."""
-    now = place_named(directory, _read(os.path.join(directory, NAME)))
+    now = git_directory_of(directory, _read(os.path.join(directory, NAME)))
     return now if now is not None and is_own(now, git_dir) and os.path.exists(now) else None
 
 
-def sparing(rules: Rules, spared: Mapping[EnvPath, Spared]) -> Rules:
+def skip_submodules(rules: PlanRules, spared: Mapping[EnvPath, SkippedSubmodule]) -> PlanRules:
     """Rules, and what else stays as it is."""
     if not spared:
         return rules

@@ -23,7 +23,7 @@ from git_envhist.facts.processes import (
     words_of,
 )
 from git_envhist.history.classes import INSTALLED
-from git_envhist.model import Plan
+from git_envhist.model import RestorePlan
 from git_envhist.ourselves import START
 from git_envhist.store.atwork import callers
 from git_envhist.store.git import COMMAND
@@ -84,7 +84,7 @@ def holders(paths: Collection[bytes]) -> dict[bytes, Process]:
     return found
 
 
-class Touched(NamedTuple):
+class AffectedPaths(NamedTuple):
     """What a restore changes, by real paths."""
 
     tops: tuple[bytes, ...]
@@ -95,7 +95,7 @@ class Touched(NamedTuple):
     """Those that stood there before."""
 
     @classmethod
-    def by(cls, plan: Plan, bases: Mapping[bytes, bytes]) -> Touched:
+    def by(cls, plan: RestorePlan, bases: Mapping[bytes, bytes]) -> AffectedPaths:
         tops = {realm: os.path.realpath(base) for realm, base in bases.items()}
         paths = {os.path.join(tops[step.realm], step.path): step.before is not None for step in plan.steps}
         replaced = frozenset(path for path, stood in paths.items() if stood)
@@ -108,7 +108,7 @@ class Touched(NamedTuple):
         return at < len(self.paths) and self.paths[at].startswith(inside)
 
 
-def still_running(touched: Touched) -> list[Process]:
+def still_running(touched: AffectedPaths) -> list[Process]:
     """Return the processes that run or serve what a restore replaces, and did not call this one.
 
     A process counts that has any of it mapped, open or as its program. So does an interpreter or a server in the
@@ -121,7 +121,7 @@ def still_running(touched: Touched) -> list[Process]:
     return [_describe(pid) for pid in found if not _listens_to_us(pid) and not _works_for_us(pid)]
 
 
-def _is_concerned(pid: int, touched: Touched) -> bool:
+def _is_concerned(pid: int, touched: AffectedPaths) -> bool:
     directory, program = places(pid)
     if program in touched.replaced or _maps_any(pid, touched):
         return True
@@ -137,7 +137,7 @@ def _is_concerned(pid: int, touched: Touched) -> bool:
     return INTERPRETER.fullmatch(name) is not None or is_serving(pid)
 
 
-def _is_in_touched_package(place: bytes, touched: Touched) -> bool:
+def _is_in_touched_package(place: bytes, touched: AffectedPaths) -> bool:
     top = next((top for top in touched.tops if place == top or place.startswith(top + b"/")), None)
     return top is not None and touched.holds(package_of(place, top))
 
@@ -153,7 +153,7 @@ def package_of(place: bytes, top: bytes) -> bytes:
     return top
 
 
-def _maps_any(pid: int, touched: Touched) -> bool:
+def _maps_any(pid: int, touched: AffectedPaths) -> bool:
     try:
         with open(b"%b/%d/maps" % (PROC, pid), "rb") as file:
             told = file.read()

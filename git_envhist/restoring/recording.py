@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from git_envhist.capturing.capture import Capturing
-from git_envhist.capturing.request import Request
-from git_envhist.capturing.since import Since
+from git_envhist.capturing.capture import CapturePipeline
+from git_envhist.capturing.request import CaptureOptions
+from git_envhist.capturing.since import KnownWrites
 from git_envhist.history.intents import operation_words
-from git_envhist.model import RestorePart, Snapshot, SnapshotId, Trigger
+from git_envhist.model import RestoreRole, Snapshot, SnapshotId, Trigger
 from git_envhist.restoring.outside import differing
 from git_envhist.trace import step
 
@@ -17,10 +17,10 @@ NOT_RECORDED = "the restore is done, but could not be recorded"
 
 @step("the moment after is recorded")
 def publish_now(
-    capturing: Capturing,
+    capturing: CapturePipeline,
     source: SnapshotId | None,
-    part: RestorePart,
-    since: Since | None = None,
+    part: RestoreRole,
+    since: KnownWrites | None = None,
     target: Snapshot | None = None,
     *,
     undone: SnapshotId | None = None,
@@ -32,7 +32,7 @@ def publish_now(
     snapshot that an undo undoes. `paths`: how many paths came back, if not all were asked for.
     """
     words = os.fsencode(operation_words(part, undone or source, paths))
-    request = Request(words, trigger=Trigger.RESTORE, restore=part, restored_from=source)
+    request = CaptureOptions(words, trigger=Trigger.RESTORE, restore=part, restored_from=source)
     with capturing.hold(request, since) as held:
         if target is not None:
             held.told_as(target)

@@ -10,17 +10,17 @@ from collections.abc import Sequence
 
 from git_envhist.capture.seal import sealed_key_id
 from git_envhist.errors import EnvhistError
-from git_envhist.model import Entry, EnvPath, Pair, StoredAs, shown_path
-from git_envhist.store.contents import Contents
+from git_envhist.model import DirectoryPair, Entry, EnvPath, StoredAs, shown_path
+from git_envhist.store.contents import ObjectReader
 from git_envhist.values import replace
 
 
-def as_sealed_then(pairs: Sequence[Pair], contents: Contents) -> list[Pair]:
+def as_sealed_then(pairs: Sequence[DirectoryPair], contents: ObjectReader) -> list[DirectoryPair]:
     """The pairs, with what holds the same under two keys called, on the side before, what it is called after."""
     return [_as_then(pair, contents) for pair in pairs]
 
 
-def _as_then(pair: Pair, contents: Contents) -> Pair:
+def _as_then(pair: DirectoryPair, contents: ObjectReader) -> DirectoryPair:
     if pair.before is None or pair.after is None:
         return pair
     after, found = pair.after.entries, {}
@@ -33,7 +33,7 @@ def _as_then(pair: Pair, contents: Contents) -> Pair:
     return pair._replace(before=pair.before._replace(entries={**pair.before.entries, **found}))
 
 
-def _is_same(shown: EnvPath, one: Entry, other: Entry, contents: Contents) -> bool:
+def _is_same(shown: EnvPath, one: Entry, other: Entry, contents: ObjectReader) -> bool:
     if other.stored is not StoredAs.SEALED or one.oid is None or other.oid is None or one.oid == other.oid:
         return False
     try:

@@ -12,13 +12,13 @@ from contextlib import closing
 from typing import NamedTuple
 
 from git_envhist.errors import StorageFull
-from git_envhist.model import Entry, EntryKind, Plan, PlanAction, StoredAs
+from git_envhist.model import Entry, EntryKind, PlanAction, RestorePlan, StoredAs
 from git_envhist.restore.slots import FAN_OUT
 from git_envhist.settings import BIG_FILE
-from git_envhist.store.contents import Contents
+from git_envhist.store.contents import ObjectReader
 from git_envhist.store.git import Git
 from git_envhist.store.pointers import read_pointer
-from git_envhist.store.sizes import Sizes
+from git_envhist.store.sizes import HeaderReader
 from git_envhist.store.trees import object_id
 from git_envhist.system import SYSTEM
 
@@ -32,7 +32,7 @@ LARGEST = {StoredAs.PLAIN: BIG_FILE, StoredAs.SEALED: 8 * BIG_FILE, StoredAs.FIN
 """What a file holds at most that is kept in such a way; hardly any secret is so large."""
 
 
-class Coming(NamedTuple):
+class SpaceNeeded(NamedTuple):
     """What a file system has to take in."""
 
     paths: int
@@ -40,7 +40,7 @@ class Coming(NamedTuple):
 
 
 def refuse_without_room(
-    plan: Plan, bases: Mapping[bytes, bytes], state: str, git: Git, contents: Contents
+    plan: RestorePlan, bases: Mapping[bytes, bytes], state: str, git: Git, contents: ObjectReader
 ) -> None:
     """Raise `StorageFull` if a file system cannot hold what comes, or that of `state` what the restore itself needs."""
     if not SYSTEM.statvfs:
@@ -59,13 +59,13 @@ def refuse_without_room(
                 raise _full(f"{needed:,} bytes are needed, and {max(0, room):,} are there")
 
 
-def _by_device(plan: Plan, bases: Mapping[bytes, bytes], state: bytes) -> dict[bytes, Coming]:
+def _by_device(plan: RestorePlan, bases: Mapping[bytes, bytes], state: bytes) -> dict[bytes, SpaceNeeded]:
     """Return what comes, by a directory on the file system that takes it in; that of `state` is always among them."""
     place_of, ours = _one_a_device(bases, state)
-    found = {ours: Coming(0, [])}
+    found = {ours: SpaceNeeded(0, [])}
     groups: set[tuple[bytes, int]] = set()
     for realm, entry in _entries(plan):
-        coming = found.setdefault(place_of[realm], Coming(0, []))
+        coming = found.setdefault(place_of[realm], SpaceNeeded(0, []))
         found[place_of[realm]] = coming._replace(paths=coming.paths + 1)
         if entry.link_group is not None:
             if (realm, entry.link_group) in groups:
@@ -83,7 +83,7 @@ def _one_a_device(bases: Mapping[bytes, bytes], state: bytes) -> tuple[dict[byte
     return places, devices.setdefault(os.stat(state).st_dev, state)
 
 
-def _entries(plan: Plan) -> Iterator[tuple[bytes, Entry]]:
+def _entries(plan: RestorePlan) -> Iterator[tuple[bytes, Entry]]:
     for step in plan.steps:
         if step.after is not None and step.action is not PlanAction.ADJUST:
             yield step.realm, step.after
@@ -91,7 +91,7 @@ def _entries(plan: Plan) -> Iterator[tuple[bytes, Entry]]:
                 yield step.realm, entry
 
 
-def _at_most(files: Iterable[Entry], contents: Contents) -> int:
+def _at_most(files: Iterable[Entry], contents: ObjectReader) -> int:
     """What files hold at most, by how they are kept: mostly far less than there is room for, and git is not asked."""
     return sum(
         read_pointer(contents.blob(entry.oid)).size
@@ -101,8 +101,8 @@ def _at_most(files: Iterable[Entry], contents: Contents) -> int:
     )
 
 
-def _exactly(files: list[Entry], git: Git, contents: Contents, block: int, room: int) -> int:
-    with closing(Sizes(git)) as sizes:
+def _exactly(files: list[Entry], git: Git, contents: ObjectReader, block: int, room: int) -> int:
+    with closing(HeaderReader(git)) as sizes:
         told = sizes.of_many(entry.oid for entry in files if entry.oid is not None)
         needed = 0
         for entry in files:
@@ -114,7 +114,7 @@ def _exactly(files: list[Entry], git: Git, contents: Contents, block: int, room:
     return needed
 
 
-def _in_pieces(pointer: bytes, contents: Contents, sizes: Sizes, room: int) -> int:
+def _in_pieces(pointer: bytes, contents: ObjectReader, sizes: HeaderReader, room: int) -> int:
     size = read_pointer(pointer).size
     if size <= room:
         return size

@@ -6,35 +6,41 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import NamedTuple
 
-from git_envhist.capturing.holding import Held
-from git_envhist.capturing.since import Since
-from git_envhist.model import Plan, Snapshot
-from git_envhist.restoring.carrying import Place
-from git_envhist.restoring.damage import told_of_what_goes
+from git_envhist.capturing.holding import CapturedTree
+from git_envhist.capturing.since import KnownWrites
+from git_envhist.model import RestorePlan, Snapshot
+from git_envhist.restoring.carrying import RestoreTarget
+from git_envhist.restoring.damage import report_damage_in_safety
 from git_envhist.restoring.outside import differing
-from git_envhist.restoring.seen import Seen, read_again, since_then
-from git_envhist.store.contents import Contents
+from git_envhist.restoring.seen import CapturedRows, changed_since, read_again
+from git_envhist.store.contents import ObjectReader
 
 
-class Saved(NamedTuple):
+class SafetyCapture(NamedTuple):
     """The moment to come back to, and what was seen when it was taken."""
 
     safety: Snapshot
-    place: Place
-    known: Seen
-    since: Since
+    place: RestoreTarget
+    known: CapturedRows
+    since: KnownWrites
     differed: frozenset[bytes] | None
     """The tracked files that differed from HEAD already."""
 
     @classmethod
-    def of(cls, held: Held, safety: Snapshot, place: Place, plan: Plan) -> Saved:
+    def of(
+        cls, held: CapturedTree, safety: Snapshot, place: RestoreTarget, plan: RestorePlan
+    ) -> SafetyCapture:
         """While what was captured is still held."""
         return cls(
-            safety, place, Seen(held.taken.records), since_then(held, safety.id, plan), differing(held)
+            safety,
+            place,
+            CapturedRows(held.taken.records),
+            changed_since(held, safety.id, plan),
+            differing(held),
         )
 
 
-def prove_saved(plan: Plan, open_contents: Callable[[], Contents]) -> None:
+def verify_safety_capture(plan: RestorePlan, open_contents: Callable[[], ObjectReader]) -> None:
     """Read back all that is about to be replaced; `Damaged`, with its paths, where any of it is not to be had."""
-    with told_of_what_goes(plan, open_contents), closing(open_contents()) as contents:
+    with report_damage_in_safety(plan, open_contents), closing(open_contents()) as contents:
         read_again(contents, plan)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from git_envhist.capture.descent import REALM_MARK, join
 from git_envhist.capture.ignore import MOST_PATTERNS, ignore_rules, usable
 from git_envhist.errors import Damaged
-from git_envhist.model import EnvPath, Missing, WhyMissing
+from git_envhist.model import EnvPath, MissingPath, MissingReason
 from git_envhist.restore.plan import NOT_CHOSEN
 from git_envhist.store.layout import MISSING, RESERVED, RULES
 from git_envhist.store.listings import ROOT_MARK, read_missing, read_rules
@@ -37,20 +37,22 @@ LONGEST_ASKED = 60.0
 """Seconds for the patterns of a snapshot, which may come from elsewhere."""
 
 
-class Extent(NamedTuple):
+class CapturedExtent(NamedTuple):
     """What one of two moments did not look at."""
 
     ignored: Ignored | None
-    missing: dict[EnvPath, WhyMissing]
+    missing: dict[EnvPath, MissingReason]
     unread: frozenset[EnvPath] = frozenset()
     """Paths of which only extended attributes are missing."""
 
     @classmethod
-    def of(cls, ignore: Sequence[str], exclude: Sequence[str], missing: Iterable[Missing]) -> Extent:
+    def of(
+        cls, ignore: Sequence[str], exclude: Sequence[str], missing: Iterable[MissingPath]
+    ) -> CapturedExtent:
         rules = ignore_rules(_usable(ignore), _usable(exclude), seconds=LONGEST_ASKED)
         by_why = [(item.path, item.why) for item in missing]
-        unread = frozenset(path for path, why in by_why if why is WhyMissing.ATTRIBUTES)
-        return cls(rules, {path: why for path, why in by_why if why is not WhyMissing.ATTRIBUTES}, unread)
+        unread = frozenset(path for path, why in by_why if why is MissingReason.ATTRIBUTES)
+        return cls(rules, {path: why for path, why in by_why if why is not MissingReason.ATTRIBUTES}, unread)
 
     def leaves_out(self, path: bytes, *, directory: bool) -> bool:
         """Whether the rules name a path, or a directory that it lies in."""
@@ -65,7 +67,7 @@ class Extent(NamedTuple):
             here = join(here, name)
         return False
 
-    def lacks(self, path: bytes) -> WhyMissing | None:
+    def lacks(self, path: bytes) -> MissingReason | None:
         """Why a path, or a directory that it lies in, could not be captured; None where it could."""
         if not self.missing:
             return None
@@ -83,14 +85,14 @@ def _usable(patterns: Sequence[str]) -> tuple[str, ...]:
     return usable(patterns)[0]
 
 
-def extent_of(reader: CatFile, tree: str) -> Extent:
+def extent_of(reader: CatFile, tree: str) -> CapturedExtent:
     """What a snapshot did not look at, as it tells itself."""
 
     def told(name: bytes) -> bytes:
         found = reader.read(f"{tree}:{(RESERVED + b'/' + name).decode()}")
         return found.data if found is not None else b""
 
-    return Extent.of(*read_rules(told(RULES)), read_missing(told(MISSING)))
+    return CapturedExtent.of(*read_rules(told(RULES)), read_missing(told(MISSING)))
 
 
 class Scope:
@@ -98,8 +100,8 @@ class Scope:
 
     def __init__(
         self,
-        then: Extent,
-        now: Extent,
+        then: CapturedExtent,
+        now: CapturedExtent,
         *,
         roots: Mapping[bytes, bytes] = MappingProxyType({}),
         chosen: Collection[bytes] | None = None,
@@ -138,24 +140,24 @@ class Scope:
     def _unseen_then(self, path: EnvPath, directory: bool) -> str | None:
         why = self._then.lacks(path)
         if why is not None:
-            return MOUNTED if why is WhyMissing.MOUNT else f"{NOT_CAPTURED} ({why.value})"
+            return MOUNTED if why is MissingReason.MOUNT else f"{NOT_CAPTURED} ({why.value})"
         return LEFT_OUT_THEN if self._then.leaves_out(path, directory=directory) else None
 
     def _unseen_now(self, path: EnvPath, directory: bool) -> str | None:
-        if self._now.lacks(path) is WhyMissing.MOUNT:
+        if self._now.lacks(path) is MissingReason.MOUNT:
             return MOUNTED
         return LEFT_OUT_NOW if self._now.leaves_out(path, directory=directory) else None
 
 
-def holding_mounts(missing: Iterable[Missing]) -> Callable[[EnvPath], str | None]:
+def holding_mounts(missing: Iterable[MissingPath]) -> Callable[[EnvPath], str | None]:
     """Says of a directory that something is mounted in it: no directory goes from under a mount."""
-    mounts = [item.path for item in missing if item.why is WhyMissing.MOUNT]
+    mounts = [item.path for item in missing if item.why is MissingReason.MOUNT]
     holding = with_directories(mounts).difference(mounts)
     return lambda path: HOLDS_MOUNT if path and path in holding else None
 
 
 def holding_left_out(
-    now: Extent, roots: Mapping[bytes, bytes], captured: Mapping[EnvPath, Container[bytes]]
+    now: CapturedExtent, roots: Mapping[bytes, bytes], captured: Mapping[EnvPath, Container[bytes]]
 ) -> Callable[[EnvPath], str | None]:
     """Says of a directory that something stands in it which no capture looks at: it cannot go from under that.
 

@@ -4,23 +4,23 @@ happens nobody looks twice."""
 from __future__ import annotations
 
 from git_envhist.capture.descent import REALM_MARK, join
-from git_envhist.capture.known import CacheDamaged, Records
+from git_envhist.capture.known import CacheDamaged, DirectoryRecords
 from git_envhist.capture.records import CTIME, INCOMPLETE, INODE, MTIME, SIZE, WIDTH
-from git_envhist.capturing.holding import Held
-from git_envhist.capturing.since import Landed, Since
-from git_envhist.model import Entry, EntryKind, EnvPath, Plan, StoredAs
-from git_envhist.restoring.carrying import Carried
-from git_envhist.store.contents import Contents
+from git_envhist.capturing.holding import CapturedTree
+from git_envhist.capturing.since import KnownWrites, WrittenFile
+from git_envhist.model import Entry, EntryKind, EnvPath, RestorePlan, StoredAs
+from git_envhist.restoring.carrying import ExecuteResult
+from git_envhist.store.contents import ObjectReader
 from git_envhist.values import replace
 
 Row = tuple[int, int, int, int, int]
 """Device, inode, size, mtime and ctime."""
 
 
-class Seen:
+class CapturedRows:
     """Rows by realm and path."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: DirectoryRecords) -> None:
         self._records = records
         self._directory: bytes | None = None
         self._of_directory: dict[bytes, Row] = {}
@@ -50,7 +50,7 @@ class Seen:
         }
 
 
-def since_then(held: Held, commit: str, plan: Plan) -> Since:
+def changed_since(held: CapturedTree, commit: str, plan: RestorePlan) -> KnownWrites:
     """What was captured before a plan is carried out, every directory that differs afterwards, for better or worse,
     and the names in it that were touched.
 
@@ -70,21 +70,23 @@ def since_then(held: Held, commit: str, plan: Plan) -> Since:
         if not _is_complete(held.taken.records, path):
             whole.add(path)
     found: dict[bytes, frozenset[bytes] | None] = {path: frozenset(names) for path, names in changed.items()}
-    return Since(commit, found | dict.fromkeys(whole), records=held.taken.records)
+    return KnownWrites(commit, found | dict.fromkeys(whole), records=held.taken.records)
 
 
-def landed(since: Since, plan: Plan, carried: Carried) -> Since:
+def written_records(since: KnownWrites, plan: RestorePlan, carried: ExecuteResult) -> KnownWrites:
     """The same, with all that happened in these directories, where all of it is known, and ordinary."""
     if carried.kept or carried.losses or None in since.directories.values():
         return since
-    told: dict[bytes, dict[bytes, Landed | None]] = {path: {} for path in since.directories}
+    told: dict[bytes, dict[bytes, WrittenFile | None]] = {path: {} for path in since.directories}
     for step in plan.steps:
         above, _, name = step.path.rpartition(b"/")
         entry, row = step.after, carried.rows.get((step.realm, step.path))
         if entry is not None and (row is None or entry.oid is None or not _is_plain(entry)):
             return since
         found = told.setdefault(_recorded(step.realm, above), {})
-        found[name] = None if entry is None or row is None or entry.oid is None else Landed(row, entry.oid)
+        found[name] = (
+            None if entry is None or row is None or entry.oid is None else WrittenFile(row, entry.oid)
+        )
     return replace(since, landed=told)
 
 
@@ -99,7 +101,7 @@ def _is_plain(entry: Entry) -> bool:
     )
 
 
-def _is_complete(records: Records, path: bytes) -> bool:
+def _is_complete(records: DirectoryRecords, path: bytes) -> bool:
     """Whether nothing in a directory was missing, or would not stand still: what was, is told again by a look alone."""
     try:
         record = records.peek(path)
@@ -108,7 +110,7 @@ def _is_complete(records: Records, path: bytes) -> bool:
     return record is not None and not record.flags & INCOMPLETE
 
 
-def read_again(contents: Contents, plan: Plan) -> None:
+def read_again(contents: ObjectReader, plan: RestorePlan) -> None:
     """Read every byte back that is about to be replaced; `Damaged` where one is not to be had."""
     for step in plan.steps:
         entry = step.before

@@ -11,47 +11,47 @@ from git_envhist.model import (
     Entry,
     EntryKind,
     EnvPath,
-    LeftAlone,
-    Plan,
     PlanAction,
     PlannedDirectory,
     PlanStep,
+    RestorePlan,
+    SkippedPath,
 )
-from git_envhist.restore.anew import Filled
-from git_envhist.restore.fresh import Coming, Holding
-from git_envhist.store.contents import Contents
+from git_envhist.restore.anew import FillResult
+from git_envhist.restore.fresh import DirectoryContents, NewDirectory
+from git_envhist.store.contents import ObjectReader
 from git_envhist.store.halves import Objects
-from git_envhist.store.whole import Found, Whole
+from git_envhist.store.whole import FoundDirectory, SnapshotWalker
 from git_envhist.values import once
 
 
-class FromSnapshot:
+class SnapshotSource:
     """All of a snapshot's working tree."""
 
     def __init__(self, contents: Objects, tree: str) -> None:
-        self._whole = Whole(contents, bytes.fromhex(tree))
+        self._whole = SnapshotWalker(contents, bytes.fromhex(tree))
 
-    def coming(self) -> Iterator[Coming]:
+    def coming(self) -> Iterator[NewDirectory]:
         for found in self._whole.directories():
             is_made = not found.place.stored or (found.tree is not None and not found.is_nested)
-            yield Coming(found.place.path, found, found.entries, found.directories, is_made)
+            yield NewDirectory(found.place.path, found, found.entries, found.directories, is_made)
 
-    def holding(self, key: Found, contents: Any) -> Holding:
+    def holding(self, key: FoundDirectory, contents: Any) -> DirectoryContents:
         listing = self._whole.listing(key, contents)
         entries = tuple(listing.entries.values())
         # What no tree holds, or what hangs elsewhere, is made when all the others are.
         directories = sum(entry.kind is EntryKind.DIRECTORY for entry in entries)
-        return Holding(listing.own, entries, directories == len(key.directories))
+        return DirectoryContents(listing.own, entries, directories == len(key.directories))
 
     def roots(self) -> list[bytes]:
         """Further roots that it holds, which stand elsewhere."""
         return self._whole.roots()
 
 
-class FromPlan:
+class PlanSource:
     """What a plan brings where nothing is."""
 
-    def __init__(self, plan: Plan, top: Entry) -> None:
+    def __init__(self, plan: RestorePlan, top: Entry) -> None:
         self._owns: dict[EnvPath, Entry] = {TOP: top}
         self._entries: dict[EnvPath, list[Entry]] = {TOP: []}
         for step in plan.steps:
@@ -65,16 +65,16 @@ class FromPlan:
             self._owns[entry.path] = entry
             self._entries[entry.path] = []
 
-    def coming(self) -> Iterator[Coming]:
+    def coming(self) -> Iterator[NewDirectory]:
         for path, entries in self._entries.items():
             names = [one.path.rpartition(b"/")[2] for one in entries if one.kind is EntryKind.DIRECTORY]
-            yield Coming(path, path, len(entries), tuple(names))
+            yield NewDirectory(path, path, len(entries), tuple(names))
 
-    def holding(self, key: EnvPath, contents: Any) -> Holding:
-        return Holding(self._owns[key], tuple(self._entries[key]), True)
+    def holding(self, key: EnvPath, contents: Any) -> DirectoryContents:
+        return DirectoryContents(self._owns[key], tuple(self._entries[key]), True)
 
 
-class Below(Sequence[Entry]):
+class LazyEntries(Sequence[Entry]):
     """What a directory of a snapshot holds, each directory before its entries: read when somebody asks for it."""
 
     def __init__(self, open_contents: Any, tree: str, path: EnvPath, number: int) -> None:
@@ -95,17 +95,17 @@ class Below(Sequence[Entry]):
 
     @once
     def _entries(self) -> tuple[Entry, ...]:
-        contents: Contents
+        contents: ObjectReader
         with closing(self._open_contents()) as contents:
-            return tuple(Whole(contents, bytes.fromhex(self._tree)).below(self._path))
+            return tuple(SnapshotWalker(contents, bytes.fromhex(self._tree)).below(self._path))
 
 
-def plan_of(filled: Filled, tree: str, open_contents: Any, left: Iterable[LeftAlone]) -> Plan:
+def plan_of(filled: FillResult, tree: str, open_contents: Any, left: Iterable[SkippedPath]) -> RestorePlan:
     """The plan that was carried out, told afterwards."""
     steps = []
     for path, entry in sorted(filled.tops.items()):
         number = filled.below.get(path, 0)
-        below = Below(open_contents, tree, path, number) if number else ()
+        below = LazyEntries(open_contents, tree, path, number) if number else ()
         steps.append(PlanStep(b"", path, PlanAction.WRITE, None, entry, below))
     coming = [
         PlannedDirectory(b"", step.path, None, step.after)
@@ -113,4 +113,4 @@ def plan_of(filled: Filled, tree: str, open_contents: Any, left: Iterable[LeftAl
         if step.after is not None and step.after.kind is EntryKind.DIRECTORY
     ]
     top = PlannedDirectory(b"", TOP, None, filled.own)
-    return Plan(tuple(steps), (*reversed(coming), top), 0, (*filled.left_alone, *left))
+    return RestorePlan(tuple(steps), (*reversed(coming), top), 0, (*filled.left_alone, *left))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from git_envhist.errors import EnvhistError
 from git_envhist.history.cursor import Difference, State
-from git_envhist.model import Entry, Listing, Pair
+from git_envhist.model import DirectoryListing, DirectoryPair, Entry
 from git_envhist.restore.links import same_content
-from git_envhist.store.contents import Contents
-from git_envhist.store.pairs import read_pairs, same_environment
+from git_envhist.store.contents import ObjectReader
+from git_envhist.store.pairs import differing_directories, same_environment
 
 
 class States:
     """Compare states by their manifests; each two of them once."""
 
-    def __init__(self, contents: Contents) -> None:
+    def __init__(self, contents: ObjectReader) -> None:
         self._contents = contents
         self._known: dict[tuple[str, str], Difference] = {}
 
@@ -30,11 +30,11 @@ class States:
     def _compare(self, one: bytes, other: bytes) -> Difference:
         if same_environment(self._contents, one, other):
             return Difference.NONE
-        pairs = read_pairs(self._contents, one, other)
+        pairs = differing_directories(self._contents, one, other)
         return Difference.MORE if any(map(_differs, pairs)) else Difference.TIMES
 
 
-def _differs(pair: Pair) -> bool:
+def _differs(pair: DirectoryPair) -> bool:
     """Whether a directory or an entry of it differs in more than times and hard links."""
     if pair.before is None or pair.after is None:
         return True
@@ -44,7 +44,7 @@ def _differs(pair: Pair) -> bool:
     return any(not _is_like(entry, after[name]) for name, entry in before.items())
 
 
-def _entries(listing: Listing) -> dict[bytes, Entry]:
+def _entries(listing: DirectoryListing) -> dict[bytes, Entry]:
     return {**listing.entries, b"": listing.own}
 
 

@@ -7,11 +7,11 @@ from contextlib import closing, contextmanager
 
 from git_envhist.capturing.timelines import current_timeline
 from git_envhist.errors import EnvhistError
-from git_envhist.history.cursor import Difference, State, Walk, read_walk
+from git_envhist.history.cursor import Difference, State, UndoStack, read_undo_stack
 from git_envhist.history.hints import NOTHING_CAPTURED
 from git_envhist.history.timeline import subject
 from git_envhist.model import Snapshot, SnapshotId
-from git_envhist.restoring.here import Here, Now
+from git_envhist.restoring.here import Now, RestoreContext
 from git_envhist.restoring.states import States
 from git_envhist.store.repository import TRASH
 
@@ -30,7 +30,9 @@ class NothingToUndo(EnvhistError):
 class Stepping:
     """Choose the snapshot for undo and redo."""
 
-    def __init__(self, here: Here, log: Callable[[], list[Snapshot]], with_trash: WithTrash) -> None:
+    def __init__(
+        self, here: RestoreContext, log: Callable[[], list[Snapshot]], with_trash: WithTrash
+    ) -> None:
         """`log`: the snapshots of the timeline, newest first."""
         self._here = here
         self._log = log
@@ -46,7 +48,7 @@ class Stepping:
         here, further = State(now.content, now.tree), steps + now.further
         self.skipped = ""
         with self._compared(now) as states:
-            walk = read_walk(reversed(self._log()), states)
+            walk = read_undo_stack(reversed(self._log()), states)
             self.left = None if walk.here is None or walk.is_new(here) else walk.here.id
             stop, dropped = walk.back(further, here), self._dropped(further, here, states)
             if dropped is not None and not _is_as_good(stop, dropped, states):
@@ -60,7 +62,7 @@ class Stepping:
         assert now is not None
         here = State(now.content, now.tree)
         with self._compared(now) as states:
-            walk = read_walk(reversed(self._log()), states)
+            walk = read_undo_stack(reversed(self._log()), states)
             stop, is_new = walk.forward(steps, here), walk.is_new(here)
         if stop is not None:
             return stop
@@ -84,7 +86,7 @@ class Stepping:
         if timeline is None or not capturing.repository.list_refs(TRASH):
             return None
         line, gone = self._with_trash(timeline)
-        stop = read_walk(line, states).back(steps, here) if line else None
+        stop = read_undo_stack(line, states).back(steps, here) if line else None
         return stop if stop is not None and stop.id in gone else None
 
     def _tell_dropped(self, dropped: Snapshot, stop: Snapshot | None) -> None:
@@ -102,7 +104,7 @@ def _is_as_good(stop: Snapshot | None, dropped: Snapshot, states: States) -> boo
     return states(State.of(stop), State.of(dropped)) is not Difference.MORE
 
 
-def _why_none(walk: Walk, steps: int, here: State) -> NothingToUndo:
+def _why_none(walk: UndoStack, steps: int, here: State) -> NothingToUndo:
     far = next((n for n in range(min(steps, len(walk.stops)), 0, -1) if walk.back(n, here)), 0)
     if far and far < steps:
         return NothingToUndo(

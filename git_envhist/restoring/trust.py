@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from git_envhist.errors import GitFailed
-from git_envhist.model import Pair, Restored
+from git_envhist.model import DirectoryPair, RestoreResult
 from git_envhist.restoring.foreign import Findings, executables
 from git_envhist.store.git import Git
 from git_envhist.values import replace
 
 
-def told(restored: Restored, findings: Findings, pairs: Iterable[Pair]) -> Restored:
+def untrusted_warnings(
+    restored: RestoreResult, findings: Findings, pairs: Iterable[DirectoryPair]
+) -> RestoreResult:
     """With what is not brought as it was told, and a word about running it."""
     plan = restored.plan
     if not plan.steps and not plan.directories:

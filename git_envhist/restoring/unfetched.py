@@ -13,15 +13,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from git_envhist.errors import EnvhistError
-from git_envhist.model import EnvPath, Plan
-from git_envhist.restoring.pointers import OF_ANOTHER, Spared, own_place
+from git_envhist.model import EnvPath, RestorePlan
+from git_envhist.restoring.pointers import OF_ANOTHER, SkippedSubmodule, own_place
 from git_envhist.store.git import Git
 
 ADOPTED = "refs/adopted/"
 """Below it a commit that came so is kept by its own name."""
 
 
-class Unfetched(NamedTuple):
+class MissingSubmoduleCommit(NamedTuple):
     """The commit that a submodule stands at in another working tree."""
 
     path: EnvPath
@@ -46,19 +46,21 @@ class Unfetched(NamedTuple):
         return f"the submodule '{os.fsdecode(self.path)}' is at {self.commit[:10]}"
 
 
-def not_here(git: Git, plan: Plan, spared: Mapping[EnvPath, Spared]) -> tuple[Unfetched, ...]:
+def missing_commits(
+    git: Git, plan: RestorePlan, spared: Mapping[EnvPath, SkippedSubmodule]
+) -> tuple[MissingSubmoduleCommit, ...]:
     """Those of the submodules that a plan concerns."""
     others = [left.path for left in plan.left_alone if left.why == OF_ANOTHER and left.path in spared]
     return tuple(one for path in others for one in _found(git, path, spared[path]))
 
 
-def bring(git: Git, unfetched: Iterable[Unfetched]) -> Iterator[str]:
+def fetch_missing_commits(git: Git, unfetched: Iterable[MissingSubmoduleCommit]) -> Iterator[str]:
     """Fetch them; what came of each."""
     for one in unfetched:
         yield one.brought if _brought(git, one) else str(one)
 
 
-def _brought(git: Git, one: Unfetched) -> bool:
+def _brought(git: Git, one: MissingSubmoduleCommit) -> bool:
     words = (
         "--quiet",
         "--no-tags",
@@ -77,12 +79,14 @@ def _brought(git: Git, one: Unfetched) -> bool:
     return fetched.status == 0 and _commit(git, one.own, one.commit) is not None
 
 
-def _found(git: Git, path: EnvPath, spared: Spared) -> Iterator[Unfetched]:
+def _found(git: Git, path: EnvPath, spared: SkippedSubmodule) -> Iterator[MissingSubmoduleCommit]:
     own = own_place(spared.directory, git.git_dir)
     there = _commit(git, spared.place, "HEAD")
     if own is None or there is None or _commit(git, own, there) is not None:
         return
-    yield Unfetched(EnvPath(path.rpartition(b"/")[0]), spared.directory, there, spared.place, own)
+    yield MissingSubmoduleCommit(
+        EnvPath(path.rpartition(b"/")[0]), spared.directory, there, spared.place, own
+    )
 
 
 def _commit(git: Git, place: bytes, revision: str) -> str | None:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from git_envhist.model import Entry, EnvPath, Listing, Pair, shown_path
+from git_envhist.model import DirectoryListing, DirectoryPair, Entry, EnvPath, shown_path
 from git_envhist.values import replace
 
 
-def keeping_unread(pairs: Sequence[Pair], unread: Collection[EnvPath]) -> list[Pair]:
+def keeping_unread(pairs: Sequence[DirectoryPair], unread: Collection[EnvPath]) -> list[DirectoryPair]:
     """Return the pairs; entries with unread attributes have those of the side before as well."""
     return [_keeping(pair, unread) for pair in pairs] if unread else list(pairs)
 
 
-def _keeping(pair: Pair, unread: Collection[EnvPath]) -> Pair:
+def _keeping(pair: DirectoryPair, unread: Collection[EnvPath]) -> DirectoryPair:
     if pair.before is None or pair.after is None:
         return pair
     own = _joined(pair.realm, pair.before.own, pair.after.own, unread)
@@ -26,7 +26,7 @@ def _keeping(pair: Pair, unread: Collection[EnvPath]) -> Pair:
         name: _joined(pair.realm, known[name], entry, unread) if name in known else entry
         for name, entry in pair.after.entries.items()
     }
-    return pair._replace(after=Listing(own, entries))
+    return pair._replace(after=DirectoryListing(own, entries))
 
 
 def _joined(realm: bytes, before: Entry, after: Entry, unread: Collection[EnvPath]) -> Entry:

@@ -8,26 +8,35 @@ from typing import TYPE_CHECKING, Protocol
 
 from git_envhist.capture.seal import unseal
 from git_envhist.capturing.timelines import current_timeline
-from git_envhist.errors import RestoreLeft
+from git_envhist.errors import UnfinishedRestore
 from git_envhist.history.doings import effects_since
-from git_envhist.model import TOP, Effect, Ended, EnvPath, Restored, RestorePart, Snapshot, SnapshotId
-from git_envhist.restoring.here import Choose, Here, Now
-from git_envhist.restoring.restore import Restoring
-from git_envhist.restoring.wish import NO_WISH, Wish
-from git_envhist.store.durable import told_by_the_system
+from git_envhist.model import (
+    TOP,
+    Effect,
+    EnvPath,
+    RecoveryResult,
+    RestoreResult,
+    RestoreRole,
+    Snapshot,
+    SnapshotId,
+)
+from git_envhist.restoring.here import Choose, Now, RestoreContext
+from git_envhist.restoring.restore import RestoreRunner
+from git_envhist.restoring.wish import NO_WISH, RestoreOptions
+from git_envhist.store.durable import system_errors
 from git_envhist.store.objects import CatFile
 from git_envhist.values import replace
 
 if TYPE_CHECKING:
-    from git_envhist.capturing.capture import Capturing
-    from git_envhist.restoring.carrying import Carried
+    from git_envhist.capturing.capture import CapturePipeline
+    from git_envhist.restoring.carrying import ExecuteResult
     from git_envhist.restoring.stepping import Stepping, WithTrash
-    from git_envhist.services.bringing import Bringing
+    from git_envhist.services.bringing import ServiceRestore
     from git_envhist.store.keys import KeyRing
     from git_envhist.store.repository import Repository
 
 
-class History(Protocol):
+class HistoryContext(Protocol):
     """What the verbs need of a history."""
 
     @property
@@ -46,43 +55,43 @@ FEW = 50
 """Most restores go no further back than so many moments."""
 
 
-class Going:
+class Restorer:
     """Back, forth, elsewhere."""
 
-    def __init__(self, history: History, capturing: Capturing, with_trash: WithTrash) -> None:
+    def __init__(self, history: HistoryContext, capturing: CapturePipeline, with_trash: WithTrash) -> None:
         self._history = history
         self._capturing = capturing
-        here = Here(capturing, history.judge, history.open_sealed, history.resolve)
+        here = RestoreContext(capturing, history.judge, history.open_sealed, history.resolve)
         self._with_trash = with_trash
         self._here = here
-        self._restoring = Restoring(here)
+        self._restoring = RestoreRunner(here)
 
-    def to(self, snapshot: Snapshot, wish: Wish = NO_WISH) -> Restored:
+    def to(self, snapshot: Snapshot, wish: RestoreOptions = NO_WISH) -> RestoreResult:
         """To a moment."""
         if wish.foreign or self._history.judge(snapshot).trusted:
             self._history.bring(snapshot, TOP)
-        restored = self._go(wish, RestorePart.TO, lambda _: snapshot)
+        restored = self._go(wish, RestoreRole.TO, lambda _: snapshot)
         here = self._capturing
         if restored.target.timeline == current_timeline(here.repository, here.settings):
             return restored
-        from git_envhist.forking.adopting import names_another_place  # loaded late: hardly ever needed
+        from git_envhist.forking.adopting import warn_of_foreign_paths  # loaded late: hardly ever needed
 
-        warning = names_another_place(here, restored, asked=wish.relocate)
+        warning = warn_of_foreign_paths(here, restored, asked=wish.relocate)
         return replace(restored, warnings=(*restored.warnings, warning)) if warning else restored
 
-    def undo(self, steps: int = 1, wish: Wish = NO_WISH) -> Restored:
+    def undo(self, steps: int = 1, wish: RestoreOptions = NO_WISH) -> RestoreResult:
         """To the newest earlier state that differs from what is here, so many steps back."""
         stepping = self._stepping
         wish = replace(wish, left=lambda: stepping.left)
-        restored = self._go(wish, RestorePart.UNDO, lambda now: stepping.back(steps, now))
+        restored = self._go(wish, RestoreRole.UNDO, lambda now: stepping.back(steps, now))
         if not stepping.skipped:
             return restored
         return replace(restored, warnings=(*restored.warnings, stepping.skipped))
 
-    def redo(self, steps: int = 1, wish: Wish = NO_WISH) -> Restored:
+    def redo(self, steps: int = 1, wish: RestoreOptions = NO_WISH) -> RestoreResult:
         """Forth again."""
         stepping = self._stepping
-        return self._go(wish, RestorePart.REDO, lambda now: stepping.forth(steps, now))
+        return self._go(wish, RestoreRole.REDO, lambda now: stepping.forth(steps, now))
 
     @property
     def _stepping(self) -> Stepping:
@@ -95,7 +104,7 @@ class Going:
         """Whether a restore was begun here that nobody ended."""
         try:
             self._capturing.refuse_broken_off()
-        except RestoreLeft:
+        except UnfinishedRestore:
             return True
         return False
 
@@ -104,7 +113,7 @@ class Going:
         """Once something was changed here: the moment that holds what was here."""
         return self._restoring.changed
 
-    def write_to(self, snapshot: Snapshot, directory: str, wish: Wish = NO_WISH) -> Restored:
+    def write_to(self, snapshot: Snapshot, directory: str, wish: RestoreOptions = NO_WISH) -> RestoreResult:
         """A moment, written into a directory of its own; nothing here is touched."""
         with self._told():
             self._history.bring(snapshot, TOP)
@@ -114,20 +123,20 @@ class Going:
         warning = f"'{directory}' is in the environment: the next capture holds it, too, unless .envhistignore names it"
         return replace(written, warnings=(*written.warnings, warning))
 
-    def finish(self) -> Carried:
+    def finish(self) -> ExecuteResult:
         """Finish a restore that was broken off."""
         with self._told():
             return self._restoring.go_on()
 
-    def take_back(self) -> Carried:
+    def take_back(self) -> ExecuteResult:
         """Take back a restore that was broken off."""
         with self._told():
             return self._restoring.take_back()
 
     @staticmethod
-    def ended(carried: Carried) -> Ended:
+    def ended(carried: ExecuteResult) -> RecoveryResult:
         """How it came to its end, as it is told outside."""
-        return Ended(carried.undone, tuple(carried.kept), tuple(carried.losses))
+        return RecoveryResult(carried.undone, tuple(carried.kept), tuple(carried.losses))
 
     def give_back_attachments(self, snapshot: Snapshot, directory: str) -> list[str]:
         """Write what was attached to a moment into a directory."""
@@ -140,7 +149,7 @@ class Going:
         with CatFile(self._history.repository.git) as reader:
             return write_attachments(directory, read_attachments(reader, snapshot, self._open_attachment))
 
-    def _go(self, wish: Wish, part: RestorePart, choose: Choose) -> Restored:
+    def _go(self, wish: RestoreOptions, part: RestoreRole, choose: Choose) -> RestoreResult:
         effects: dict[SnapshotId, tuple[Effect, ...]] = {}
 
         def chosen(now: Now | None) -> Snapshot:
@@ -156,9 +165,12 @@ class Going:
                 how = self._bringing if wish.services else self._restoring
                 restored = how.restore(wish, part, chosen)
             if restored.moment is not None:
-                from git_envhist.capturing.tidying import AFTER_RESTORE, tidy  # loaded late: when all is done
+                from git_envhist.capturing.tidying import (  # loaded late: when all is done
+                    AFTER_RESTORE,
+                    merge_packs_after,
+                )
 
-                tidy(self._capturing.repository, AFTER_RESTORE)
+                merge_packs_after(self._capturing.repository, AFTER_RESTORE)
             return replace(restored, effects=effects.get(restored.target.id, ()))
         finally:
             self._history.forget_world()
@@ -179,14 +191,14 @@ class Going:
         )
 
     def _told(self) -> AbstractContextManager[None]:
-        return told_by_the_system(self._history.repository.git_dir)
+        return system_errors(self._history.repository.git_dir)
 
     @property
-    def _bringing(self) -> Bringing:
-        from git_envhist.services.bringing import Bringing  # loaded late: hardly anybody has services
+    def _bringing(self) -> ServiceRestore:
+        from git_envhist.services.bringing import ServiceRestore  # loaded late: hardly anybody has services
 
         history = self._history
-        return Bringing(self._capturing, self._restoring, history.keys.to_open, history.log)
+        return ServiceRestore(self._capturing, self._restoring, history.keys.to_open, history.log)
 
     def _open_attachment(self, name: EnvPath, sealed: bytes) -> bytes:
         return unseal(self._history.keys.to_open, name, b"attachment", sealed)

@@ -8,8 +8,8 @@ from typing import Any, TypedDict
 
 from git_envhist.errors import UsageError
 from git_envhist.history.classes import CLASSES
-from git_envhist.lookup import each, refuse_unknown
-from git_envhist.model import Progress, Restored, Snapshot, SnapshotId
+from git_envhist.lookup import as_sequence, refuse_unknown
+from git_envhist.model import CaptureProgress, RestoreResult, Snapshot, SnapshotId
 from git_envhist.services.states import NONE, Dumps
 from git_envhist.values import dataclass, replace
 
@@ -18,7 +18,7 @@ STOPPED = "stopped"
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class RestoreOptions:
     """One restore, as it was asked for."""
 
     pathspecs: tuple[bytes, ...] = ()
@@ -42,11 +42,11 @@ class Wish:
     """What these gave: it is saved with what is here."""
     stopped: tuple[str, ...] = ()
     """The services that do not run meanwhile."""
-    planned: Callable[[Restored], None] | None = None
+    planned: Callable[[RestoreResult], None] | None = None
     """Told the plan, before anything is saved."""
     saved: Callable[[Snapshot], None] | None = None
     """Told the moment that holds what was here."""
-    progress: Callable[[Progress], None] | None = None
+    progress: Callable[[CaptureProgress], None] | None = None
     waiting: Callable[[], None] | None = None
     left: Callable[[], SnapshotId | None] | None = None
     """Returns the snapshot of the state that an undo leaves, once that is known; None if no snapshot had that state."""
@@ -57,10 +57,10 @@ class Wish:
         return bool(self.pathspecs) or self.classes is not None or self.keep_new or self.keep_code
 
 
-NO_WISH = Wish()
+NO_WISH = RestoreOptions()
 
 
-class Wished(TypedDict, total=False):
+class RestoreKeywords(TypedDict, total=False):
     """What can be asked of a restore, as `EnvHistory.restore` takes it; `git-envrestore(1)` says what each means."""
 
     paths: Sequence[str | bytes]
@@ -76,26 +76,26 @@ class Wished(TypedDict, total=False):
     foreign: bool
     roots: bool
     """With `foreign`: additional roots too."""
-    progress: Callable[[Progress], None] | None
+    progress: Callable[[CaptureProgress], None] | None
     waiting: Callable[[], None] | None
-    planned: Callable[[Restored], None] | None
+    planned: Callable[[RestoreResult], None] | None
     """Told the plan, before anything is saved; what it raises stops the restore."""
     saved: Callable[[Snapshot], None] | None
 
 
-def make_wish(wish: Wish | None, wished: Wished, dry_run: bool) -> Wish:
+def restore_options(wish: RestoreOptions | None, wished: RestoreKeywords, dry_run: bool) -> RestoreOptions:
     """The restore that some words ask for."""
     chosen = wish or NO_WISH
     if dry_run:
         chosen = replace(chosen, dry_run=True)
     if not wished:
         return chosen
-    refuse_unknown("restore", wished, Wished.__annotations__)
+    refuse_unknown("restore", wished, RestoreKeywords.__annotations__)
     told: dict[str, Any] = dict(wished)
     if "paths" in told:
-        told["pathspecs"] = tuple(map(os.fsencode, each(told.pop("paths"))))
+        told["pathspecs"] = tuple(map(os.fsencode, as_sequence(told.pop("paths"))))
     if "only" in told:
-        told["classes"] = checked_classes(each(told.pop("only")))
+        told["classes"] = checked_classes(as_sequence(told.pop("only")))
     return replace(chosen, **told)
 
 

@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from tempfile import TemporaryFile
 from typing import IO
 
-from git_envhist.capturing.capture import Capturing
-from git_envhist.capturing.request import Request
-from git_envhist.errors import EnvhistError, Refused, RestoreLeft
-from git_envhist.model import EnvPath, LeftAlone, Restored, RestorePart, Snapshot
+from git_envhist.capturing.capture import CapturePipeline
+from git_envhist.capturing.request import CaptureOptions
+from git_envhist.errors import EnvhistError, Refused, UnfinishedRestore
+from git_envhist.model import EnvPath, RestoreResult, RestoreRole, SkippedPath, Snapshot
 from git_envhist.restoring.here import Choose
-from git_envhist.restoring.restore import Restoring
-from git_envhist.restoring.wish import Wish
-from git_envhist.services.commands import Way, run
+from git_envhist.restoring.restore import RestoreRunner
+from git_envhist.restoring.wish import RestoreOptions
+from git_envhist.services.commands import ServiceCommandContext, run
 from git_envhist.services.keeping import FindKey, kept_services, read_state
 from git_envhist.settings import Service
 from git_envhist.store.locks import state_directory
@@ -31,15 +31,15 @@ NO_COMMAND = "nothing says how it is restored: envhist.service.<name>.restore"
 
 
 @dataclass(frozen=True, slots=True)
-class Bringing:
+class ServiceRestore:
     """One working tree with its services."""
 
-    capturing: Capturing
-    restoring: Restoring
+    capturing: CapturePipeline
+    restoring: RestoreRunner
     find_key: FindKey
     log: Callable[[], Sequence[Snapshot]]
 
-    def restore(self, wish: Wish, part: RestorePart, choose: Choose) -> Restored:
+    def restore(self, wish: RestoreOptions, part: RestoreRole, choose: Choose) -> RestoreResult:
         """Go to a moment, with the services."""
         if not self._services:
             raise Refused(
@@ -69,11 +69,16 @@ class Bringing:
                 )
 
     def _bring(
-        self, wish: Wish, part: RestorePart, target: Snapshot, source: Snapshot, states: dict[str, bytes]
-    ) -> Restored:
+        self,
+        wish: RestoreOptions,
+        part: RestoreRole,
+        target: Snapshot,
+        source: Snapshot,
+        states: dict[str, bytes],
+    ) -> RestoreResult:
         done: list[str] = []
-        losses: list[LeftAlone] = []
-        with self.capturing.dumped(Request()) as dumps:
+        losses: list[SkippedPath] = []
+        with self.capturing.dumped(CaptureOptions()) as dumps:
             if dumps.failed:
                 name, why = dumps.failed[0]
                 raise Refused(
@@ -87,14 +92,14 @@ class Bringing:
         return replace(restored, services=tuple(done), losses=(*restored.losses, *losses))
 
     @contextmanager
-    def _stopped(self, done: list[str], losses: list[LeftAlone]) -> Iterator[None]:
+    def _stopped(self, done: list[str], losses: list[SkippedPath]) -> Iterator[None]:
         """All of them stopped; whatever happens, those that were are started."""
         stopped: list[Service] = []
         try:
             for service in self._services:
                 self._stop(service, stopped, done)
             yield
-        except RestoreLeft:
+        except UnfinishedRestore:
             # No server is started on what is neither of two moments: whoever ends that is told of them.
             stopped.clear()
             raise
@@ -115,7 +120,7 @@ class Bringing:
             )
         done.append(f"{service.name} stopped")
 
-    def _start(self, service: Service, done: list[str], losses: list[LeftAlone]) -> None:
+    def _start(self, service: Service, done: list[str], losses: list[SkippedPath]) -> None:
         if service.start is None:
             return
         why = run(self._way, service.name, service.start)
@@ -130,7 +135,7 @@ class Bringing:
         source: Snapshot,
         states: dict[str, bytes],
         done: list[str],
-        losses: list[LeftAlone],
+        losses: list[SkippedPath],
     ) -> None:
         if service.name not in states or service.restore is None:
             if service.dump is not None:
@@ -157,9 +162,9 @@ class Bringing:
             file.seek(0)
             yield file
 
-    def _source(self, target: Snapshot, part: RestorePart) -> Snapshot:
+    def _source(self, target: Snapshot, part: RestoreRole) -> Snapshot:
         """The moment whose services are meant by another."""
-        if part in (RestorePart.UNDO, RestorePart.REDO):
+        if part in (RestoreRole.UNDO, RestoreRole.REDO):
             # What was here when it was left is what taking it back means, not what was here when it was captured.
             alike = [one for one in self.log() if one.content == target.content]
             return next((one for one in alike if self._states(one) and self._is_ours(one)), target)
@@ -201,10 +206,10 @@ class Bringing:
         return tuple(service.name for service in self._services if service.stop or service.restore)
 
     @property
-    def _way(self) -> Way:
+    def _way(self) -> ServiceCommandContext:
         repository = self.capturing.repository
-        return Way(repository.root, self.capturing.environ, repository.common_dir)
+        return ServiceCommandContext(repository.root, self.capturing.environ, repository.common_dir)
 
 
-def _loss(service: Service, why: str) -> LeftAlone:
-    return LeftAlone(EnvPath(f"service {service.name}".encode()), why)
+def _loss(service: Service, why: str) -> SkippedPath:
+    return SkippedPath(EnvPath(f"service {service.name}".encode()), why)

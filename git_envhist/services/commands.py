@@ -34,7 +34,7 @@ LONGEST_WORD = 200
 FAILURE = re.compile(rb"\b(?:error|fatal|failed|failure|refused|denied|cannot|not found)\b", re.IGNORECASE)
 
 
-class Way(NamedTuple):
+class ServiceCommandContext(NamedTuple):
     """Where and how the commands of services run."""
 
     root: str
@@ -44,18 +44,25 @@ class Way(NamedTuple):
     seconds: float = PATIENCE
 
 
-def run(way: Way, name: str, command: str, *, source: IO[bytes] | None = None) -> str | None:
+def run(
+    way: ServiceCommandContext, name: str, command: str, *, source: IO[bytes] | None = None
+) -> str | None:
     """Run a command to its end, with some bytes as its input; why it failed, or None."""
     return _run(way, name, command, source, None, 0)
 
 
-def run_into(way: Way, name: str, command: str, target: IO[bytes], most: int) -> str | None:
+def run_into(way: ServiceCommandContext, name: str, command: str, target: IO[bytes], most: int) -> str | None:
     """Run a command and keep what it writes, at most so many bytes; why that failed, or None."""
     return _run(way, name, command, None, target, most)
 
 
 def _run(
-    way: Way, name: str, command: str, source: IO[bytes] | None, target: IO[bytes] | None, most: int
+    way: ServiceCommandContext,
+    name: str,
+    command: str,
+    source: IO[bytes] | None,
+    target: IO[bytes] | None,
+    most: int,
 ) -> str | None:
     if not may_run(way.environ, way.common_dir, command):
         return NOT_APPROVED
@@ -139,7 +146,7 @@ def _size(file: IO[bytes]) -> int:
     return os.fstat(file.fileno()).st_size
 
 
-def _environment(way: Way, name: str) -> dict[str, str]:
+def _environment(way: ServiceCommandContext, name: str) -> dict[str, str]:
     """The caller's, without what was set for one git command alone."""
     without = {os.fsdecode(variable) for variable in LOCAL_VARIABLES}
     kept = {variable: value for variable, value in way.environ.items() if variable not in without}

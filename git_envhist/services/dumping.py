@@ -9,11 +9,11 @@ from tempfile import TemporaryFile
 from typing import IO
 
 from git_envhist.facts.dumps import describe
-from git_envhist.services.commands import UNDER_WAY, Way, run_into
+from git_envhist.services.commands import UNDER_WAY, ServiceCommandContext, run_into
 from git_envhist.services.states import NONE, Dump, Dumps
 from git_envhist.settings import Service, Settings
 from git_envhist.store.locks import state_directory
-from git_envhist.system import room_left
+from git_envhist.system import free_bytes
 
 KEPT_FREE = 10
 """A tenth of the disk is never taken by what is only on its way."""
@@ -23,7 +23,9 @@ EMPTY = "it gave nothing"
 
 
 @contextmanager
-def dumped(services: Iterable[Service], way: Way, settings: Settings, state: str) -> Iterator[Dumps]:
+def dump_services(
+    services: Iterable[Service], way: ServiceCommandContext, settings: Settings, state: str
+) -> Iterator[Dumps]:
     """The states of services, for as long as the context is open."""
     asked = [service for service in services if service.dump is not None]
     # A dump that captures is not dumped again.
@@ -42,9 +44,11 @@ def dumped(services: Iterable[Service], way: Way, settings: Settings, state: str
         yield Dumps(tuple(taken), tuple(failed))
 
 
-def _dump(service: Service, way: Way, settings: Settings, state: str, file: IO[bytes]) -> str | None:
+def _dump(
+    service: Service, way: ServiceCommandContext, settings: Settings, state: str, file: IO[bytes]
+) -> str | None:
     assert service.dump is not None
-    room = room_left(state, KEPT_FREE)
+    room = free_bytes(state, KEPT_FREE)
     most = settings.budget if room is None else min(settings.budget, room)
     why = run_into(way, service.name, service.dump, file, most)
     if why is None and not os.fstat(file.fileno()).st_size:

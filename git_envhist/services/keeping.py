@@ -41,7 +41,7 @@ def keep_dumps(
             warnings.append(f"the state of service '{dump.name}' is not kept: {NO_KEY}")
             continue
         cuts = secret_cuts(_blocks(dump.file), key.derive(b"pieces"))
-        _, tree = store_cut(_Sealing(sink, key, name), cuts)
+        _, tree = store_cut(_SealingSink(sink, key, name), cuts)
         found[SERVICES + b"/" + name] = (b"", DIRECTORY, tree)
     return found
 
@@ -75,7 +75,7 @@ def _inflate(plain: bytes) -> bytes:
     return data
 
 
-class _Sealing:
+class _SealingSink:
     """Takes the pieces in the clear, and stores them sealed."""
 
     def __init__(self, sink: ObjectSink, key: SealingKey, name: bytes) -> None:

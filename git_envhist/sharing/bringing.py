@@ -15,8 +15,8 @@ from git_envhist.errors import Damaged
 from git_envhist.model import TOP, EnvPath, Snapshot
 from git_envhist.model.sharing import Remote
 from git_envhist.sharing.limits import read_limits
-from git_envhist.store.arrivals import Arrivals
-from git_envhist.store.fetched import Fetched, split_name
+from git_envhist.store.arrivals import ArrivedPacks
+from git_envhist.store.fetched import FetchedStore, split_name
 from git_envhist.store.layout import MANIFEST, RESERVED, stored_places
 from git_envhist.store.manifest import shard_path
 from git_envhist.store.names import stored_name
@@ -34,7 +34,7 @@ SHORT, LONG = 2.0, 10.0
 """Of a turn, in seconds."""
 
 
-def bring(
+def fetch_missing(
     repository: Repository,
     environ: Mapping[str, str],
     snapshot: Snapshot,
@@ -42,7 +42,7 @@ def bring(
     waiting: Callable[[], None] | None = None,
 ) -> None:
     """Have what is wanted of a fetched snapshot here: its lists, some paths of it, or (the top) all of it."""
-    fetched = Fetched.of(repository)
+    fetched = FetchedStore.of(repository)
     if TOP in paths:
         bring_objects(repository, environ, snapshot, fetched.missing([snapshot.tree]), waiting)
         return
@@ -59,7 +59,7 @@ def bring_contents(
     repository: Repository, environ: Mapping[str, str], snapshot: Snapshot, blobs: Sequence[str]
 ) -> None:
     """Have some blobs of a fetched snapshot here."""
-    bring_objects(repository, environ, snapshot, Fetched.of(repository).missing(blobs=blobs))
+    bring_objects(repository, environ, snapshot, FetchedStore.of(repository).missing(blobs=blobs))
 
 
 def bring_objects(
@@ -72,12 +72,12 @@ def bring_objects(
     """Ask for objects where a snapshot came from."""
     if not missing:
         return
-    fetched = Fetched.of(repository)
+    fetched = FetchedStore.of(repository)
     remote = find_fetched_remote(repository, fetched.git, split_name(snapshot.timeline)[0])
     with fetched.receiving(waiting):
         fetched.know(remote.name, remote.url)
         try:
-            arrivals = Arrivals(fetched)
+            arrivals = ArrivedPacks(fetched)
             ask_for(transport_for(repository, fetched, remote, environ), missing)
             arrivals.look(remote)
             arrivals.vouch()
@@ -91,7 +91,7 @@ def bring_objects(
 
 def transport_for(
     repository: Repository,
-    fetched: Fetched,
+    fetched: FetchedStore,
     remote: Remote,
     environ: Mapping[str, str],
     step: Callable[[str], None] | None = None,
@@ -129,7 +129,7 @@ class Lists(NamedTuple):
     blobs: list[str]
 
 
-def lists_of(fetched: Fetched, trees: Sequence[str], *, manifest: bool = True) -> Iterator[Lists]:
+def lists_of(fetched: FetchedStore, trees: Sequence[str], *, manifest: bool = True) -> Iterator[Lists]:
     """Of each tree: what is missing, facts, and the manifest."""
     with CatFile(fetched.git) as reader:
         answers = reader.read_many([f"{tree}:{os.fsdecode(RESERVED)}" for tree in trees])
@@ -142,7 +142,7 @@ def lists_of(fetched: Fetched, trees: Sequence[str], *, manifest: bool = True) -
             yield lists
 
 
-def _places(fetched: Fetched, tree: str, path: EnvPath) -> Iterator[str]:
+def _places(fetched: FetchedStore, tree: str, path: EnvPath) -> Iterator[str]:
     """The blob of a path, and the shard that tells of it, as far as a tree names them."""
     wanted = []
     for directory, name in stored_places(path):
@@ -158,7 +158,7 @@ def _places(fetched: Fetched, tree: str, path: EnvPath) -> Iterator[str]:
             yield done.out.decode("ascii").strip()
 
 
-def _pieces(fetched: Fetched, tree: str, path: EnvPath) -> Iterator[str]:
+def _pieces(fetched: FetchedStore, tree: str, path: EnvPath) -> Iterator[str]:
     """The tree of pieces that a path points to."""
     with CatFile(fetched.git) as reader:
         for oid in list(_places(fetched, tree, path)):

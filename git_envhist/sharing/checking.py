@@ -12,7 +12,7 @@ from enum import Enum
 
 from git_envhist.errors import Damaged
 from git_envhist.sharing.signing import state_of_notes
-from git_envhist.store.fetched import Fetched
+from git_envhist.store.fetched import FetchedStore
 from git_envhist.store.git import Git
 from git_envhist.store.heads import NAMESPACE, Head, SigningKey, is_signed_by
 from git_envhist.store.oldnotes import every_note
@@ -152,7 +152,7 @@ class Checker:
 class CheckedHeads:
     """The checks of one fetch: which timelines are refused, how the others came, and what was seen."""
 
-    def __init__(self, fetched: Fetched, remote: str, checker: Checker, *, accept: bool) -> None:
+    def __init__(self, fetched: FetchedStore, remote: str, checker: Checker, *, accept: bool) -> None:
         self._path = fetched.path
         self._remote = remote
         self._checker = checker

@@ -13,15 +13,15 @@ from functools import cached_property
 from typing import NamedTuple
 
 from git_envhist.errors import Damaged, GitFailed, Refused
-from git_envhist.model.sharing import Arrival, Fetch
+from git_envhist.model.sharing import FetchOutcome, FetchResult
 from git_envhist.sharing.bringing import ask_for, lists_of, transport_for
 from git_envhist.sharing.checking import CheckedHeads, Checker, FindKey, no_key
-from git_envhist.store.arrivals import Arrivals
-from git_envhist.store.fetched import ARRIVING, NOTES, REMOTES, Fetched, without_fetched
+from git_envhist.store.arrivals import ArrivedPacks
+from git_envhist.store.fetched import ARRIVING, FETCHED_NOTES, REMOTES, FetchedStore, without_fetched
 from git_envhist.store.git import Git
 from git_envhist.store.othernotes import list_crossed
-from git_envhist.store.remotefailures import RemoteFailed, RemoteSilent, why_nothing_came
-from git_envhist.store.remoterefs import HEADS, There, read_there
+from git_envhist.store.remotefailures import RemoteFailed, RemoteTimeout, why_nothing_came
+from git_envhist.store.remoterefs import HEADS, RemoteRefs, read_there
 from git_envhist.store.remotes import OUR_REFS, Transport, find_remote
 from git_envhist.store.repository import Repository
 from git_envhist.store.sshsign import SshSettings
@@ -47,13 +47,13 @@ def fetch(
     accept_rollback: bool = False,
     waiting: Callable[[], None] | None = None,
     step: Callable[[str], None] | None = None,
-) -> Fetch:
+) -> FetchResult:
     """Bring the timelines of a remote, with their notes, up to date here; `full`: with all that they hold.
 
     `find_key`: the sealing keys that may have signed a head; `accept_rollback`: take what is not as it was signed.
     """
     remote = find_remote(repository, word, directory)
-    fetched = Fetched.of(repository)
+    fetched = FetchedStore.of(repository)
     fetched.ensure()
     with fetched.receiving(waiting):
         if fetched.was_imported(remote.name):
@@ -69,7 +69,7 @@ def fetch(
         return _Fetch(fetched, transport, without_fetched(repository).git, full, heads).run()
 
 
-class _Way(NamedTuple):
+class _RefMapping(NamedTuple):
     """The way of refs of one kind: where they stand there, where they arrive, and where they stand here."""
 
     source: str
@@ -79,7 +79,7 @@ class _Way(NamedTuple):
 
 class _Fetch:
     def __init__(
-        self, fetched: Fetched, transport: Transport, own: Git, full: bool, signed: CheckedHeads
+        self, fetched: FetchedStore, transport: Transport, own: Git, full: bool, signed: CheckedHeads
     ) -> None:
         self._fetched = fetched
         self._signed = signed
@@ -88,10 +88,10 @@ class _Fetch:
         self._remote = transport.remote
         self._full = full
         name = self._remote.name
-        self._heads = _Way(HEADS, f"{ARRIVING}heads/{name}/", f"{REMOTES}{name}/")
-        self._notes = _Way(NOTES, f"{ARRIVING}notes/{name}/", f"{NOTES}{name}/")
+        self._heads = _RefMapping(HEADS, f"{ARRIVING}heads/{name}/", f"{REMOTES}{name}/")
+        self._notes = _RefMapping(FETCHED_NOTES, f"{ARRIVING}notes/{name}/", f"{FETCHED_NOTES}{name}/")
 
-    def run(self) -> Fetch:
+    def run(self) -> FetchResult:
         there = self._there = read_there(self._transport.list_refs(*OUR_REFS[:2]))
         self._fetched.mend()
         heads, notes = self._here(self._heads.goal), self._here(self._notes.goal)
@@ -115,18 +115,18 @@ class _Fetch:
             for name in sorted({*heads, *after})
             if f"{self._remote.name}/{name}" not in dict(bad)
         )
-        return Fetch(self._remote, told, there.refused, full, tuple(bad), self._signed.told)
+        return FetchResult(self._remote, told, there.refused, full, tuple(bad), self._signed.told)
 
-    def _is_news(self, name: str, there: There) -> bool:
+    def _is_news(self, name: str, there: RemoteRefs) -> bool:
         here = self._here(self._heads.goal).get(name), self._here(self._notes.goal).get(name)
         return here != (there.heads.get(name), there.notes.get(name))
 
-    def _was_pushed_from_here(self, name: str, there: There) -> bool:
+    def _was_pushed_from_here(self, name: str, there: RemoteRefs) -> bool:
         """Return whether the remote has only commits that our own timeline has, and none of them came from there."""
         if HEADS + name not in self._own_refs or name in self._here(self._heads.goal):
             return False
         heads = self._is_ours(there.heads.get(name), HEADS + name)
-        return heads and self._is_ours(there.notes.get(name), NOTES + name)
+        return heads and self._is_ours(there.notes.get(name), FETCHED_NOTES + name)
 
     @cached_property
     def _own_refs(self) -> frozenset[str]:
@@ -138,13 +138,13 @@ class _Fetch:
         return self._own.ask("merge-base", "--is-ancestor", commit, ref).status == 0
 
     def _bring_apart(
-        self, there: There, wanted: Sequence[str], known: frozenset[str] | None, *, again: bool
+        self, there: RemoteRefs, wanted: Sequence[str], known: frozenset[str] | None, *, again: bool
     ) -> tuple[bool, list[tuple[str, str]]]:
         """Bring all timelines together; if that fails, by halves. Whether all contents are here, and the bad ones."""
-        arrivals = Arrivals(self._fetched, known)
+        arrivals = ArrivedPacks(self._fetched, known)
         try:
             return self._bring(there, wanted, arrivals, again=again), []
-        except RemoteSilent:
+        except RemoteTimeout:
             raise
         except BY_CONTENT as failed:
             if not wanted or not self._answers():
@@ -160,10 +160,10 @@ class _Fetch:
         while halves:
             some = halves.pop()
             # What came before was looked at, or is gone.
-            arrivals = Arrivals(self._fetched)
+            arrivals = ArrivedPacks(self._fetched)
             try:
                 full &= self._bring(there, some, arrivals, again=again)
-            except RemoteSilent:
+            except RemoteTimeout:
                 raise
             except BY_CONTENT as failed:
                 arrivals.forget()
@@ -183,7 +183,9 @@ class _Fetch:
             return False
         return True
 
-    def _bring(self, there: There, wanted: Sequence[str], arrivals: Arrivals, *, again: bool) -> bool:
+    def _bring(
+        self, there: RemoteRefs, wanted: Sequence[str], arrivals: ArrivedPacks, *, again: bool
+    ) -> bool:
         """Bring some timelines; whether all contents are here."""
         heads, notes = self._here(self._heads.goal), self._here(self._notes.goal)
         chosen = frozenset(wanted)
@@ -207,7 +209,7 @@ class _Fetch:
         return {ref.removeprefix(place): oid for ref, oid in self._fetched.refs(place).items()}
 
     def _take(
-        self, there: Mapping[str, str], here: Mapping[str, str], way: _Way, options: Sequence[str]
+        self, there: Mapping[str, str], here: Mapping[str, str], way: _RefMapping, options: Sequence[str]
     ) -> None:
         """Have refs arrive that do not stand here as they stand there."""
         came = self._here(way.arrives)
@@ -224,7 +226,7 @@ class _Fetch:
             if done.status != 0:
                 raise why_nothing_came(self._remote, done)
 
-    def _accept(self, arrivals: Arrivals, there: There, again: bool) -> list[str]:
+    def _accept(self, arrivals: ArrivedPacks, there: RemoteRefs, again: bool) -> list[str]:
         """Look at what arrived, and let it stand where it is read; the trees that are new, `again`: all of them."""
         came, heads = self._here(self._heads.arrives), self._here(self._heads.goal)
         words = self._here(self._notes.arrives)
@@ -245,7 +247,7 @@ class _Fetch:
         self._signed.remember()
         return trees
 
-    def _moves(self, way: _Way, came: Mapping[str, str], there: Mapping[str, str]) -> list[str]:
+    def _moves(self, way: _RefMapping, came: Mapping[str, str], there: Mapping[str, str]) -> list[str]:
         """What came stands, and what is there no more goes; what is not as it was signed moves nothing."""
         refused = self._signed.refused
         gone = [name for name in self._here(way.goal) if name not in there and name not in refused]
@@ -256,11 +258,13 @@ class _Fetch:
             *(f"delete {way.arrives}{name}" for name in came),
         ]
 
-    def _contents(self, arrivals: Arrivals, there: There, fresh: Sequence[str], trees: Sequence[str]) -> bool:
+    def _contents(
+        self, arrivals: ArrivedPacks, there: RemoteRefs, fresh: Sequence[str], trees: Sequence[str]
+    ) -> bool:
         """Fetch the lists of what is new, or with `--full` all there is; whether nothing is missing then."""
         try:
             ask_for(self._transport, self._wanted(trees))
-        except RemoteSilent:
+        except RemoteTimeout:
             raise
         except RemoteFailed:
             # It leaves contents out, and does not give them on demand either (an old protocol, another setting).
@@ -275,10 +279,10 @@ class _Fetch:
         trees, blobs = {t for one in lists for t in one.trees}, {b for one in lists for b in one.blobs}
         return self._fetched.missing(trees, blobs)
 
-    def _arrival(self, before: str | None, after: str | None) -> Arrival:
+    def _arrival(self, before: str | None, after: str | None) -> FetchOutcome:
         if before is None or after is None:
-            return Arrival.GONE if after is None else Arrival.NEW
+            return FetchOutcome.GONE if after is None else FetchOutcome.NEW
         if before == after:
-            return Arrival.SAME
+            return FetchOutcome.SAME
         grown = self._fetched.git.ask("merge-base", "--is-ancestor", before, after).status == 0
-        return Arrival.UPDATED if grown else Arrival.REWRITTEN
+        return FetchOutcome.UPDATED if grown else FetchOutcome.REWRITTEN

@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable, Mapping
 
 from git_envhist.errors import Damaged, Refused, UsageError
-from git_envhist.model.sharing import Arrival, Imported
+from git_envhist.model.sharing import FetchOutcome, ImportResult
 from git_envhist.store.archive import read_archive
-from git_envhist.store.bundles import Taken, publish, take_bundle, workplace
+from git_envhist.store.bundles import CheckedBundle, publish, take_bundle, workplace
 from git_envhist.store.chain import Tell, read_chain
-from git_envhist.store.fetched import NOTES, REMOTES, Fetched
+from git_envhist.store.fetched import FETCHED_NOTES, REMOTES, FetchedStore
 from git_envhist.store.git import Git
 from git_envhist.store.remoteparts import NOBODY
 from git_envhist.store.remotes import NAME, last
@@ -35,11 +35,11 @@ class NameTaken(Refused):
         super().__init__(f"'{name}' {why}", hint="git envlog import --as <another name> <file>")
 
 
-def take_in(
+def import_archive(
     repository: Repository, path: str, name: str | None, tell: Tell, waiting: Callable[[], None] | None = None
-) -> Imported:
+) -> ImportResult:
     """Bring the timelines of a file in beside ours, as `<name>/<timeline>`; the usual name is the file's."""
-    fetched = Fetched.of(repository)
+    fetched = FetchedStore.of(repository)
     if name is not None:
         _refuse_remote(repository, fetched, name)
     with read_archive(path) as bundle, workplace(repository.common_state, PLACE, waiting) as work:
@@ -55,10 +55,10 @@ def take_in(
             fetched.vouch(fetched.packs() - before)
             _put(fetched, chosen, taken)
     told = tuple((f"{chosen}/{timeline}", moves[timeline], counts[timeline]) for timeline in sorted(counts))
-    return Imported(path, chosen, told)
+    return ImportResult(path, chosen, told)
 
 
-def _count(taken: Taken, timeline: str, tell: Tell) -> int:
+def _count(taken: CheckedBundle, timeline: str, tell: Tell) -> int:
     """How many moments there are; each is read, and what cannot be is told."""
     count = sum(1 for _ in read_chain(taken.git, taken.heads[timeline], notes=False, tell=tell))
     if not count:
@@ -66,7 +66,7 @@ def _count(taken: Taken, timeline: str, tell: Tell) -> int:
     return count
 
 
-def _free_name(repository: Repository, fetched: Fetched, path: str, taken: Taken) -> str:
+def _free_name(repository: Repository, fetched: FetchedStore, path: str, taken: CheckedBundle) -> str:
     """The file's name, or with a number behind: under it stands nothing, or what this only adds to."""
     stem = ENDINGS.sub("", os.path.basename(path))
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-.").replace("..", "-")[:60] or "import"
@@ -78,7 +78,7 @@ def _free_name(repository: Repository, fetched: Fetched, path: str, taken: Taken
     raise NameTaken(plain, "and all names like it are taken")
 
 
-def _adds_only(fetched: Fetched, name: str, taken: Taken) -> bool:
+def _adds_only(fetched: FetchedStore, name: str, taken: CheckedBundle) -> bool:
     there = _there(fetched, name)
     return all(
         there.get(line) in (None, oid) or _leads_on(fetched, taken, there[line], oid)
@@ -86,48 +86,48 @@ def _adds_only(fetched: Fetched, name: str, taken: Taken) -> bool:
     )
 
 
-def _moves(fetched: Fetched, name: str, taken: Taken) -> Mapping[str, Arrival]:
+def _moves(fetched: FetchedStore, name: str, taken: CheckedBundle) -> Mapping[str, FetchOutcome]:
     if not _adds_only(fetched, name, taken):
         raise NameTaken(name, "holds other moments of the same timeline")
     there = _there(fetched, name)
     return {line: _arrival(there.get(line), oid) for line, oid in taken.heads.items()}
 
 
-def _arrival(before: str | None, after: str) -> Arrival:
+def _arrival(before: str | None, after: str) -> FetchOutcome:
     if before is None:
-        return Arrival.NEW
-    return Arrival.SAME if before == after else Arrival.UPDATED
+        return FetchOutcome.NEW
+    return FetchOutcome.SAME if before == after else FetchOutcome.UPDATED
 
 
-def _there(fetched: Fetched, name: str) -> dict[str, str]:
+def _there(fetched: FetchedStore, name: str) -> dict[str, str]:
     place = f"{REMOTES}{name}/"
     return {ref.removeprefix(place): oid for ref, oid in fetched.refs(place).items()}
 
 
-def _leads_on(fetched: Fetched, taken: Taken, old: str, new: str) -> bool:
+def _leads_on(fetched: FetchedStore, taken: CheckedBundle, old: str, new: str) -> bool:
     both = Git(fetched.path, None, alternates=(os.fsdecode(taken.git.environment[b"GIT_OBJECT_DIRECTORY"]),))
     return both.ask("merge-base", "--is-ancestor", old, new).status == 0
 
 
-def _put(fetched: Fetched, name: str, taken: Taken) -> None:
+def _put(fetched: FetchedStore, name: str, taken: CheckedBundle) -> None:
     fetched.own(name)
     lines = [f"update {REMOTES}{name}/{line} {oid}\n" for line, oid in taken.heads.items()]
     fetched.git.run(*SYNCED, "update-ref", "--no-deref", "--stdin", stdin="".join(lines).encode("ascii"))
     for line, oid in taken.notes.items():
-        _join_notes(fetched, f"{NOTES}{name}/{line}", oid)
+        _join_notes(fetched, f"{FETCHED_NOTES}{name}/{line}", oid)
     # The file may be gone tomorrow.
     fetched.settle(
         [f"{REMOTES}{name}/{line}" for line in taken.heads]
-        + [f"{NOTES}{name}/{line}" for line in taken.notes]
+        + [f"{FETCHED_NOTES}{name}/{line}" for line in taken.notes]
     )
 
 
-def _join_notes(fetched: Fetched, ref: str, new: str) -> None:
+def _join_notes(fetched: FetchedStore, ref: str, new: str) -> None:
     """What is said now, and what was said in an earlier file: records are lines, each of them stays once."""
     if ref not in fetched.refs(ref):
         fetched.git.run(*SYNCED, "update-ref", "--no-deref", ref, new)
         return
-    came = f"{NOTES}import-{os.urandom(6).hex()}"
+    came = f"{FETCHED_NOTES}import-{os.urandom(6).hex()}"
     fetched.git.run("update-ref", "--no-deref", came, new)
     words = (*SYNCED, "notes", f"--ref={ref}", "merge", "--quiet", "--strategy=cat_sort_uniq", came)
     try:
@@ -136,12 +136,12 @@ def _join_notes(fetched: Fetched, ref: str, new: str) -> None:
         fetched.git.run("update-ref", "-d", came)
 
 
-def _refuse_remote(repository: Repository, fetched: Fetched, name: str) -> None:
+def _refuse_remote(repository: Repository, fetched: FetchedStore, name: str) -> None:
     if not NAME.fullmatch(name) or ".." in name or name.endswith((".lock", ".")):
         raise UsageError(f"not a name: '{name}'", hint="letters, digits, dots and dashes serve")
     if _is_remote(repository, fetched, name):
         raise NameTaken(name, "is a remote")
 
 
-def _is_remote(repository: Repository, fetched: Fetched, name: str) -> bool:
+def _is_remote(repository: Repository, fetched: FetchedStore, name: str) -> bool:
     return last(repository.read_config(), f"remote.{name}.url") is not None or fetched.knows(name)

@@ -30,7 +30,7 @@ DURATIONS = {"envhist.fetchpatience": FETCH_PATIENCE, "envhist.pushpatience": PU
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TransferLimits:
     """How much goes at once."""
 
     upload_size: int = UPLOAD_SIZE
@@ -42,7 +42,7 @@ class Limits:
     warnings: tuple[str, ...] = ()
 
 
-def read_limits(config: Config) -> Limits:
+def read_limits(config: Config) -> TransferLimits:
     """The limits that hold; what makes no sense is told, and the default stays."""
     warnings: list[str] = []
     sizes = []
@@ -53,7 +53,7 @@ def read_limits(config: Config) -> Limits:
         waits.append(_read(config, key, parse_duration, seconds, "a duration", warnings))
     upload_size, largest, memory = sizes
     fetches, pushes = waits
-    return Limits(upload_size, largest, memory, fetches, pushes, tuple(warnings))
+    return TransferLimits(upload_size, largest, memory, fetches, pushes, tuple(warnings))
 
 
 def _read(

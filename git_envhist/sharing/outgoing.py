@@ -13,12 +13,12 @@ from git_envhist.capture.tokensigns import URL_PASSWORD
 from git_envhist.history.classes import CLASSES, DATABASES, PACKAGES, class_of
 from git_envhist.history.dumps import is_dump
 from git_envhist.model import SQLITE_HEADER
-from git_envhist.model.sharing import Look, Share, Token
+from git_envhist.model.sharing import ClassSize, FoundToken, OutgoingScan
 from git_envhist.sharing.layers import GZIP, Unfolding, readings
 from git_envhist.sharing.words import secret_in_words
 from git_envhist.store.git import Git
 from git_envhist.store.layout import DOTGIT, RESERVED
-from git_envhist.store.remoteload import Outgoing, contents, files_of_pieces, piece_of, shown_place
+from git_envhist.store.remoteload import OutgoingObject, contents, files_of_pieces, piece_of, shown_place
 
 SEALED_CLASS, REPOSITORIES, RECORDS = "sealed", "repositories", "records"
 ORDER = (*CLASSES, REPOSITORIES, RECORDS, SEALED_CLASS)
@@ -31,10 +31,10 @@ OVERLAP = 4096
 NESTED = RESERVED + b"/" + DOTGIT + b"/"
 
 
-def look_through(git: Git, leaving: Sequence[Outgoing], largest: int) -> Look:
+def scan_outgoing(git: Git, leaving: Sequence[OutgoingObject], largest: int) -> OutgoingScan:
     """Read all that leaves once, in every directory. An object larger than `largest` is refused, and not read."""
     big = files_of_pieces(git, leaving)
-    tally = _Tally()
+    tally = _OutgoingTotals()
     for path, size in big.values():
         tally.add(class_of(path), path, size, b"")
     wanted = [one for one in leaving if one.kind in ("blob", "commit") and one.size <= largest]
@@ -52,7 +52,7 @@ def look_through(git: Git, leaving: Sequence[Outgoing], largest: int) -> Look:
     return tally.look()
 
 
-def too_large(leaving: Iterable[Outgoing], largest: int) -> list[Outgoing]:
+def too_large(leaving: Iterable[OutgoingObject], largest: int) -> list[OutgoingObject]:
     """The objects that hosts refuse for their size."""
     return [one for one in leaving if one.size > largest]
 
@@ -89,7 +89,7 @@ class _Pieces:
             yield found
 
 
-class _Tally:
+class _OutgoingTotals:
     def __init__(self) -> None:
         self._shares: dict[str, tuple[int, int]] = {}
         self._databases: dict[bytes, int] = {}
@@ -116,18 +116,18 @@ class _Tally:
             for kind in find_tokens(text):
                 self._tokens[(path, URL_WHAT if kind == URL_PASSWORD else TOKENS[kind][0])] = None
 
-    def add_word(self, found: Token | None) -> None:
+    def add_word(self, found: FoundToken | None) -> None:
         if found is not None:
             self._tokens[(found.path, found.kind)] = None
 
-    def look(self) -> Look:
-        shares = tuple(Share(name, *self._shares[name]) for name in ORDER if name in self._shares)
-        tokens = tuple(Token(path, kind) for path, kind in self._tokens)
+    def look(self) -> OutgoingScan:
+        shares = tuple(ClassSize(name, *self._shares[name]) for name in ORDER if name in self._shares)
+        tokens = tuple(FoundToken(path, kind) for path, kind in self._tokens)
         databases, dumps = tuple(sorted(self._databases.items())), tuple(sorted(self._dumps.items()))
-        return Look(shares, databases, tokens, dumps, tuple(sorted(self._names)))
+        return OutgoingScan(shares, databases, tokens, dumps, tuple(sorted(self._names)))
 
 
-def _class(one: Outgoing, path: bytes, data: bytes, sealed: bool) -> str:
+def _class(one: OutgoingObject, path: bytes, data: bytes, sealed: bool) -> str:
     if sealed:
         return SEALED_CLASS
     if one.place.startswith(NESTED):
@@ -138,7 +138,7 @@ def _class(one: Outgoing, path: bytes, data: bytes, sealed: bool) -> str:
     return DATABASES if data.startswith(SQLITE_HEADER) else class_of(path)
 
 
-def kinds_in(look: Look) -> tuple[str, ...]:
+def kinds_in(look: OutgoingScan) -> tuple[str, ...]:
     """Return what a push must be agreed to for, one word each: classes, databases, dumps, names that look secret."""
     classes = [f"class {share.name}" for share in look.shares if share.name not in ALWAYS]
     paths = {

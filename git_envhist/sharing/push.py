@@ -11,19 +11,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
 from git_envhist.errors import Refused, SnapshotNotFound, UsageError
-from git_envhist.model.sharing import Pushed, PushOutcome, RefPush, TimelinePush, without_password
+from git_envhist.model.sharing import PushOutcome, PushResult, RefPush, TimelinePush, without_password
 from git_envhist.sharing.choosing import chosen
-from git_envhist.sharing.limits import Limits, read_limits
-from git_envhist.sharing.outgoing import is_allowed, kinds_in, look_through, shown_kind, too_large
-from git_envhist.sharing.refusals import Diverged, FirstPush, HoldsTokens, NotAgreed, TooLarge, rejected, some
+from git_envhist.sharing.limits import TransferLimits, read_limits
+from git_envhist.sharing.outgoing import is_allowed, kinds_in, scan_outgoing, shown_kind, too_large
+from git_envhist.sharing.refusals import (
+    Diverged,
+    FirstPush,
+    NotAgreed,
+    TokensFound,
+    TooLarge,
+    first_few,
+    rejected,
+)
 from git_envhist.sharing.signing import Signing, sign_heads
-from git_envhist.store.git import Completed, Git
+from git_envhist.store.git import Git, GitResult
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.remotefailures import NOT_TOGETHER, why_it_failed
 from git_envhist.store.remotegrafts import write_grafts
-from git_envhist.store.remoteload import Outgoing, shown_place, what_leaves
+from git_envhist.store.remoteload import OutgoingObject, objects_to_send, shown_place
 from git_envhist.store.remotememory import (
-    Memory,
+    RemoteState,
     directory_of,
     read_memory,
     with_put,
@@ -34,13 +42,13 @@ from git_envhist.store.remoteparts import Parts, divide
 from git_envhist.store.remoterefs import (
     HEADS,
     NOTES,
-    Here,
-    There,
-    in_turn,
+    LocalTimeline,
+    RemoteRefs,
     plan_deletion,
     plan_push,
     questions,
     read_there,
+    update_order,
 )
 from git_envhist.store.remotes import CODE_REFS, OUR_REFS, Transport, find_remote, key_of
 from git_envhist.store.repository import Repository
@@ -53,7 +61,7 @@ AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class PushWish:
+class PushOptions:
     """What is asked of a push."""
 
     remote: str | None = None
@@ -78,11 +86,11 @@ def push(
     environ: Mapping[str, str],
     directory: str,
     own: str | None,
-    wish: PushWish,
+    wish: PushOptions,
     waiting: Callable[[], None] | None = None,
     step: Callable[[str], None] | None = None,
     signing: Signing | None = None,
-) -> Pushed:
+) -> PushResult:
     """Send timelines with their notes, or take them away there; `own`: this working tree's; `signing`: signs heads."""
     _refuse_both(wish)
     remote = find_remote(repository, wish.remote, directory)
@@ -100,8 +108,8 @@ class _Push:
         self,
         repository: Repository,
         transport: Transport,
-        limits: Limits,
-        wish: PushWish,
+        limits: TransferLimits,
+        wish: PushOptions,
         own: str | None,
         signing: Signing | None,
     ) -> None:
@@ -117,7 +125,7 @@ class _Push:
         self._key = key_of(transport.remote)
         self._memory = read_memory(self._state, self._key)
 
-    def run(self) -> Pushed:
+    def run(self) -> PushResult:
         there = read_there(self._transport.list_refs(*OUR_REFS, CODE_REFS, pushed=True))
         parts = self._parts()
         timelines, leaving, planned, problems = self._all(there, parts)
@@ -138,8 +146,8 @@ class _Push:
         return planned
 
     def _all(
-        self, there: There, parts: Parts
-    ) -> tuple[tuple[TimelinePush, ...], list[Outgoing], Pushed, list[Refused]]:
+        self, there: RemoteRefs, parts: Parts
+    ) -> tuple[tuple[TimelinePush, ...], list[OutgoingObject], PushResult, list[Refused]]:
         """What moves, what leaves with it, how that is told, and why it may not leave."""
         timelines = self._plan(there)
         leaving = self._leaving([move for one in timelines for move in one.moves], there, parts)
@@ -154,7 +162,7 @@ class _Push:
         self._unsigned = sign_heads(self._repository, names, self._signing)
         return bool(self._unsigned) or self._repository.list_refs(NOTES) != before
 
-    def _plan(self, there: There) -> tuple[TimelinePush, ...]:
+    def _plan(self, there: RemoteRefs) -> tuple[TimelinePush, ...]:
         if self._wish.delete:
             self._refuse_unknown(there)
             return plan_deletion(self._wish.delete, there)
@@ -163,22 +171,22 @@ class _Push:
         grows = {pair: _leads_on(git, *pair) for pair in questions(here, there)}
         return plan_push(here, there, self._ours(there), grows)
 
-    def _refuse_unknown(self, there: There) -> None:
+    def _refuse_unknown(self, there: RemoteRefs) -> None:
         for name in self._wish.delete:
             if name not in there.heads and name not in there.notes:
-                known = some(sorted(there.heads)) or "no timeline"
+                known = first_few(sorted(there.heads)) or "no timeline"
                 raise SnapshotNotFound(name, hint=f"'{self._remote.name}' holds {known}")
 
-    def _ours(self, there: There) -> dict[str, str]:
+    def _ours(self, there: RemoteRefs) -> dict[str, str]:
         """What stands there and was put there by us."""
         standing = {HEADS + name: oid for name, oid in there.heads.items()}
         standing |= {NOTES + name: oid for name, oid in there.notes.items()}
         return {ref: oid for ref, oid in self._memory.put if standing.get(ref) == oid}
 
-    def _here(self) -> list[Here]:
+    def _here(self) -> list[LocalTimeline]:
         heads, notes = self._repository.list_refs(HEADS), self._repository.list_refs(NOTES)
         names = chosen([ref.removeprefix(HEADS) for ref in heads], self._wish.timelines, self._own)
-        return [Here(name, heads[HEADS + name], notes.get(NOTES + name)) for name in names]
+        return [LocalTimeline(name, heads[HEADS + name], notes.get(NOTES + name)) for name in names]
 
     def _parts(self) -> Parts:
         if not self._memory.upload:
@@ -186,24 +194,24 @@ class _Push:
         place = os.path.join(directory_of(self._state), f"{self._key}.upload")
         return Parts(self._repository.git, place, self._repository.objects_dir, self._memory.upload)
 
-    def _leaving(self, moves: Sequence[RefPush], there: There, parts: Parts) -> list[Outgoing]:
+    def _leaving(self, moves: Sequence[RefPush], there: RemoteRefs, parts: Parts) -> list[OutgoingObject]:
         heads = [move.new for move in moves if move.new is not None and move.ref.startswith(HEADS)]
         notes = [move.new for move in moves if move.new is not None and move.ref.startswith(NOTES)]
         grafts = self._grafts(moves, there, parts, parts.left_there(there.uploads).values())
-        return what_leaves(parts.git, heads, notes, there.all, grafts)
+        return objects_to_send(parts.git, heads, notes, there.all, grafts)
 
     def _grafts(
-        self, moves: Iterable[RefPush], there: There, parts: Parts, arrived: Iterable[str]
+        self, moves: Iterable[RefPush], there: RemoteRefs, parts: Parts, arrived: Iterable[str]
     ) -> Mapping[bytes, bytes]:
         chains = [(move.new, move.old) for move in moves if move.new is not None]
         bases = [*arrived, *there.code, *there.heads.values()]
         return write_grafts(parts.git, os.path.join(directory_of(self._state), "grafts"), chains, bases)
 
     def _look(
-        self, timelines: tuple[TimelinePush, ...], leaving: list[Outgoing]
-    ) -> tuple[Pushed, list[Refused]]:
+        self, timelines: tuple[TimelinePush, ...], leaving: list[OutgoingObject]
+    ) -> tuple[PushResult, list[Refused]]:
         largest = self._limits.largest_object
-        look = look_through(self._repository.git, leaving, largest)
+        look = scan_outgoing(self._repository.git, leaving, largest)
         stored = sum(one.stored for one in leaving)
         parts = len(self._divided(leaving))
         problems: list[Refused] = [
@@ -213,18 +221,18 @@ class _Push:
         large = [one for one in too_large(leaving, largest) if not is_allowed(shown_place(one), allow)]
         problems += [TooLarge(large, largest)] if large else []
         tokens = [token for token in look.tokens if not is_allowed(token.path, allow)]
-        problems += [HoldsTokens(tokens)] if tokens else []
+        problems += [TokensFound(tokens)] if tokens else []
         told = tuple(problem.message for problem in problems)
         first = not self._memory.agreed and not self._wish.delete
         new = tuple(kind for kind in kinds_in(look) if kind not in self._memory.kinds)
         warnings = (*self._limits.warnings, *self._unsigned)
-        planned = Pushed(
+        planned = PushResult(
             self._remote, timelines, len(leaving), stored, parts, look, first, told, warnings,
             tuple(map(shown_kind, new)),
         )  # fmt: skip
         return planned, problems
 
-    def _divided(self, leaving: Sequence[Outgoing]) -> list[list[Outgoing]]:
+    def _divided(self, leaving: Sequence[OutgoingObject]) -> list[list[OutgoingObject]]:
         most = min(self._limits.upload_size, self._wish.most or self._limits.upload_size)
         if sum(one.stored for one in leaving) <= most:
             return []
@@ -233,8 +241,8 @@ class _Push:
     def _send(
         self,
         timelines: Iterable[TimelinePush],
-        leaving: list[Outgoing],
-        there: There,
+        leaving: list[OutgoingObject],
+        there: RemoteRefs,
         parts: Parts,
         kinds: tuple[str, ...],
     ) -> None:
@@ -266,7 +274,7 @@ class _Push:
         if done is not None and NOT_TOGETHER not in done.err:
             self._judge(done)
             return
-        for turn in in_turn(moves):
+        for turn in update_order(moves):
             self._move(turn, seeing)
 
     def _move(
@@ -281,24 +289,24 @@ class _Push:
         before: Sequence[str] = (),
         *,
         together: bool = False,
-    ) -> Completed:
+    ) -> GitResult:
         leases = {move.ref: move.old or "" for move in moves}
         refspecs = [move.refspec for move in moves]
         return self._transport.push(refspecs, leases, seeing, before, together=together)
 
-    def _judge(self, done: Completed) -> None:
+    def _judge(self, done: GitResult) -> None:
         refusals = [line for line in done.out.decode("utf-8", "replace").splitlines() if line.startswith("!")]
         if refusals:
             raise rejected(self._remote, refusals, why_it_failed(self._remote, done))
         if done.status != 0:
             raise why_it_failed(self._remote, done)
 
-    def _remember(self, memory: Memory) -> None:
+    def _remember(self, memory: RemoteState) -> None:
         self._memory = replace(memory, address=without_password(self._remote.push_url))
         write_memory(self._state, self._key, self._memory)
 
 
-def _refuse_both(wish: PushWish) -> None:
+def _refuse_both(wish: PushOptions) -> None:
     """What goes is not what comes."""
     if wish.delete and wish.timelines:
         raise UsageError("--delete takes the timelines that it is for, and nothing else is pushed along")

@@ -8,9 +8,9 @@ import shlex
 from collections.abc import Sequence
 
 from git_envhist.errors import Refused
-from git_envhist.model.sharing import Pushed, Remote, Token
+from git_envhist.model.sharing import FoundToken, PushResult, Remote
 from git_envhist.store.remotefailures import RemoteFailed
-from git_envhist.store.remoteload import Outgoing, shown_place
+from git_envhist.store.remoteload import OutgoingObject, shown_place
 
 LISTED = 10
 WORDS = re.compile(r"(?:message|note) [0-9a-f]{7}")
@@ -22,7 +22,7 @@ class FirstPush(Refused):
 
     code = "first-push"
 
-    def __init__(self, planned: Pushed, typed: Sequence[str] = ()) -> None:
+    def __init__(self, planned: PushResult, typed: Sequence[str] = ()) -> None:
         """`typed`: the words that said where to, and what."""
         remote = planned.remote
         super().__init__(
@@ -37,11 +37,11 @@ class NotAgreed(Refused):
 
     code = "not-agreed"
 
-    def __init__(self, planned: Pushed, typed: Sequence[str] = ()) -> None:
+    def __init__(self, planned: PushResult, typed: Sequence[str] = ()) -> None:
         """`typed`: the words that said where to, and what."""
         remote = planned.remote
         super().__init__(
-            f"new since the last agreed push to '{remote.name}', nothing was sent: {some(planned.new)}",
+            f"new since the last agreed push to '{remote.name}', nothing was sent: {first_few(planned.new)}",
             hint=f"if all of this may leave: {shlex.join(['git', 'envlog', 'push', '--yes', *typed])}\n"
             "leave it out of the next captures: .envhistignore; seal it: git config --add envhist.secret '<path>'",
         )
@@ -62,14 +62,14 @@ class Diverged(Refused):
         )
 
 
-class HoldsTokens(Refused):
+class TokensFound(Refused):
     """Tokens would leave in the clear."""
 
     code = "holds-tokens"
 
-    def __init__(self, tokens: Sequence[Token], done: str = "sent") -> None:
+    def __init__(self, tokens: Sequence[FoundToken], done: str = "sent") -> None:
         paths = sorted({os.fsdecode(token.path) for token in tokens})
-        told = some([_told(token) for token in tokens])
+        told = first_few([_told(token) for token in tokens])
         in_words = [path for path in paths if WORDS.fullmatch(path)]
         if in_words == paths:
             super().__init__(
@@ -91,20 +91,20 @@ class TooLarge(Refused):
 
     code = "too-large"
 
-    def __init__(self, found: Sequence[Outgoing], largest: int) -> None:
+    def __init__(self, found: Sequence[OutgoingObject], largest: int) -> None:
         paths = [os.fsdecode(shown_place(one)) for one in found]
-        told = some([f"'{path}' ({one.size:,} bytes)" for path, one in zip(paths, found, strict=True)])
+        told = first_few([f"'{path}' ({one.size:,} bytes)" for path, one in zip(paths, found, strict=True)])
         super().__init__(
             f"more than hosts take in one object ({largest:,} bytes), nothing was sent: {told}",
             hint=f"send it all the same: --allow '{paths[0]}'; for good: git config envhist.largestObject 2g",
         )
 
 
-def _told(token: Token) -> str:
+def _told(token: FoundToken) -> str:
     return f"'{os.fsdecode(token.path)}' ({token.kind.replace('`', '')})"
 
 
-def some(told: Sequence[str]) -> str:
+def first_few(told: Sequence[str]) -> str:
     """The first of many, in one line."""
     more = f" and {len(told) - LISTED} more" if len(told) > LISTED else ""
     return ", ".join(told[:LISTED]) + more

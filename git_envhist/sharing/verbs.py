@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from git_envhist.core import FETCH
-from git_envhist.lookup import each
+from git_envhist.lookup import as_sequence
 from git_envhist.model import TOP
 from git_envhist.store.fetched import seeing_fetched, without_fetched
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from git_envhist.api import EnvHistory
-    from git_envhist.model.sharing import Exported, Fetch, Imported, Pushed
+    from git_envhist.model.sharing import ExportResult, FetchResult, ImportResult, PushResult
     from git_envhist.settings import Settings
     from git_envhist.sharing.signing import Signing
     from git_envhist.store.repository import Repository
@@ -36,7 +36,7 @@ class Sharing:
         yes: bool = False,
         dry_run: bool = False,
         most: int | None = None,
-    ) -> Pushed:
+    ) -> PushResult:
         """Send timelines (this working tree's, where none is named) with their notes and names to a remote.
 
         The first push there lists what would leave in the clear and is refused without `yes`; `dry_run` tells the same
@@ -55,10 +55,10 @@ class Sharing:
         >>> [one.outcome.value for one in history.push("../shared.git", yes=True).timelines]
         ['new']
         """
-        from git_envhist.sharing.push import PushWish, push  # loaded late: most commands send nothing
+        from git_envhist.sharing.push import PushOptions, push  # loaded late: most commands send nothing
 
-        paths = tuple(map(os.fsencode, each(allow)))
-        wish = PushWish(remote, timelines, each(delete), paths, yes, dry_run, most)
+        paths = tuple(map(os.fsencode, as_sequence(allow)))
+        wish = PushOptions(remote, timelines, as_sequence(delete), paths, yes, dry_run, most)
         self._remotes_are_of_now()
         return push(
             self.repository,
@@ -72,22 +72,22 @@ class Sharing:
         )
 
     def _signing(self: EnvHistory) -> Signing:  # type: ignore[misc]
-        from git_envhist.capturing.identity import signature, who_am_i  # loaded late: likewise
+        from git_envhist.capturing.identity import current_actor, signature  # loaded late: likewise
         from git_envhist.sharing.signing import Signing  # loaded late: likewise
         from git_envhist.store.sshsign import SshSettings  # loaded late: likewise
 
         ssh = SshSettings.of(self.repository.read_config())
-        line = signature(who_am_i(self.settings, self._environ), self.now)
+        line = signature(current_actor(self.settings, self._environ), self.now)
         current = self.keys.current_id()
         key = self.keys.get(current) if current is not None else None
         return Signing(key, ssh, self._environ, line, self.keys)
 
     def fetch(  # type: ignore[misc]
         self: EnvHistory, remote: str | None = None, *, full: bool = False, accept_rollback: bool = False
-    ) -> Fetch:
+    ) -> FetchResult:
         """Bring the timelines of a remote beside ours; `full`: with all their contents.
 
-        A timeline that is not as its head was signed is refused (`Fetch.bad`) without `accept_rollback`.
+        A timeline that is not as its head was signed is refused (`FetchResult.bad`) without `accept_rollback`.
         """
         from git_envhist.sharing.fetch import fetch  # loaded late: likewise
 
@@ -113,7 +113,7 @@ class Sharing:
         *revisions: str,
         force: bool = False,
         allow: Sequence[str | bytes | os.PathLike[str]] = (),
-    ) -> Exported:
+    ) -> ExportResult:
         """Write moments (revisions, ranges; none: all of this timeline) with notes and names into a file.
 
         `force`: over a file that is there; `allow`: paths that may leave with a token in them.
@@ -124,26 +124,26 @@ class Sharing:
         >>> [(came, moments) for _, came, moments in history.import_("../moments.envhist.tar.zst").timelines]
         [(<Arrival.NEW: 'new'>, 1)]
         """
-        from git_envhist.capturing.identity import signature, who_am_i  # loaded late: likewise
-        from git_envhist.sharing.exporting import ExportWish, choose, export  # loaded late: likewise
+        from git_envhist.capturing.identity import current_actor, signature  # loaded late: likewise
+        from git_envhist.sharing.exporting import ExportOptions, choose, export  # loaded late: likewise
 
         self.forget_world()
         chosen = choose(revisions, self.world, self.now)
         for snapshot in chosen:
             self.bring(snapshot, TOP)
-        line = signature(who_am_i(self.settings, self._environ), self.now)
-        wish = ExportWish(force, tuple(map(os.fsencode, each(allow))))
+        line = signature(current_actor(self.settings, self._environ), self.now)
+        wish = ExportOptions(force, tuple(map(os.fsencode, as_sequence(allow))))
         waiting = self._waits_for("another export")
         return export(self.repository, os.fspath(file), chosen, self.world, self.keys, line, wish, waiting)
 
     def import_(  # type: ignore[misc]
         self: EnvHistory, file: str | os.PathLike[str], *, name: str | None = None
-    ) -> Imported:
+    ) -> ImportResult:
         """Bring what a file of an export holds in beside ours, as `<name>/<timeline>`."""
-        from git_envhist.sharing.importing import take_in  # loaded late: likewise
+        from git_envhist.sharing.importing import import_archive  # loaded late: likewise
 
         self._remotes_are_of_now()
-        done = take_in(self.repository, os.fspath(file), name, self._tell, self._waits_for(FETCH))
+        done = import_archive(self.repository, os.fspath(file), name, self._tell, self._waits_for(FETCH))
         self._came()
         return done
 

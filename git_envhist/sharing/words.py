@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from git_envhist.capture.masking import mask_secrets
 from git_envhist.errors import Damaged, SealingError
-from git_envhist.model.sharing import Token
+from git_envhist.model.sharing import FoundToken
 from git_envhist.store.heads import read_head, write_head
-from git_envhist.store.remoteload import Outgoing
+from git_envhist.store.remoteload import OutgoingObject
 from git_envhist.store.wrappedkeys import LIST_FORM
 from git_envhist.values import pattern
 
@@ -24,7 +24,7 @@ WRITTEN = ("text", "command", "comment", "name", "by", "definition")
 """The members of a note that people, agents and commands write."""
 
 
-def secret_in_words(one: Outgoing, data: bytes) -> Token | None:
+def secret_in_words(one: OutgoingObject, data: bytes) -> FoundToken | None:
     """A secret that is readable in a message or a note; None if there is none, or the object is another."""
     if one.place or one.kind not in ("commit", "blob"):
         return None
@@ -32,7 +32,7 @@ def secret_in_words(one: Outgoing, data: bytes) -> Token | None:
     if all(mask_secrets(text) == text for text in texts):
         return None
     what, forget = ("message", f"; git envlog drop {one.oid[:7]}") if one.kind == "commit" else ("note", "")
-    return Token(f"{what} {one.oid[:7]}".encode("ascii"), f"a secret in its words{forget}")
+    return FoundToken(f"{what} {one.oid[:7]}".encode("ascii"), f"a secret in its words{forget}")
 
 
 def _of_message(data: bytes) -> Iterator[bytes]:

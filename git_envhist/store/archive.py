@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from typing import IO, Protocol
 
 from git_envhist.errors import Damaged, EnvhistError, Refused
-from git_envhist.store.bounds import Bomb
+from git_envhist.store.bounds import DecompressionBomb
 from git_envhist.store.compression import packing, unpacking
-from git_envhist.store.durable import cannot_write, forget, sync, sync_directory
+from git_envhist.store.durable import cannot_write, remove_if_present, sync, sync_directory
 
 VERSION_NAME, BUNDLE_NAME = "envhist-export", "history.bundle"
 VERSION = b"envhist-export 1\n"
@@ -33,14 +33,14 @@ NEVER_A_BOMB, MOST_UNPACKED = 64 << 20, 100
 """So many times itself, at most, comes out of a file that is not small. Of a bundle, deflated already, hardly twice."""
 
 
-class CannotRead(EnvhistError):
+class ArchiveUnreadable(EnvhistError):
     """The file cannot be read."""
 
     code = "cannot-read"
     usual_hint = "git envlog import <file>, as 'git envlog export' wrote it"
 
 
-class FileThere(Refused):
+class FileExists(Refused):
     """Something stands where an export is to go."""
 
     code = "file-exists"
@@ -58,7 +58,7 @@ class Readable(Protocol):
 def write_archive(path: str, bundle: str, *, force: bool = False) -> int:
     """Write the file, whole or not at all, for its owner's eyes; how many bytes it has."""
     if not force and os.path.lexists(path):
-        raise FileThere(path)
+        raise FileExists(path)
     new = f"{path}.new-{os.urandom(6).hex()}"
     try:
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -69,10 +69,10 @@ def write_archive(path: str, bundle: str, *, force: bool = False) -> int:
             size = os.fstat(file.fileno()).st_size
         _put(new, path, force)
     except OSError as error:
-        forget(new)
+        remove_if_present(new)
         raise cannot_write(error, path) from error
     except BaseException:
-        forget(new)
+        remove_if_present(new)
         raise
     return size
 
@@ -84,7 +84,7 @@ def _put(new: str, path: str, force: bool) -> None:
         try:
             _put_beside(new, path)
         except FileExistsError as there:
-            raise FileThere(path) from there
+            raise FileExists(path) from there
     sync_directory(os.path.dirname(path) or ".")
 
 
@@ -122,21 +122,21 @@ def _padding(size: int) -> bytes:
 
 
 @contextmanager
-def read_archive(path: str) -> Iterator[Bundle]:
+def read_archive(path: str) -> Iterator[BundleStream]:
     """The bundle in a file, to be read from its beginning."""
     try:
         file = open(path, "rb")  # noqa: SIM115 - closed below
     except OSError as error:
-        raise CannotRead(f"cannot read '{path}': {(error.strerror or str(error)).lower()}") from error
+        raise ArchiveUnreadable(f"cannot read '{path}': {(error.strerror or str(error)).lower()}") from error
     with file:
         try:
             with unpacking(file, WINDOW) as read:
                 yield _open_bundle(_told_as_damage(read), os.fstat(file.fileno()).st_size)
         except IsADirectoryError as error:
-            raise CannotRead(f"cannot read '{path}': it is a directory") from error
+            raise ArchiveUnreadable(f"cannot read '{path}': it is a directory") from error
 
 
-class Bundle:
+class BundleStream:
     """The bytes of a bundle, one after the other; `Damaged` where the file ends before it does."""
 
     def __init__(self, read: Callable[[int], bytes], size: int) -> None:
@@ -180,7 +180,7 @@ def read_exactly(read: Callable[[int], bytes], size: int) -> bytes:
     return b"".join(parts)
 
 
-def _open_bundle(read: Callable[[int], bytes], packed: int) -> Bundle:
+def _open_bundle(read: Callable[[int], bytes], packed: int) -> BundleStream:
     """The bundle that a file of so many bytes (0: nobody knows) tells of."""
     size = _member(read, VERSION_NAME)
     version = read_exactly(read, min(size, BLOCK)) if size <= BLOCK else b""
@@ -192,8 +192,8 @@ def _open_bundle(read: Callable[[int], bytes], packed: int) -> Bundle:
     read_exactly(read, -size % BLOCK)
     size = _member(read, BUNDLE_NAME)
     if packed and size > max(NEVER_A_BOMB, MOST_UNPACKED * packed):
-        raise Bomb(f"the file of an export has {packed:,} bytes and tells of {size:,}")
-    return Bundle(read, size)
+        raise DecompressionBomb(f"the file of an export has {packed:,} bytes and tells of {size:,}")
+    return BundleStream(read, size)
 
 
 def _member(read: Callable[[int], bytes], name: str) -> int:

@@ -13,29 +13,29 @@ from collections.abc import Iterable
 
 from git_envhist.errors import Damaged
 from git_envhist.model.sharing import Remote
-from git_envhist.store.bounds import LISTED, Bomb, find_large
-from git_envhist.store.durable import forget
-from git_envhist.store.fetched import INDEX, Fetched
+from git_envhist.store.bounds import LISTED, DecompressionBomb, find_large
+from git_envhist.store.durable import remove_if_present
+from git_envhist.store.fetched import INDEX, FetchedStore
 from git_envhist.store.idx import PackIndex
 from git_envhist.store.objects import CatFile
 from git_envhist.store.remotefailures import too_much
-from git_envhist.store.unfolding import Unfolding
+from git_envhist.store.unfolding import TreeSizer
 
 ENDINGS = (INDEX, ".rev", ".promisor", ".pack")
 """In this order a pack goes: git sees it as long as there is an index."""
 
 
-class Arrivals:
+class ArrivedPacks:
     """The packs that came since this was made, and those that a fetch left which was broken off before it looked."""
 
-    def __init__(self, fetched: Fetched, known: Iterable[str] | None = None) -> None:
+    def __init__(self, fetched: FetchedStore, known: Iterable[str] | None = None) -> None:
         """`known`: the packs that were looked at; all that are there, where nothing is said."""
         self._fetched = fetched
         self._known = fetched.packs() if known is None else frozenset(known)
         self._sized = self._known
 
     def look(self, remote: Remote, notes: Iterable[str] = ()) -> None:
-        """`Bomb` where something is too large: then it is gone, with all that came."""
+        """`DecompressionBomb` where something is too large: then it is gone, with all that came."""
         new = self._fetched.packs() - self._sized
         found = find_large(self._fetched.git, notes, self._sizes(new)) if new else None
         if found is not None:
@@ -43,10 +43,10 @@ class Arrivals:
         self._sized |= new
 
     def weigh(self, remote: Remote, trees: Iterable[str]) -> None:
-        """`Bomb` where one of some trees stands for any number of paths: likewise."""
+        """`DecompressionBomb` where one of some trees stands for any number of paths: likewise."""
         try:
             with CatFile(self._fetched.git) as reader:
-                endless = Unfolding(reader, self._fetched.hash_length).find_endless(trees)
+                endless = TreeSizer(reader, self._fetched.hash_length).find_endless(trees)
         except Damaged as damaged:
             raise self._refused(remote, f"what is not whole: {damaged.message}") from damaged
         if endless is not None:
@@ -62,9 +62,9 @@ class Arrivals:
         place = self._fetched.pack_dir
         for name in self._fetched.packs() - self._known:
             for ending in ENDINGS:
-                forget(os.path.join(place, name + ending))
+                remove_if_present(os.path.join(place, name + ending))
 
-    def _refused(self, remote: Remote, what: str) -> Bomb:
+    def _refused(self, remote: Remote, what: str) -> DecompressionBomb:
         self.forget()
         return too_much(remote, f"holds {what}")
 

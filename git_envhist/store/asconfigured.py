@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from git_envhist.errors import GitFailed
-from git_envhist.store.git import SAFE_GIT, Completed, spawn
+from git_envhist.store.git import SAFE_GIT, GitResult, spawn
 from git_envhist.store.plainly import SHOW_SOURCES
 
 Config = tuple[tuple[str, str | None], ...]
@@ -19,7 +19,7 @@ WORDS = {
 }
 
 
-def parse_config(done: Completed, words: int = 1) -> Config:
+def parse_config(done: GitResult, words: int = 1) -> Config:
     """The pairs; `words`: how many each of them takes, the last of which it is."""
     if done.status != 0:
         raise GitFailed(done.complaint)

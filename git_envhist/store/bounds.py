@@ -17,8 +17,8 @@ from collections.abc import Iterable
 
 from git_envhist.errors import Damaged, EnvhistError
 from git_envhist.store.durable import cannot_write
-from git_envhist.store.git import Completed, Git
-from git_envhist.system import keep_below, room_left
+from git_envhist.store.git import Git, GitResult
+from git_envhist.system import free_bytes, keep_below
 from git_envhist.values import dataclass
 
 MEMORY, MEMORY_EACH = 1 << 30, 300
@@ -35,7 +35,7 @@ NO_ROOM = b"No space left on device"
 NO_MEMORY = (b"ut of memory", b"annot allocate memory", b"unable to create thread", b"too large to fit")
 
 
-class Bomb(Damaged):
+class DecompressionBomb(Damaged):
     """What was told is far more than what was there to tell it."""
 
     code = "too-much"
@@ -43,7 +43,7 @@ class Bomb(Damaged):
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ResourceLimits:
     """What one git may take, and each of those that it starts; None: what it likes."""
 
     memory: int | None = None
@@ -56,23 +56,23 @@ class Bounds:
         keep_below(process, memory=self.memory, seconds=self.seconds, file=self.file)
 
 
-def bounds_for(head: bytes, size: int) -> Bounds:
+def limits_for_pack(head: bytes, size: int) -> ResourceLimits:
     """The bounds for a pack of so many bytes that begins so."""
     count = int.from_bytes(head[8:PACK_HEAD], "big") if head.startswith(b"PACK") else 0
     if count * SMALLEST_ENTRY > size:
-        raise Bomb(f"what was exported tells of {count:,} objects in {size:,} bytes")
-    return Bounds(MEMORY + MEMORY_EACH * count, SECONDS + size // BYTES_A_SECOND)
+        raise DecompressionBomb(f"what was exported tells of {count:,} objects in {size:,} bytes")
+    return ResourceLimits(MEMORY + MEMORY_EACH * count, SECONDS + size // BYTES_A_SECOND)
 
 
-def bounds_of_a_fetch(memory: int, place: str) -> Bounds:
+def bounds_of_a_fetch(memory: int, place: str) -> ResourceLimits:
     """The bounds where nobody knows before how much comes: a disk is not filled by it, nor is the memory."""
-    free, beyond = room_left(place, kept_free=1 << 62), room_left(place, kept_free=20)
-    return Bounds(memory, None, None if free is None or beyond is None else max(beyond, free // 2))
+    free, beyond = free_bytes(place, kept_free=1 << 62), free_bytes(place, kept_free=20)
+    return ResourceLimits(memory, None, None if free is None or beyond is None else max(beyond, free // 2))
 
 
 def refuse_without_room(place: str, size: int) -> None:
     """Where a disk cannot hold it, nothing is begun."""
-    room = room_left(place, kept_free=1 << 62)
+    room = free_bytes(place, kept_free=1 << 62)
     if room is not None and size > room:
         raise cannot_write(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), place)
 
@@ -81,7 +81,7 @@ def refuse_large(git: Git, notes: Iterable[str], listed: bytes) -> None:
     """Of what is read whole, whenever somebody looks at it, nothing is larger than any of ours."""
     found = find_large(git, notes, listed)
     if found is not None:
-        raise Bomb(f"what was exported holds {found}")
+        raise DecompressionBomb(f"what was exported holds {found}")
 
 
 def find_large(git: Git, notes: Iterable[str], listed: bytes) -> str | None:
@@ -99,14 +99,16 @@ def find_large(git: Git, notes: Iterable[str], listed: bytes) -> str | None:
     return next((f"a note of {blobs[oid]:,} bytes" for oid in held if oid in blobs), None)
 
 
-def why(done: Completed, bounds: Bounds, place: str, else_it: str) -> EnvhistError:
+def limit_error(done: GitResult, bounds: ResourceLimits, place: str, else_it: str) -> EnvhistError:
     """What it means that a git failed which was held to bounds."""
     if NO_ROOM in done.err:
         return cannot_write(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), place)
     if done.status == -signal.SIGXCPU:
-        return Bomb(f"what was exported takes longer to read than it may ({bounds.seconds:,} s)")
+        return DecompressionBomb(f"what was exported takes longer to read than it may ({bounds.seconds:,} s)")
     if any(words in done.err for words in NO_MEMORY):
-        return Bomb(f"what was exported takes more memory to read than it may ({bounds.memory:,} bytes)")
+        return DecompressionBomb(
+            f"what was exported takes more memory to read than it may ({bounds.memory:,} bytes)"
+        )
     told = done.complaint.splitlines()[0]
     return Damaged(
         f"what was exported {else_it}: {told}", hint="nothing was taken in: have the file sent again"

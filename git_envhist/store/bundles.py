@@ -15,25 +15,25 @@ from contextlib import contextmanager, suppress
 from itertools import chain
 
 from git_envhist.errors import Damaged
-from git_envhist.store.archive import Bundle
+from git_envhist.store.archive import BundleStream
 from git_envhist.store.bounds import (
     LISTED,
     STREAMED,
-    Bomb,
-    Bounds,
-    bounds_for,
+    DecompressionBomb,
+    ResourceLimits,
+    limit_error,
+    limits_for_pack,
     refuse_large,
     refuse_without_room,
-    why,
 )
-from git_envhist.store.child import Child
-from git_envhist.store.chosen import Chosen
+from git_envhist.store.child import GitStream
+from git_envhist.store.chosen import SelectedSnapshots
 from git_envhist.store.durable import cannot_write, sync_directory
-from git_envhist.store.git import Completed, Git, why_it_failed
+from git_envhist.store.git import Git, GitResult, why_it_failed
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.objects import CatFile
 from git_envhist.store.remoterefs import HEADS, NOTES, is_timeline
-from git_envhist.store.unfolding import Unfolding, trees_of_moments, trees_of_notes
+from git_envhist.store.unfolding import TreeSizer, trees_of_moments, trees_of_notes
 from git_envhist.values import dataclass
 
 REF = re.compile(r"([0-9a-f]{40}|[0-9a-f]{64}) (refs/[!-~]+)")
@@ -68,24 +68,24 @@ def make_repository(path: str, object_format: str, alternates: Sequence[str]) ->
     return git
 
 
-def write_bundle(git: Git, path: str, chosen: Sequence[Chosen]) -> None:
+def write_bundle(git: Git, path: str, chosen: Sequence[SelectedSnapshots]) -> None:
     """A bundle of some timelines."""
     refs = refs_of(chosen)
     text = "".join(f"create {ref} {oid}\n" for ref, oid in refs.items())
     git.run("update-ref", "--stdin", stdin=text.encode("ascii"))
-    done = _held(git, Bounds(), (), "bundle", "create", "--quiet", path, "--all")
+    done = _held(git, ResourceLimits(), (), "bundle", "create", "--quiet", path, "--all")
     if done.status != 0:
         raise why_it_failed(done)
 
 
-def refs_of(chosen: Sequence[Chosen]) -> dict[str, str]:
+def refs_of(chosen: Sequence[SelectedSnapshots]) -> dict[str, str]:
     """The refs that a bundle holds."""
     heads = {HEADS + one.timeline: one.head for one in chosen}
     return {**heads, **{NOTES + one.timeline: one.notes for one in chosen if one.notes is not None}}
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class CheckedBundle:
     """What a bundle brought, checked and not yet where it is used."""
 
     heads: Mapping[str, str]
@@ -94,7 +94,7 @@ class Taken:
     """Sees the objects that came, and no others."""
 
 
-def take_bundle(bundle: Bundle, git_dir: str, objects: str, object_format: str) -> Taken:
+def take_bundle(bundle: BundleStream, git_dir: str, objects: str, object_format: str) -> CheckedBundle:
     """Check a bundle into a directory of objects: each is what its id says, nothing is missing, all is well-formed."""
     heads, notes = _read_refs(bundle, object_format)
     git = Git(git_dir, None)
@@ -104,15 +104,17 @@ def take_bundle(bundle: Bundle, git_dir: str, objects: str, object_format: str) 
     tips = "".join(f"{oid}\n" for oid in (*heads.values(), *notes.values()))
     done = _held(git, bounds, iter([tips.encode("ascii")]), "rev-list", "--objects", "--quiet", "--stdin")
     if done.status != 0:
-        raise why(done, bounds, objects, "is not whole")
+        raise limit_error(done, bounds, objects, "is not whole")
     with CatFile(git) as reader:
         trees = [*trees_of_notes(git, notes.values()), *trees_of_moments(git, heads.values())]
-        if Unfolding(reader, 20 if object_format == "sha1" else 32).find_endless(trees) is not None:
-            raise Bomb("what was exported holds trees that stand for more paths than an environment has")
-    return Taken(heads, notes, git)
+        if TreeSizer(reader, 20 if object_format == "sha1" else 32).find_endless(trees) is not None:
+            raise DecompressionBomb(
+                "what was exported holds trees that stand for more paths than an environment has"
+            )
+    return CheckedBundle(heads, notes, git)
 
 
-def _read_refs(bundle: Bundle, object_format: str) -> tuple[dict[str, str], dict[str, str]]:
+def _read_refs(bundle: BundleStream, object_format: str) -> tuple[dict[str, str], dict[str, str]]:
     told = FIRST.get(bundle.line(LONGEST_LINE))
     if told is None:
         raise Damaged("what was exported is no bundle that this version reads")
@@ -137,22 +139,22 @@ def _read_refs(bundle: Bundle, object_format: str) -> tuple[dict[str, str], dict
     return heads, notes
 
 
-def _index(git: Git, bundle: Bundle, notes: Iterable[str]) -> Bounds:
+def _index(git: Git, bundle: BundleStream, notes: Iterable[str]) -> ResourceLimits:
     place = os.fsdecode(git.environment[b"GIT_OBJECT_DIRECTORY"])
     refuse_without_room(place, bundle.size)
     parts = bundle.rest()
     first = next(parts, b"")
-    bounds = bounds_for(first, bundle.size)
+    bounds = limits_for_pack(first, bundle.size)
     words = ("index-pack", "--stdin", "--strict", "--threads=4", f"--max-input-size={bundle.size}")
     done = _held(git, bounds, chain((first,), parts), *STREAMED, *words)
     if done.status != 0:
-        raise why(done, bounds, place, "is damaged or was made to harm")
+        raise limit_error(done, bounds, place, "is damaged or was made to harm")
     refuse_large(git, notes, git.run("cat-file", "--batch-all-objects", "--unordered", "--buffer", LISTED))
     return bounds
 
 
-def _held(git: Git, bounds: Bounds, said: Iterable[bytes], *words: str) -> Completed:
-    child = Child(git, *words, talks=True)
+def _held(git: Git, bounds: ResourceLimits, said: Iterable[bytes], *words: str) -> GitResult:
+    child = GitStream(git, *words, talks=True)
     try:
         # It waits for its first byte until it is held.
         bounds.hold(child.process)

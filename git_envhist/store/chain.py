@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
 from git_envhist.errors import Damaged, GitFailed
-from git_envhist.model import Record, Snapshot, SnapshotId
-from git_envhist.store.child import Child
+from git_envhist.model import NoteRecord, Snapshot, SnapshotId
+from git_envhist.store.child import GitStream
 from git_envhist.store.commits import encode_commit, parse_commit
 from git_envhist.store.fields import Fields, cut_into_fields
 from git_envhist.store.git import Git
-from git_envhist.store.message import Message, read_message
+from git_envhist.store.message import ParsedMessage, read_message
 from git_envhist.store.records import attached_of, names_of, read_note, remarks_of, verdicts_of
 from git_envhist.values import dataclass
 
@@ -48,7 +48,7 @@ def read_chain(
     `notes`: those of every writer, or the one ref of them.
     `tell` is given a sentence for whatever could not be read; a tip that is not there at all is `GitFailed`.
     """
-    flaws = _Flaws(tell or _say_nothing)
+    flaws = _SkippedCommits(tell or _say_nothing)
     log = _Log(git, tip, limit, tuple(paths))
     commits = _with_notes(log, flaws, NOTES_GLOB if notes is True else notes) if notes else log.read()
     try:
@@ -74,7 +74,7 @@ def chain_length(git: Git, tip: str) -> int:
     return int(git.run("rev-list", "--count", "--first-parent", "--end-of-options", tip, "--"))
 
 
-class _BrokenOff(GitFailed):
+class _LogCutShort(GitFailed):
     """git did not come to an end of its own: what it had not said yet is not gone, and not known either."""
 
 
@@ -89,7 +89,7 @@ class _Log:
 
     def read(self, notes_refs: Sequence[str] = (), *, skip: int = 0) -> Iterator[Fields]:
         """The fields of each commit; `GitFailed` after the last that git could read."""
-        child = Child(
+        child = GitStream(
             self.git,
             *READABLE,
             "log",
@@ -104,7 +104,7 @@ class _Log:
         finally:
             done = child.close()
         if done.status < 0:
-            raise _BrokenOff(f"the history could not be read: git was ended by signal {-done.status}")
+            raise _LogCutShort(f"the history could not be read: git was ended by signal {-done.status}")
         if done.status != 0:
             raise GitFailed(done.complaint, hint="'git envlog fsck' tells which moments are whole")
 
@@ -127,7 +127,7 @@ class _Log:
         return options
 
 
-class _Flaws:
+class _SkippedCommits:
     """What could not be read, counted by reason and told once at the end."""
 
     def __init__(self, tell: Tell) -> None:
@@ -155,14 +155,14 @@ def _say_nothing(_sentence: str) -> None:
     pass
 
 
-def _with_notes(log: _Log, flaws: _Flaws, writers: str) -> Iterator[Fields]:
+def _with_notes(log: _Log, flaws: _SkippedCommits, writers: str) -> Iterator[Fields]:
     """The log with the notes of every writer; one whose notes are damaged is left out, and takes nothing along."""
     read = 0
     try:
         for fields in log.read((writers,)):
             yield fields
             read += 1
-    except _BrokenOff:
+    except _LogCutShort:
         raise
     except GitFailed:
         refs = (
@@ -178,14 +178,14 @@ def _with_notes(log: _Log, flaws: _Flaws, writers: str) -> Iterator[Fields]:
         yield from log.read(sound, skip=read)
 
 
-def _as_far_as_it_goes(log: _Log, commits: Iterator[Fields], flaws: _Flaws) -> Iterator[Fields]:
+def _as_far_as_it_goes(log: _Log, commits: Iterator[Fields], flaws: _SkippedCommits) -> Iterator[Fields]:
     """All commits that can be read: git stops one before the last of these, as it looks for a parent first."""
     read, following = 0, log.tip
     try:
         for fields in commits:
             yield fields
             read, following = read + 1, fields[1].decode("ascii").partition(" ")[0]
-    except _BrokenOff:
+    except _LogCutShort:
         raise
     except GitFailed as failed:
         last = None if log.paths or read == log.limit else _read_alone(log.git, following)
@@ -226,14 +226,14 @@ def _read_alone(git: Git, name: str) -> Fields | None:
     ]
 
 
-def _read_snapshot(fields: Fields, flaws: _Flaws) -> Snapshot:
+def _read_snapshot(fields: Fields, flaws: _SkippedCommits) -> Snapshot:
     commit, parents, tree, at, author, body, note = fields
     message = read_message(body)
     try:
         moment = datetime.fromisoformat(at.decode("ascii"))
     except ValueError:
         raise Damaged("the commit has no moment that can be read") from None
-    records: tuple[Record, ...] = ()
+    records: tuple[NoteRecord, ...] = ()
     if note:
         records, flaw = read_note(note)
         if flaw is not None:
@@ -254,8 +254,8 @@ def _join(
     parents: Sequence[str],
     tree: str,
     at: datetime,
-    message: Message,
-    records: tuple[Record, ...],
+    message: ParsedMessage,
+    records: tuple[NoteRecord, ...],
     signed: tuple[bytes, bytes],
 ) -> Snapshot:
     draft = message.draft

@@ -29,7 +29,7 @@ HEADER = 12
 
 
 @dataclass(frozen=True, slots=True)
-class BadPack:
+class DamagedPack:
     """A pack of ours that is not as it was written."""
 
     name: str
@@ -39,16 +39,16 @@ class BadPack:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class PackCheck:
     """What was looked at."""
 
     packs: int
     objects: int
     bytes: int
-    bad: tuple[BadPack, ...]
+    bad: tuple[DamagedPack, ...]
 
 
-def check_packs(repository: Repository, *, quick: bool, only: Iterable[str] | None = None) -> Looked:
+def check_packs(repository: Repository, *, quick: bool, only: Iterable[str] | None = None) -> PackCheck:
     """Look at our packs, `quick`: at their ends and indexes alone; at those of some names only, if they are given."""
     left_out = unpublished(repository.common_state, repository.pack_dir)
     chosen = [name for name in own_names(repository.pack_dir) if name not in left_out]
@@ -58,7 +58,7 @@ def check_packs(repository: Repository, *, quick: bool, only: Iterable[str] | No
     bad, objects, size = [], 0, 0
     for name in chosen:
         found = _look(repository, name, quick)
-        if isinstance(found, BadPack):
+        if isinstance(found, DamagedPack):
             bad.append(found)
             continue
         objects += found
@@ -66,30 +66,30 @@ def check_packs(repository: Repository, *, quick: bool, only: Iterable[str] | No
             size += os.stat(os.path.join(repository.pack_dir, f"{name}.pack")).st_size
     # Captures and cleanings go on meanwhile: what was joined with others, or came back, is not damaged.
     bad = [again for one in bad if (again := _look_again(repository, one.name, quick)) is not None]
-    return Looked(len(chosen), objects, size, tuple(bad))
+    return PackCheck(len(chosen), objects, size, tuple(bad))
 
 
-def _look_again(repository: Repository, name: str, quick: bool) -> BadPack | None:
+def _look_again(repository: Repository, name: str, quick: bool) -> DamagedPack | None:
     if not os.path.lexists(os.path.join(repository.pack_dir, f"{name}.keep")):
         return None
     found = _look(repository, name, quick)
-    return found if isinstance(found, BadPack) else None
+    return found if isinstance(found, DamagedPack) else None
 
 
-def _look(repository: Repository, name: str, quick: bool) -> BadPack | int:
+def _look(repository: Repository, name: str, quick: bool) -> DamagedPack | int:
     """How many objects a pack has, or what is wrong with it."""
     base = os.path.join(repository.pack_dir, name)
     try:
         index = PackIndex(base + ".idx", repository.hash_length)
     except FileNotFoundError:
-        return BadPack(name, "its index is missing", ())
+        return DamagedPack(name, "its index is missing", ())
     except (OSError, Damaged) as error:
-        return BadPack(name, _said(error), ())
+        return DamagedPack(name, _said(error), ())
     try:
         why = _ends(base + ".pack", index)
         if why is None and not quick:
             why = _bytes(repository.git, base)
-        return index.count if why is None else BadPack(name, why, tuple(_lost(repository, base, index)))
+        return index.count if why is None else DamagedPack(name, why, tuple(_lost(repository, base, index)))
     finally:
         index.close()
 
@@ -135,7 +135,7 @@ def _said(error: Exception) -> str:
     return error.message if isinstance(error, EnvhistError) else str(error)
 
 
-def mend(repository: Repository, bad: BadPack) -> str:
+def mend(repository: Repository, bad: DamagedPack) -> str:
     """Put what is sound of a damaged pack into a new one, and the damaged one aside; where it is now.
 
     Whoever calls holds the common lock alone.

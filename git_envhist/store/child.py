@@ -9,7 +9,7 @@ from contextlib import suppress
 from io import FileIO
 
 from git_envhist import trace
-from git_envhist.store.git import Completed, Git, memory_file, read_all, refuse_without_git
+from git_envhist.store.git import Git, GitResult, memory_file, read_all, refuse_without_git
 from git_envhist.system import pipe_ours
 
 _meanwhile: list[Callable[[], None]] = []
@@ -24,7 +24,7 @@ def meanwhile(work: Callable[[], None]) -> None:
 READ_SIZE = 1 << 16
 
 
-class Child:
+class GitStream:
     """One running git command, with a pipe from its output and, if asked for, one to its input."""
 
     def __init__(
@@ -69,13 +69,13 @@ class Child:
         """Up to `size` bytes of what it says, as soon as there are any; nothing at its end."""
         return os.read(self._output.fileno(), size)
 
-    def finish(self) -> Completed:
+    def finish(self) -> GitResult:
         """Let it come to its own end, with all that it has still to say, and say what came of it."""
         if self._input is not None:
             self._input.close()
         said = read_all(self._output.fileno())
         done = self.close()
-        return Completed(done.status, said, done.err)
+        return GitResult(done.status, said, done.err)
 
     def stop(self) -> None:
         """Have it end now, whatever it is doing; `close` then waits for that."""
@@ -83,10 +83,10 @@ class Child:
             with suppress(ProcessLookupError):
                 os.kill(self._process, signal.SIGTERM)
 
-    def close(self) -> Completed:
+    def close(self) -> GitResult:
         """End it, whatever it is doing, and say what came of it."""
         if not self._process:
-            return Completed(0, b"", b"")
+            return GitResult(0, b"", b"")
         # Its input ends, and what it still has to say has no reader: either way it ends by itself.
         self._close_pipes()
         status = _wait(self._process)
@@ -94,7 +94,7 @@ class Child:
         os.lseek(self._complaints, 0, os.SEEK_SET)
         complaints = read_all(self._complaints)
         os.close(self._complaints)
-        return Completed(status, b"", complaints)
+        return GitResult(status, b"", complaints)
 
     def _close_pipes(self) -> None:
         if self._input is not None:

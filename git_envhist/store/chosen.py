@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from git_envhist.errors import Damaged
-from git_envhist.model import ObjectId, Record, Snapshot
+from git_envhist.model import NoteRecord, ObjectId, Snapshot
 from git_envhist.store.commits import encode_commit, parse_commit
 from git_envhist.store.layout import ATTACHMENTS
 from git_envhist.store.message import mac_input, split_mac, with_mac
@@ -32,7 +32,7 @@ class Writer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class SelectedSnapshots:
     """Some snapshots of one timeline, as they leave."""
 
     timeline: str
@@ -42,7 +42,7 @@ class Chosen:
     """Oldest first."""
 
 
-def chain_of(
+def build_selected_chain(
     reader: ObjectReader,
     writer: Writer,
     timeline: str,
@@ -52,10 +52,10 @@ def chain_of(
     identity: bytes,
     object_format: str,
     beside: Mapping[bytes, bytes] = NO_FILES,
-) -> Chosen:
+) -> SelectedSnapshots:
     """Write a chain of chosen snapshots (oldest first) with their records; `beside`: more files of the notes tree."""
     tip: str | None = None
-    said: dict[str, Sequence[Record]] = {}
+    said: dict[str, Sequence[NoteRecord]] = {}
     files = dict(beside)
     for snapshot in snapshots:
         tip = _commit(reader, writer, snapshot, tip, find_key)
@@ -68,7 +68,7 @@ def chain_of(
     if said or files:
         form = object_format
         notes = add_records(reader, writer, None, said, identity=identity, object_format=form, files=files)
-    return Chosen(timeline, tip, notes, tuple(snapshots))
+    return SelectedSnapshots(timeline, tip, notes, tuple(snapshots))
 
 
 def _attached_later(reader: ObjectReader, snapshot: Snapshot) -> Iterator[tuple[bytes, bytes]]:

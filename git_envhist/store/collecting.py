@@ -24,17 +24,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from git_envhist.errors import GitFailed
-from git_envhist.model import Collected
-from git_envhist.store.durable import told_by_the_system
-from git_envhist.store.handover import alone, let_go
+from git_envhist.model import GcResult
+from git_envhist.store.durable import system_errors
+from git_envhist.store.handover import exclusive_access, remove_packs
 from git_envhist.store.idx import PackIndex
 from git_envhist.store.locks import UPKEEP_LOCK, locked, locked_now, state_directory
 from git_envhist.store.openness import tighten
 from git_envhist.store.ownpacks import OwnPacks
 from git_envhist.store.packlist import list_packs
 from git_envhist.store.packs import StagedPack
-from git_envhist.store.reaching import Tips, elsewhere, git_dirs_of, left_of, reached, tips_of
-from git_envhist.store.refhealth import kept_aside
+from git_envhist.store.reaching import (
+    Tips,
+    git_dirs_of,
+    present_objects_of,
+    reachable_objects,
+    tips_of,
+    unreferenced_tips,
+)
+from git_envhist.store.refhealth import set_aside_commits
 from git_envhist.store.repacking import ANEW, AS_IT_IS, JOINED, write_pack
 from git_envhist.store.repository import Repository
 from git_envhist.store.retiring import ASIDE, names_of
@@ -43,8 +50,8 @@ from git_envhist.store.weighing import (
     DELTIFIED,
     LONG_AGO,
     SET_APART,
-    Policy,
-    Weighed,
+    PackUsage,
+    RepackDecision,
     choose,
     read_kinds,
     times_of,
@@ -71,7 +78,7 @@ def collect(
     threads: int = 1,
     tell: Callable[[str], None] = lambda step: None,
     also: Sequence[str] = (),
-) -> Collected:
+) -> GcResult:
     """Remove from our packs what nothing reaches, and pack the rest well.
 
     Nobody who calls this may hold the common lock. `keep_since`: what nothing reaches stays where its pack was used
@@ -79,19 +86,19 @@ def collect(
     else only what is worth it, and nothing where another such run is under way. `tell` is given the steps. `also`:
     commits that no ref leads to, and that are kept with all that they hold.
 
-    `SomebodyAtWork` where others did not let go in time, `GitFailed` where what is needed cannot be told: nothing was
+    `RepositoryBusy` where others did not let go in time, `GitFailed` where what is needed cannot be told: nothing was
     removed then.
     """
     now = time.time()
     since = now - TWO_WEEKS if keep_since is None else keep_since
     if repository.gits_at_work() is None:
         since = min(since, now - UNTOLD)
-    policy = Policy(since, thorough)
+    policy = RepackDecision(since, thorough)
     state_directory(repository.common_state)
     with _turn(repository, thorough) as mine:
         if not mine:
             return _nothing_done(repository)
-        with told_by_the_system(repository.pack_dir):
+        with system_errors(repository.pack_dir):
             done = _Collector(repository, policy, threads, tell, also).run()
         list_packs(repository, read_kinds(repository.common_state))
         tighten(repository.pack_dir, repository.shared)
@@ -109,13 +116,13 @@ def _turn(repository: Repository, waits: bool) -> Iterator[bool]:
             yield mine
 
 
-def _nothing_done(repository: Repository) -> Collected:
+def _nothing_done(repository: Repository) -> GcResult:
     own = _own(repository)
     try:
         count, size = _measure(own.paths)
     finally:
         own.close()
-    return Collected(count, count, size, size, 0, 0)
+    return GcResult(count, count, size, size, 0, 0)
 
 
 class _Collector:
@@ -124,7 +131,7 @@ class _Collector:
     def __init__(
         self,
         repository: Repository,
-        policy: Policy,
+        policy: RepackDecision,
         threads: int,
         tell: Callable[[str], None],
         also: Sequence[str],
@@ -137,7 +144,7 @@ class _Collector:
         self._kinds = read_kinds(repository.common_state)
         self._now = time.time()
 
-    def run(self) -> Collected:
+    def run(self) -> GcResult:
         repository = self._repository
         self._tell("looking at what is still needed")
         own = _own(repository)
@@ -155,7 +162,7 @@ class _Collector:
             # Some stand in more packs than one.
             kept = len({oid for pack in weighed for oid in pack.dead})
             if not chosen:
-                return Collected(count, count, size, size, 0, kept, damaged)
+                return GcResult(count, count, size, size, 0, kept, damaged)
             removed = self._replace(chosen, needed, tips, own)
         finally:
             own.close()
@@ -164,18 +171,18 @@ class _Collector:
             count_left, size_left = _measure(left.paths)
         finally:
             left.close()
-        return Collected(count, count_left, size, size_left, removed, kept - removed, damaged)
+        return GcResult(count, count_left, size, size_left, removed, kept - removed, damaged)
 
     def _reached(self, ours: set[bytes], since: Tips | None = None) -> dict[bytes, bytes]:
         repository = self._repository
-        more = elsewhere(git_dirs_of(repository.common_dir))
-        found = reached(repository.git, ours.__contains__, more=more, since=since)
+        more = unreferenced_tips(git_dirs_of(repository.common_dir))
+        found = reachable_objects(repository.git, ours.__contains__, more=more, since=since)
         # What a repair has set aside is not whole, and not garbage either.
-        aside = [*kept_aside(repository.common_state), *self._also]
-        return left_of(repository.git, aside, ours.__contains__) | found
+        aside = [*set_aside_commits(repository.common_state), *self._also]
+        return present_objects_of(repository.git, aside, ours.__contains__) | found
 
     def _replace(
-        self, chosen: Sequence[Weighed], needed: Mapping[bytes, bytes], tips: Tips, own: OwnPacks
+        self, chosen: Sequence[PackUsage], needed: Mapping[bytes, bytes], tips: Tips, own: OwnPacks
     ) -> int:
         """Write anew what is needed of some packs, and have them go; how many objects went with them."""
         repository = self._repository
@@ -190,7 +197,7 @@ class _Collector:
             new = [one for ways in self._ways(live, packed) for one in self._write(staging, *ways)]
             apart, set_apart = self._set_apart(staging, chosen, live)
             left = held - live.keys() - apart
-            with alone(repository, removes=bool(left)):
+            with exclusive_access(repository, removes=bool(left)):
                 self._tell("putting them in place")
                 late = {oid: path for oid, path in self._reached(held, tips).items() if oid in left}
                 times = _times_in(repository.pack_dir, old)
@@ -200,7 +207,7 @@ class _Collector:
                 self._publish(staging, [*new, *set_apart])
                 gone = left - late.keys() - again.keys()
                 known = times if gone else {}
-                anew = let_go(
+                anew = remove_packs(
                     repository, staging, old, gone, lambda now: self._check(staging, held, now, known)
                 )
             # On NFS a pack that is removed while it is open keeps a name, and the staging with it.
@@ -218,7 +225,7 @@ class _Collector:
             raise GitFailed("git has found something again in a pack that was to go")
 
     def _set_apart(
-        self, staging: Staging, chosen: Sequence[Weighed], live: Mapping[bytes, bytes]
+        self, staging: Staging, chosen: Sequence[PackUsage], live: Mapping[bytes, bytes]
     ) -> tuple[set[bytes], list[Written]]:
         """Write what nothing reaches and that has to stay for a while: its ids, and its packs."""
         apart: set[bytes] = set()
@@ -230,7 +237,7 @@ class _Collector:
             written += self._write(staging, dict.fromkeys(dead, b""), AS_IT_IS, times_of(group))
         return apart, written
 
-    def _used_again(self, chosen: Sequence[Weighed], dead: set[bytes]) -> dict[bytes, bytes]:
+    def _used_again(self, chosen: Sequence[PackUsage], dead: set[bytes]) -> dict[bytes, bytes]:
         """What nothing reaches of packs that git touched since they were weighed: it was added again, nowhere else."""
         since = max(self._policy.keep_since, LONG_AGO)
         used = [pack for pack in chosen if os.stat(pack.path).st_mtime > max(since, pack.used)]

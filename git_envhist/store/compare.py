@@ -18,13 +18,13 @@ from git_envhist.errors import Damaged, GitFailed
 from git_envhist.model import Change, EntryKind, EnvPath, ObjectId
 from git_envhist.store.git import Git
 from git_envhist.store.layout import MISSING, RESERVED
-from git_envhist.store.metadata import Both, read_differences
+from git_envhist.store.metadata import MetadataPair, read_differences
 from git_envhist.store.objects import CatFile
 from git_envhist.store.pathspecs import matching
-from git_envhist.store.rows import RenameRow, Rows, empty_tree, is_modified, parse_rows, read_renames
-from git_envhist.store.shardlines import Differing, settled_shards
-from git_envhist.store.sides import environment_path, join
-from git_envhist.store.treediff import Comparison
+from git_envhist.store.rows import DiffRows, RenameRow, empty_tree, is_modified, parse_rows, read_renames
+from git_envhist.store.shardlines import ShardDiff, settled_shards
+from git_envhist.store.sides import environment_path, join_changes
+from git_envhist.store.treediff import TreeDiffProcess
 from git_envhist.store.trees import decode_tree
 
 if TYPE_CHECKING:
@@ -52,9 +52,11 @@ def compare(
         with _compare_trees(git, old, after, metadata=metadata, brief=brief) as (rows, reader):
             changes = find_changes(reader, rows, after, metadata=metadata, brief=brief)
     except (Damaged, GitFailed) as error:
-        from git_envhist.store.whereabouts import told_by_path  # loaded late: only what is damaged needs it
+        from git_envhist.store.whereabouts import (
+            with_damaged_path,  # loaded late: only what is damaged needs it
+        )
 
-        raise told_by_path(git, (old, after), error) from error
+        raise with_damaged_path(git, (old, after), error) from error
     if pathspecs:
         changes = _limit(git, changes, pathspecs)
     if renames is not None:
@@ -64,7 +66,7 @@ def compare(
 
 def find_changes(
     reader: CatFile | OwnFirst,
-    rows: Rows,
+    rows: DiffRows,
     after: str,
     *,
     metadata: bool = True,
@@ -73,7 +75,7 @@ def find_changes(
     """The changes that rows of git's diff and the shards among them tell, by their paths; `after`: the later side."""
     known = _read_metadata(reader, rows, after, brief) if metadata else {}
     tree = TreeReader(reader, after, rows.id_length)
-    changes = join(rows.contents, rows.nested, known, tree.look_up)
+    changes = join_changes(rows.contents, rows.nested, known, tree.look_up)
     if any(change.after is None for change in changes.values()):
         changes = _without_unseen(changes, _read_missing(reader, tree))
     return changes
@@ -114,31 +116,34 @@ class TreeReader:
 @contextmanager
 def _compare_trees(
     git: Git, before: str, after: str, *, metadata: bool, brief: bool
-) -> Iterator[tuple[Rows, CatFile | OwnFirst]]:
+) -> Iterator[tuple[DiffRows, CatFile | OwnFirst]]:
     """All rows; and who reads what they name."""
-    with CatFile(git) as others, closing(Comparison(git, before, after, shards=False)) as running:
+    with CatFile(git) as others, closing(TreeDiffProcess(git, before, after, shards=False)) as running:
         from git_envhist.store.ownfirst import OwnFirst  # loaded late: while git compares
-        from git_envhist.store.shardpairs import differing_shards, lines_of  # loaded late: likewise
+        from git_envhist.store.shardpairs import (  # loaded late: likewise
+            differing_manifest_lines,
+            differing_shards,
+        )
 
         with closing(OwnFirst(git, others, after)) as own:
             shards = differing_shards(own, before, after) if metadata else []
-            lines = lines_of(own, shards) if shards and brief else []
+            lines = differing_manifest_lines(own, shards) if shards and brief else []
             rows = parse_rows(running.finish())
             if shards is not None:
                 yield _without_settled(rows._replace(shards=shards), lines), own
                 return
         others.start()
-        with closing(Comparison(git, before, after, shards=True)) as running:
+        with closing(TreeDiffProcess(git, before, after, shards=True)) as running:
             shards = parse_rows(running.finish()).shards
         yield rows._replace(shards=shards), others
 
 
-def _without_settled(rows: Rows, lines: Sequence[Differing]) -> Rows:
+def _without_settled(rows: DiffRows, lines: Sequence[ShardDiff]) -> DiffRows:
     settled = settled_shards(lines, *_certain(rows)) if lines else set()
     return rows._replace(shards=[row for row in rows.shards if (row.old_oid, row.new_oid) not in settled])
 
 
-def _certain(rows: Rows) -> tuple[set[bytes], list[bytes]]:
+def _certain(rows: DiffRows) -> tuple[set[bytes], list[bytes]]:
     """The stored paths that were modified, whatever the manifest says, and all others that differ."""
     certain: set[bytes] = set()
     others: list[bytes] = []
@@ -147,7 +152,9 @@ def _certain(rows: Rows) -> tuple[set[bytes], list[bytes]]:
     return certain, others
 
 
-def _read_metadata(reader: CatFile | OwnFirst, rows: Rows, after: str, brief: bool) -> Mapping[bytes, Both]:
+def _read_metadata(
+    reader: CatFile | OwnFirst, rows: DiffRows, after: str, brief: bool
+) -> Mapping[bytes, MetadataPair]:
     shards = [(row.before, row.after) for row in rows.shards]
     if not brief:
         return read_differences(reader, shards, rows.contents, after)
@@ -157,13 +164,13 @@ def _read_metadata(reader: CatFile | OwnFirst, rows: Rows, after: str, brief: bo
 
 def _read_missing(reader: CatFile | OwnFirst, tree: TreeReader) -> frozenset[bytes]:
     """The paths that are not in the later snapshot because they could not be captured."""
-    from git_envhist.model import WhyMissing  # loaded late: mostly nothing went
+    from git_envhist.model import MissingReason  # loaded late: mostly nothing went
     from git_envhist.store.listings import read_missing  # loaded late: likewise
 
     oid = tree.look_up(RESERVED + b"/" + MISSING)
     answer = reader.read(oid.hex()) if oid is not None else None
     missing = read_missing(answer[1]) if answer is not None else ()
-    return frozenset(item.path for item in missing if item.why is not WhyMissing.ATTRIBUTES)
+    return frozenset(item.path for item in missing if item.why is not MissingReason.ATTRIBUTES)
 
 
 def _without_unseen(changes: dict[EnvPath, Change], missing: frozenset[bytes]) -> dict[EnvPath, Change]:

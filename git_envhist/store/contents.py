@@ -18,14 +18,14 @@ from git_envhist.store.objects import CatFile
 from git_envhist.store.ownpacks import OwnPacks
 from git_envhist.store.pointers import read_pointer
 from git_envhist.store.trees import decode_tree, object_id
-from git_envhist.store.windows import Windows
+from git_envhist.store.windows import PackReader
 from git_envhist.values import once
 
 HINT = "'git envlog fsck' says what else is missing"
 OpenSealed = Callable[[EnvPath, bytes], bytes]
 
 
-class Contents:
+class ObjectReader:
     """Reads objects by their raw ids."""
 
     lends: bool = False
@@ -51,9 +51,9 @@ class Contents:
         self._open_sealed = open_sealed
 
     @once
-    def _own(self) -> Windows:
+    def _own(self) -> PackReader:
         own = OwnPacks.open(self._pack_dir, self._format)
-        return Windows(own, self._format, reads_most=self.by_checksum)
+        return PackReader(own, self._format, reads_most=self.by_checksum)
 
     @once
     def _child(self) -> CatFile:

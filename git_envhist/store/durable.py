@@ -17,7 +17,7 @@ MOVED = "it was moved or removed meanwhile: run the command again where it is no
 MORE_FILES = "raise the limit: ulimit -n 1024"
 
 
-class NoPlace(EnvhistError):
+class CannotWrite(EnvhistError):
     """The git directory cannot be written."""
 
     code = "read-only"
@@ -69,7 +69,7 @@ def sync_files(paths: Iterable[str]) -> None:
             sync(file.fileno())
 
 
-def write_anew(path: str, data: bytes) -> None:
+def replace_file(path: str, data: bytes) -> None:
     """Have a private file hold this, or what it held; whoever calls is alone, and writes over what a kill has left."""
     fresh = f"{path}.new"
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -82,7 +82,7 @@ def write_anew(path: str, data: bytes) -> None:
     sync_directory(os.path.dirname(path))
 
 
-def forget(path: str) -> bool:
+def remove_if_present(path: str) -> bool:
     """Remove a file; False where there was none."""
     try:
         os.unlink(path)
@@ -106,12 +106,12 @@ def cannot_write(error: OSError, place: str) -> EnvhistError:
         return EnvhistError(message, hint=MOVED)
     if error.errno in CLOSED:
         hint = "a sandbox or another owner closes it: allow writing in the git directory"
-        return NoPlace(message, hint=hint)
+        return CannotWrite(message, hint=hint)
     return EnvhistError(message)
 
 
 @contextmanager
-def told_by_the_system(place: str) -> Iterator[None]:
+def system_errors(place: str) -> Iterator[None]:
     """What the system refused, and nobody foresaw at that very call, is told as an error of ours."""
     try:
         yield

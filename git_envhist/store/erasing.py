@@ -11,9 +11,9 @@ from typing import Protocol
 
 from git_envhist.errors import Damaged
 from git_envhist.model import EnvPath
-from git_envhist.store.erasinglists import IN_PIECES, Beside, name_of
+from git_envhist.store.erasinglists import IN_PIECES, ListEraser, name_of
 from git_envhist.store.layout import MANIFEST, RESERVED, dotgit_directory, stored_places
-from git_envhist.store.levels import TYPE, Level, Tree
+from git_envhist.store.levels import TYPE, Tree, TreeEditor
 from git_envhist.store.manifest import shard_path
 from git_envhist.store.names import stored_name
 from git_envhist.store.trees import DIRECTORY, decode_tree, encode_tree
@@ -105,7 +105,7 @@ class _Snapshot:
 
     def __init__(self, eraser: Eraser, root: bytes) -> None:
         self._eraser = eraser
-        self._root = Level(eraser, root)
+        self._root = TreeEditor(eraser, root)
         self._pointers: dict[bytes, None] = {}
         self.missing = 0
 
@@ -113,7 +113,7 @@ class _Snapshot:
         for path in self._eraser.paths:
             for directory, name in stored_places(path):
                 self._take(path, directory, name)
-        beside = Beside(self._eraser, self._root)
+        beside = ListEraser(self._eraser, self._root)
         self.missing = beside.lists()
         if self._pointers:
             beside.pieces(self._pointers)
@@ -177,7 +177,7 @@ class _Snapshot:
 
     # --- the manifest
 
-    def _shard_level(self, directory: bytes) -> tuple[Level | None, bytes]:
+    def _shard_level(self, directory: bytes) -> tuple[TreeEditor | None, bytes]:
         outer, inner = (name.encode("ascii") for name in shard_path(directory))
         return self._root.at(b"/".join((RESERVED, MANIFEST, outer))), inner
 

@@ -7,16 +7,16 @@ from typing import Protocol
 
 from git_envhist.errors import Damaged
 from git_envhist.store.layout import FACTS, GIT_CHANGED, MANIFEST, MISSING, PIECES, RESERVED, STAGED, UNSTABLE
-from git_envhist.store.levels import Level, Trees
+from git_envhist.store.levels import TreeEditor, TreeStore
 from git_envhist.store.names import stored_name
-from git_envhist.store.pointers import PiecesPointer, pieces_path, read_pointer
+from git_envhist.store.pointers import ChunksPointer, pieces_path, read_pointer
 from git_envhist.store.quoting import unquote, unquote_path
 from git_envhist.store.trees import DIRECTORY
 
 IN_PIECES = b" as=pieces"
 
 
-class Erasing(Trees, Protocol):
+class PathEraser(TreeStore, Protocol):
     """What the paths are taken out by."""
 
     @property
@@ -27,10 +27,10 @@ class Erasing(Trees, Protocol):
     def remember(self, oid: bytes, mode: int) -> None: ...
 
 
-class Beside:
+class ListEraser:
     """What stands beside the trees of one snapshot, from which the paths are taken."""
 
-    def __init__(self, eraser: Erasing, root: Level) -> None:
+    def __init__(self, eraser: PathEraser, root: TreeEditor) -> None:
         self._eraser = eraser
         self._root = root
 
@@ -43,7 +43,7 @@ class Beside:
         """Take away the pieces of big files that no other file of the snapshot consists of."""
         self._pieces(pointers)
 
-    def _lists(self, reserved: Level) -> int:
+    def _lists(self, reserved: TreeEditor) -> int:
         missing = 0
         for name in (MISSING, UNSTABLE):
             _, left = self._filter(reserved, name, lambda line: not self._is_meant(line.split(b" ")[0]))
@@ -63,7 +63,9 @@ class Beside:
                 facts.put(probe, (mode, self._eraser.write_blob(less)))
         return missing
 
-    def _filter(self, level: Level, name: bytes, keep: Callable[[bytes], bool]) -> tuple[list[bytes], int]:
+    def _filter(
+        self, level: TreeEditor, name: bytes, keep: Callable[[bytes], bool]
+    ) -> tuple[list[bytes], int]:
         """Leave those lines of a list that are to be kept; the others, and how many are left."""
         row = level.entries.get(name)
         if row is None:
@@ -79,7 +81,7 @@ class Beside:
                 level.take(name)
         return gone, len(lines) - len(gone)
 
-    def _staged(self, staged: Level) -> None:
+    def _staged(self, staged: TreeEditor) -> None:
         gone, _ = self._filter(staged, b"index", lambda line: not self._is_meant(line.split(b" ")[0]))
         content = staged.below(b"content")
         if not gone or content is None:
@@ -117,7 +119,7 @@ class Beside:
                 self._eraser.remember(pointer.tree, DIRECTORY)
                 level.take(inner)
 
-    def _pointer(self, oid: bytes) -> PiecesPointer | None:
+    def _pointer(self, oid: bytes) -> ChunksPointer | None:
         try:
             return read_pointer(self._eraser.read(oid))
         except Damaged:

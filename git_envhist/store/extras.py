@@ -30,7 +30,7 @@ _WITH_BYTES = (EntryKind.FILE, EntryKind.LINK)
 
 
 @dataclass(slots=True)
-class Extras:
+class ExtraWords:
     """What the words of one line said so far."""
 
     kind: EntryKind
@@ -43,9 +43,9 @@ class Extras:
     notes: list[tuple[str, str]] = field(default_factory=list)
 
 
-def read_extras(text: bytes, kind: EntryKind) -> Extras:
+def read_extras(text: bytes, kind: EntryKind) -> ExtraWords:
     """Read the words behind a line's times; `text` is empty or begins with a space."""
-    extras = Extras(kind)
+    extras = ExtraWords(kind)
     last = -1
     for item in text[1:].split(b" ") if text else ():
         word = _WORD.fullmatch(item)
@@ -60,24 +60,24 @@ def read_extras(text: bytes, kind: EntryKind) -> Extras:
     return extras
 
 
-def _read_uid(extras: Extras, word: bytes, value: bytes) -> bool:
+def _read_uid(extras: ExtraWords, word: bytes, value: bytes) -> bool:
     extras.uid = _number(value)
     return extras.uid is not None
 
 
-def _read_gid(extras: Extras, word: bytes, value: bytes) -> bool:
+def _read_gid(extras: ExtraWords, word: bytes, value: bytes) -> bool:
     extras.gid = _number(value)
     return extras.gid is not None
 
 
-def _read_link_group(extras: Extras, word: bytes, value: bytes) -> bool:
+def _read_link_group(extras: ExtraWords, word: bytes, value: bytes) -> bool:
     if _GROUP.match(value) is None or extras.kind is EntryKind.DIRECTORY:
         return False
     extras.link_group = int(value, 16)
     return True
 
 
-def _read_device(extras: Extras, word: bytes, value: bytes) -> bool:
+def _read_device(extras: ExtraWords, word: bytes, value: bytes) -> bool:
     major, colon, minor = value.partition(b":")
     numbers = _number(major), _number(minor)
     if not colon or numbers[0] is None or numbers[1] is None or extras.kind not in _DEVICES:
@@ -86,19 +86,19 @@ def _read_device(extras: Extras, word: bytes, value: bytes) -> bool:
     return True
 
 
-def _read_stored(extras: Extras, word: bytes, value: bytes) -> bool:
+def _read_stored(extras: ExtraWords, word: bytes, value: bytes) -> bool:
     if value not in _STORED or extras.kind not in _WITH_BYTES:
         return False
     extras.stored = _STORED[value]
     return True
 
 
-def _read_keyed_hash(extras: Extras, word: bytes, value: bytes) -> bool:
+def _read_keyed_hash(extras: ExtraWords, word: bytes, value: bytes) -> bool:
     extras.notes.append(("h", value.decode("ascii", "replace")))
     return _KEYED_HASH.match(value) is not None
 
 
-def _read_attribute(extras: Extras, word: bytes, value: bytes) -> bool:
+def _read_attribute(extras: ExtraWords, word: bytes, value: bytes) -> bool:
     # A name may hold a colon, base64 never does.
     quoted, colon, encoded = value.rpartition(b":")
     name = unquote(quoted)
@@ -114,7 +114,7 @@ def _read_attribute(extras: Extras, word: bytes, value: bytes) -> bool:
     return len(extras.xattrs) == 1 or extras.xattrs[-2][0] < name
 
 
-def _read_note(extras: Extras, word: bytes, value: bytes) -> bool:
+def _read_note(extras: ExtraWords, word: bytes, value: bytes) -> bool:
     extras.notes.append((word.decode("ascii"), unquote(value).decode("utf-8", "surrogateescape")))
     return True
 
@@ -128,7 +128,7 @@ def _unreadable(item: bytes) -> Damaged:
     return Damaged(f"a word of a manifest line cannot be read: '{show(item)}'")
 
 
-_Reader = Callable[[Extras, bytes, bytes], bool]
+_Reader = Callable[[ExtraWords, bytes, bytes], bool]
 """Takes the word and its value; False where the value is none that we write."""
 
 _STORED = {stored.value.encode("ascii"): stored for stored in StoredAs if stored is not StoredAs.PLAIN}

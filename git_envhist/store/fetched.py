@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from git_envhist.model import Snapshot
 from git_envhist.store.atwork import gits_at_work
 from git_envhist.store.chain import Tell, read_chain
-from git_envhist.store.durable import cannot_write, forget, sync_directory, write_anew
+from git_envhist.store.durable import cannot_write, remove_if_present, replace_file, sync_directory
 from git_envhist.store.git import Git
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.repository import Repository, sync_refs
@@ -24,7 +24,7 @@ from git_envhist.system import open_file_only
 from git_envhist.values import replace
 
 REMOTES = "refs/envhist/remotes/"
-NOTES = "refs/notes/envhist/"
+FETCHED_NOTES = "refs/notes/envhist/"
 ARRIVING = "refs/envhist/arriving/"
 """What has come and was not looked at yet; nobody reads it."""
 LOCK = "fetch.lock"
@@ -46,7 +46,7 @@ def split_name(timeline: str) -> tuple[str, str]:
     return remote, f"{host}/{directory}"
 
 
-class Fetched:
+class FetchedStore:
     """The repository of what was fetched."""
 
     def __init__(self, common_state: str, object_format: str) -> None:
@@ -59,7 +59,7 @@ class Fetched:
         self.git = Git(self.path, None)
 
     @classmethod
-    def of(cls, repository: Repository) -> Fetched:
+    def of(cls, repository: Repository) -> FetchedStore:
         return cls(repository.common_state, repository.object_format)
 
     @property
@@ -72,7 +72,7 @@ class Fetched:
         """Make it where it is not there yet."""
         state_directory(self._state)
         if not self.is_there:
-            forget(os.path.join(self.path, "HEAD"))
+            remove_if_present(os.path.join(self.path, "HEAD"))
             words = ("init", "--quiet", "--bare", "--template=", f"--object-format={self._format}")
             self.git.run(*words, self.path)
             try:
@@ -184,7 +184,7 @@ class Fetched:
 
     def end(self, remote: str) -> None:
         """Say that it came to its end."""
-        forget(self._under_way(remote))
+        remove_if_present(self._under_way(remote))
 
     def _under_way(self, remote: str) -> str:
         # No remote has a plus in its name; behind one that is being written stands more.
@@ -195,9 +195,9 @@ class Fetched:
         for directory, _, names in os.walk(os.path.join(self.path, "refs")):
             for path in (os.path.join(directory, name) for name in names if not name.endswith(".lock")):
                 if not os.path.getsize(path):
-                    forget(path)
+                    remove_if_present(path)
         # What was imported comes from nowhere a second time: its refs stay, whatever cannot be read just now.
-        kept = tuple(f"{place}{name}/" for name in self._imported() for place in (REMOTES, NOTES))
+        kept = tuple(f"{place}{name}/" for name in self._imported() for place in (REMOTES, FETCHED_NOTES))
         refs = {ref: oid for ref, oid in self.refs("refs/").items() if not ref.startswith(kept)}
         asked = "".join(f"{oid}\n" for oid in refs.values()).encode("ascii")
         words = ("rev-list", "--no-walk=unsorted", "--missing=allow-any", "--ignore-missing", "--stdin")
@@ -223,7 +223,9 @@ class Fetched:
 
     def read(self, timeline: str, limit: int | None, tell: Tell) -> Iterator[Snapshot]:
         """The snapshots of one, newest first, under the name that it has here."""
-        chain = read_chain(self.git, REMOTES + timeline, limit=limit, notes=NOTES + timeline, tell=tell)
+        chain = read_chain(
+            self.git, REMOTES + timeline, limit=limit, notes=FETCHED_NOTES + timeline, tell=tell
+        )
         return (replace(snapshot, timeline=timeline) for snapshot in chain)
 
     def missing(self, trees: Iterable[str] = (), blobs: Iterable[str] = ()) -> list[str]:
@@ -252,12 +254,12 @@ def _packs_told(path: str) -> frozenset[str]:
 
 def _tell_packs(path: str, packs: Iterable[str]) -> None:
     # Whole or not at all: a pack whose name is lost goes with what is refused, and an import comes from nowhere again.
-    write_anew(path, "".join(f"{name}\n" for name in sorted(packs)).encode("ascii"))
+    replace_file(path, "".join(f"{name}\n" for name in sorted(packs)).encode("ascii"))
 
 
 def seeing_fetched(repository: Repository) -> Repository:
     """The repository, whose git sees what was fetched too: for whoever reads."""
-    fetched = Fetched.of(repository)
+    fetched = FetchedStore.of(repository)
     if not fetched.is_there:
         return repository
     return replace(repository, git=repository.git.with_objects(fetched.objects_dir))

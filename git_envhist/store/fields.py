@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from git_envhist.store.child import Child
+from git_envhist.store.child import GitStream
 from git_envhist.store.message import LARGEST_MESSAGE
 
 Fields = list[bytes]
 
 
-def cut_into_fields(child: Child, width: int) -> Iterator[Fields]:
+def cut_into_fields(child: GitStream, width: int) -> Iterator[Fields]:
     """So many fields at a time; what is left of a group that was cut off is none."""
     fields: Fields = []
     open_field: list[bytes] = []

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from git_envhist import trace
-from git_envhist.errors import EnvhistError, GitEnded, GitFailed, StorageFull
+from git_envhist.errors import EnvhistError, GitFailed, GitKilled, StorageFull
 from git_envhist.store.quoting import quote_alternate
-from git_envhist.system import DIRECTORY, nameless_file, pipe_ours
+from git_envhist.system import DIRECTORY, anonymous_file, pipe_ours
 
 # `git rev-parse --local-env-vars` without the variables that carry `git -c`: a hook sets these for itself, and none
 # of them may reach a command of ours.
@@ -93,7 +93,7 @@ INSIDE = f"/proc/self/fd/{INHERITED}"
 NO_ROOM = ("No space left on device", "Out of diskspace", "Disk quota exceeded")
 
 
-class Completed(NamedTuple):
+class GitResult(NamedTuple):
     """What a git command left: its status and what it said."""
 
     status: int
@@ -107,14 +107,14 @@ class Completed(NamedTuple):
             return f"git was ended by signal {-self.status}"
         return text.removeprefix("fatal: ").removeprefix("error: ") or f"git ended with status {self.status}"
 
-    def by_itself(self) -> Completed:
-        """The same, where git came to an end of its own, well or not; `GitEnded` where somebody ended it."""
+    def by_itself(self) -> GitResult:
+        """The same, where git came to an end of its own, well or not; `GitKilled` where somebody ended it."""
         if self.status < 0:
-            raise GitEnded(-self.status)
+            raise GitKilled(-self.status)
         return self
 
 
-def why_it_failed(done: Completed) -> EnvhistError:
+def why_it_failed(done: GitResult) -> EnvhistError:
     """A git that found no room to write is told as any other that finds none."""
     complaint = done.complaint
     if any(sign in complaint for sign in NO_ROOM):
@@ -139,12 +139,12 @@ def spawn(
     environment: Mapping[bytes, bytes],
     *,
     stdin: bytes | None = None,
-) -> Completed:
+) -> GitResult:
     """Run a command to its end."""
-    return Running(arguments, environment, stdin=stdin).finish()
+    return GitProcess(arguments, environment, stdin=stdin).finish()
 
 
-class Running:
+class GitProcess:
     """A command that was started; its input and its complaints go through memory files, so that no pipe can fill.
 
     `finish` has to be called, whatever happens meanwhile.
@@ -182,14 +182,14 @@ class Running:
             os.close(writing)
             os.close(source)
 
-    def finish(self) -> Completed:
+    def finish(self) -> GitResult:
         """Wait for its end, and say what came of it."""
         try:
             out = read_all(self._reading)
             status = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
             trace.tell_git(self._told, self._began, status)
             os.lseek(self._complaints, 0, os.SEEK_SET)
-            return Completed(status, out, read_all(self._complaints))
+            return GitResult(status, out, read_all(self._complaints))
         finally:
             self._close()
 
@@ -253,12 +253,12 @@ class Git:
         *arguments: str | bytes,
         stdin: bytes | None = None,
         environment: Mapping[bytes, bytes] | None = None,
-    ) -> Completed:
+    ) -> GitResult:
         """Run git and return what came of it, success or not."""
         full = self.environment if environment is None else {**self.environment, **environment}
         return spawn([*self.command, *arguments], full, stdin=stdin)
 
-    def try_run_inside(self, *arguments: str | bytes, stdin: bytes | None = None) -> Completed:
+    def try_run_inside(self, *arguments: str | bytes, stdin: bytes | None = None) -> GitResult:
         """Run git in its own directory, which is held open, for a command that needs no working tree.
 
         git makes missing directories of a path that it was given. If the repository is moved meanwhile, it works on at
@@ -274,7 +274,7 @@ class Git:
             environment = {**self.environment, b"GIT_DIR": b"."}
             environment.pop(b"GIT_WORK_TREE", None)
             words = [*COMMAND, "-C", INSIDE, *arguments]
-            return Running(words, environment, stdin=stdin, inherited=held).finish()
+            return GitProcess(words, environment, stdin=stdin, inherited=held).finish()
         finally:
             os.close(held)
 
@@ -283,8 +283,8 @@ class Git:
         *arguments: str | bytes,
         stdin: bytes | None = None,
         environment: Mapping[bytes, bytes] | None = None,
-    ) -> Completed:
-        """Run git and return what came of it, success or not; half an answer is none: killed, it is `GitEnded`.
+    ) -> GitResult:
+        """Run git and return what came of it, success or not; half an answer is none: killed, it is `GitKilled`.
 
         For whatever decides by what git does not say: a ref that is not listed, a commit that is not there.
         """
@@ -326,7 +326,7 @@ def read_all(descriptor: int) -> bytes:
 
 
 def memory_file(content: bytes) -> int:
-    descriptor = nameless_file()
+    descriptor = anonymous_file()
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]

@@ -10,7 +10,7 @@ import mmap
 import os
 from collections.abc import Collection, Container, Iterator
 
-from git_envhist.store.durable import forget, read_exactly
+from git_envhist.store.durable import read_exactly, remove_if_present
 from git_envhist.store.idx import map_or_read
 
 # The file that stands alone; the directory of a layered one, and the list of its layers.
@@ -29,13 +29,13 @@ def drop_caches_naming(objects_dir: str, needles: Collection[bytes]) -> None:
     for single, layered, chain in CACHES:
         alone = os.path.join(objects_dir, single)
         if _holds(alone, needles):
-            forget(alone)
+            remove_if_present(alone)
         layers = _files_in(os.path.join(objects_dir, layered))
         if any(_holds(layer, needles) for layer in layers):
             # Without the list no layer counts, so that a stop half way leaves nothing that misleads.
-            forget(os.path.join(objects_dir, layered, chain))
+            remove_if_present(os.path.join(objects_dir, layered, chain))
             for layer in layers:
-                forget(layer)
+                remove_if_present(layer)
 
 
 def drop_graphs_of(objects_dir: str, gone: Container[bytes], hash_length: int) -> tuple[str, ...]:
@@ -47,10 +47,10 @@ def drop_graphs_of(objects_dir: str, gone: Container[bytes], hash_length: int) -
     if not any(oid in gone for path in files for oid in _commits_in(path, hash_length)):
         return ()
     changed = ("--changed-paths",) if any(_holds(path, [b"BDAT"]) for path in files) else ()
-    forget(files[0])
-    forget(os.path.join(objects_dir, layered, chain))
+    remove_if_present(files[0])
+    remove_if_present(os.path.join(objects_dir, layered, chain))
     for layer in layers:
-        forget(layer)
+        remove_if_present(layer)
     return "commit-graph", "write", "--reachable", *changed
 
 

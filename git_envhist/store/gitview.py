@@ -13,7 +13,7 @@ from git_envhist.errors import EnvhistError, in_words
 from git_envhist.model import EnvPath, GitChange
 from git_envhist.store.git import Git
 from git_envhist.store.index import IndexEntry, parse_index
-from git_envhist.store.judge import GITLINK, TREE, Conversions, Judge
+from git_envhist.store.judge import GITLINK, TREE, GitAttributes, IndexComparer
 from git_envhist.system import open_file_only
 from git_envhist.values import dataclass
 
@@ -31,7 +31,7 @@ class StagedEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class GitView:
+class GitStatus:
     """What git sees; `changed` is None where it could not be told."""
 
     head: str | None = None
@@ -54,19 +54,23 @@ def read_head(git: Git) -> tuple[str | None, str | None, bytes]:
     return head.decode("ascii", "replace") or None, name, subject
 
 
-def read_view(git: Git, root: str, git_dir: str, object_format: str, closed: Iterable[bytes] = ()) -> GitView:
+def read_view(
+    git: Git, root: str, git_dir: str, object_format: str, closed: Iterable[bytes] = ()
+) -> GitStatus:
     """The whole view; whatever of it cannot be had costs a warning. Nothing is said of what stands at `closed`."""
     head, branch, subject = None, None, b""
     try:
         head, branch, subject = read_head(git)
         entries = _read_index(git, git_dir, 20 if object_format == "sha1" else 32)
         staged = _staged_rows(git, head)
-        judge = Judge(root, object_format, _index_time(git_dir), Conversions(git), closed)
+        judge = IndexComparer(root, object_format, _index_time(git_dir), GitAttributes(git), closed)
         changed = _changed(judge, entries, staged, _unmerged_in_head(git, head, entries))
         kept = tuple(_keep(judge, entries, staged))
     except (EnvhistError, OSError) as error:
-        return GitView(head, branch, subject, None, (), (f"git's view could not be read: {in_words(error)}",))
-    return GitView(head, branch, subject, changed, kept)
+        return GitStatus(
+            head, branch, subject, None, (), (f"git's view could not be read: {in_words(error)}",)
+        )
+    return GitStatus(head, branch, subject, changed, kept)
 
 
 def _read_index(git: Git, git_dir: str, hash_length: int) -> list[IndexEntry]:
@@ -128,7 +132,7 @@ def _index_time(git_dir: str) -> int:
 
 
 def _changed(
-    judge: Judge,
+    judge: IndexComparer,
     entries: Iterable[IndexEntry],
     staged: dict[bytes, _StagedRow],
     unmerged: dict[bytes, IndexEntry],
@@ -151,13 +155,13 @@ def _changed(
     return tuple(GitChange(letters[path], EnvPath(path)) for path in sorted(letters))
 
 
-def _conflict(judge: Judge, entry: IndexEntry, in_head: IndexEntry | None) -> str:
+def _conflict(judge: IndexComparer, entry: IndexEntry, in_head: IndexEntry | None) -> str:
     if in_head is not None:
         return judge.letter(in_head)
     return "=" if judge.letter(entry) == "D" else "A"
 
 
-def _against_head(judge: Judge, entry: IndexEntry, row: _StagedRow, letter: str) -> str:
+def _against_head(judge: IndexComparer, entry: IndexEntry, row: _StagedRow, letter: str) -> str:
     if row.status == "A":
         return "=" if letter == "D" else "A"
     if letter in ("D", "T"):
@@ -167,7 +171,7 @@ def _against_head(judge: Judge, entry: IndexEntry, row: _StagedRow, letter: str)
 
 
 def _keep(
-    judge: Judge, entries: Iterable[IndexEntry], staged: dict[bytes, _StagedRow]
+    judge: IndexComparer, entries: Iterable[IndexEntry], staged: dict[bytes, _StagedRow]
 ) -> Iterable[StagedEntry]:
     """The staged tree, as far as it differs from HEAD."""
     for path, row in staged.items():

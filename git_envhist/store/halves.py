@@ -42,7 +42,7 @@ class Objects(Protocol):
     def read(self, oid: bytes) -> tuple[bytes, bytes]: ...
 
 
-class Place(NamedTuple):
+class DirectoryPlace(NamedTuple):
     """Where a directory stands: in the tree, and in the environment."""
 
     stored: bytes
@@ -54,10 +54,10 @@ Tree = dict[bytes, tuple[int, bytes]]
 """Stored name -> git's mode and id."""
 
 
-class Half:
+class SnapshotReader:
     """One snapshot, read piece by piece."""
 
-    def __init__(self, objects: Objects, root: bytes | None, beside: Half | None = None) -> None:
+    def __init__(self, objects: Objects, root: bytes | None, beside: SnapshotReader | None = None) -> None:
         """`beside`: the other one of two; what both hold is read and taken apart once."""
         self.objects = objects
         self._root = root
@@ -82,7 +82,7 @@ class Half:
         """The shards whose names begin with these two digits."""
         if outer not in self._shards:
             mode, oid = self.manifest.get(outer, (0, b""))
-            with told_of(b"/".join((RESERVED, MANIFEST, outer))):
+            with damage_context(b"/".join((RESERVED, MANIFEST, outer))):
                 self._shards[outer] = self._decode(oid) if mode == DIRECTORY else {}
         return self._shards[outer]
 
@@ -107,7 +107,7 @@ class Half:
             item = self.shards_below(outer)[inner]
             text = self.shared.get(item[1]) if item[0] != DIRECTORY else None
             if text is None:
-                with told_of(stored):
+                with damage_context(stored):
                     text = self.shared[item[1]] = self._blob(item)
             self._texts[stored] = text
         return self._texts[stored]
@@ -144,20 +144,20 @@ class Half:
         mode, oid = self._above(above).get(name, (0, b""))
         return self.shards_below(outer)[inner][1], oid if mode == DIRECTORY else b""
 
-    def place(self, stored: bytes) -> Place:
+    def place(self, stored: bytes) -> DirectoryPlace:
         """Where a directory stands in the environment."""
         realm, path = split_realm(stored)
         if realm.startswith(NESTED + b"/"):
             parts = (self._nested(realm), GIT, path)
-            return Place(stored, b"", EnvPath(b"/".join([part for part in parts if part])))
+            return DirectoryPlace(stored, b"", EnvPath(b"/".join([part for part in parts if part])))
         if realm:
             name = _unflat(realm[len(ROOT) + 1 :])
             if not name or root_directory(name) != realm:
                 raise damaged("a further root is not called as roots are:", realm)
-            return Place(stored, name, path)
+            return DirectoryPlace(stored, name, path)
         if GIT in path.split(b"/"):
             raise damaged("a repository stands among the files:", stored)
-        return Place(stored, b"", path)
+        return DirectoryPlace(stored, b"", path)
 
     def directories_with_links(self, groups: set[int]) -> set[bytes]:
         """Every directory with an entry in one of these groups of hard links."""
@@ -175,13 +175,13 @@ class Half:
 
     def _read_tree(self, stored: bytes) -> Tree:
         if not stored:
-            with told_of(stored):
+            with damage_context(stored):
                 whole = self._decode(self._root) if self._root is not None else {}
             return {name: item for name, item in whole.items() if name != RESERVED}
         above, _, name = stored.rpartition(b"/")
         # What is damaged further up is told as that directory's.
         mode, oid = self._above(above).get(name, (0, b""))
-        with told_of(stored):
+        with damage_context(stored):
             if mode != DIRECTORY:
                 return {}
             self._oids[stored] = oid
@@ -200,7 +200,7 @@ class Half:
 
     def _reserved_tree(self, name: bytes) -> Tree:
         mode, oid = self._reserved.get(name, (0, b""))
-        with told_of(RESERVED + b"/" + name):
+        with damage_context(RESERVED + b"/" + name):
             return self._decode(oid) if mode == DIRECTORY else {}
 
     def is_named(self, stored: bytes) -> bool:
@@ -286,7 +286,7 @@ def _unflat(flat: bytes) -> bytes:
 
 
 @contextmanager
-def told_of(stored: bytes) -> Iterator[None]:
+def damage_context(stored: bytes) -> Iterator[None]:
     """What cannot be read is told as what is said of a directory: an object's id says nothing to a person."""
     try:
         yield

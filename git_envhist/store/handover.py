@@ -9,13 +9,13 @@ from contextlib import contextmanager
 
 from git_envhist.errors import EnvhistError, GitFailed
 from git_envhist.store.atwork import RunningGit, callers, hint_after, in_words
-from git_envhist.store.durable import sync_directory, told_by_the_system
+from git_envhist.store.durable import sync_directory, system_errors
 from git_envhist.store.gitcaches import drop_graphs_of
 from git_envhist.store.locks import COMMON_LOCK, locked
-from git_envhist.store.merging import goes_by_packs, is_quiet
+from git_envhist.store.merging import goes_by_packs, no_git_reads_packs
 from git_envhist.store.reaching import Tips, tips_of
 from git_envhist.store.repository import Repository
-from git_envhist.store.retiring import ASIDE, GONE, HARMLESS, bring_again, drop_caches, may_write, put_aside
+from git_envhist.store.retiring import ASIDE, GONE, HARMLESS, drop_caches, may_write, put_aside, put_back
 from git_envhist.store.spares import forget_second_names
 from git_envhist.store.staging import Staging
 
@@ -24,14 +24,14 @@ TRIES_WHILE_CAPTURES_WAIT = 4
 AGAIN = "nothing was removed; run the command again"
 
 
-class SomebodyAtWork(EnvhistError):
+class RepositoryBusy(EnvhistError):
     """Packs cannot go while others may rely on them; nothing was removed."""
 
     code = "busy"
 
 
 @contextmanager
-def alone(repository: Repository, *, removes: bool) -> Iterator[None]:
+def exclusive_access(repository: Repository, *, removes: bool) -> Iterator[None]:
     """No capture runs, and no git goes by packs: as soon as that is so.
 
     `removes`: objects go, and not only the packs that they stand in; no git may be adding anything either.
@@ -41,7 +41,7 @@ def alone(repository: Repository, *, removes: bool) -> Iterator[None]:
             time.sleep(PAUSE)
         with locked(os.path.join(repository.common_state, COMMON_LOCK), limited=True):
             writers = may_write(repository.gits_at_work() or ()) if removes else ()
-            if not writers and is_quiet(
+            if not writers and no_git_reads_packs(
                 repository.common_dir, lambda: _but_for_readers(repository.gits_at_work())
             ):
                 yield
@@ -54,7 +54,7 @@ def _but_for_readers(gits: list[RunningGit] | None) -> list[RunningGit] | None:
     return None if gits is None else [git for git in gits if git.command not in HARMLESS]
 
 
-def let_go(
+def remove_packs(
     repository: Repository,
     staging: Staging,
     bases: Sequence[str],
@@ -71,7 +71,7 @@ def let_go(
     forget_second_names(repository.common_state, repository.pack_dir, bases)
     aside = os.path.join(staging.path, ASIDE)
     staging.holds_others()
-    with told_by_the_system(repository.pack_dir):
+    with system_errors(repository.pack_dir):
         return _let_go(repository, aside, bases, gone, lambda: check(tips))
 
 
@@ -84,10 +84,10 @@ def _let_go(
         # Whoever was at work when they went has ended: what they left shows what they relied on.
         check()
     except BaseException as error:
-        bring_again(aside, repository.pack_dir, bases)
+        put_back(aside, repository.pack_dir, bases)
         sync_directory(repository.pack_dir)
         if isinstance(error, GitFailed):
-            raise SomebodyAtWork("what was to go is needed again", hint=AGAIN) from error
+            raise RepositoryBusy("what was to go is needed again", hint=AGAIN) from error
         raise
     anew = drop_graphs_of(repository.objects_dir, gone, repository.hash_length)
     os.rename(aside, os.path.join(os.path.dirname(aside), GONE))
@@ -109,9 +109,9 @@ def _wait_for_others(repository: Repository, *, removes: bool) -> None:
     raise _busy(gits or ())
 
 
-def _busy(gits: Sequence[RunningGit]) -> SomebodyAtWork:
+def _busy(gits: Sequence[RunningGit]) -> RepositoryBusy:
     ours = callers()
     others = [git for git in gits if git.pid not in ours and git.command not in HARMLESS]
-    return SomebodyAtWork(
+    return RepositoryBusy(
         f"packs cannot be removed while another git may use them: {in_words(others)}", hint=hint_after(others)
     )

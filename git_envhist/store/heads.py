@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from git_envhist.errors import Damaged
-from git_envhist.store.mac import are_same
+from git_envhist.store.mac import constant_time_equal
 from git_envhist.store.quoting import show
 from git_envhist.store.trees import decode_tree, encode_tree, object_id
 from git_envhist.values import dataclass, pattern
@@ -94,7 +94,7 @@ def is_signed_by(head: Head, key: SigningKey) -> bool:
     """Return whether a sealing key signed the head."""
     if head.mac is None or head.key != key.id:
         return False
-    return are_same(key.mac(_mac_input(head, key.id)), head.mac)
+    return constant_time_equal(key.mac(_mac_input(head, key.id)), head.mac)
 
 
 def _mac_input(head: Head, key_id: str) -> bytes:

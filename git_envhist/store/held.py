@@ -21,7 +21,7 @@ from typing import Protocol
 
 from git_envhist import trace
 from git_envhist.errors import Damaged, GitFailed
-from git_envhist.store.git import Completed
+from git_envhist.store.git import GitResult
 from git_envhist.system import pipe_ours
 
 WAITING = ("sh", "-c", 'read -r now && exec "$@"', "sh")
@@ -41,11 +41,11 @@ class Holds(Protocol):
     def hold(self, process: int) -> None: ...
 
 
-class Silent(Exception):
+class NoOutputTimeout(Exception):
     """Nothing was heard for as long as may be."""
 
 
-def run_held(
+def run_limited(
     words: Sequence[str],
     environment: Mapping[bytes, bytes],
     holds: Holds,
@@ -53,8 +53,9 @@ def run_held(
     *,
     patience: float | None = None,
     heard: Callable[[bytes], None] | None = None,
-) -> Completed:
-    """Run a command to its end; `Silent` where it says nothing for so many seconds. `heard`: given what it says."""
+) -> GitResult:
+    """Run a command to its end; `NoOutputTimeout` where it says nothing for so many seconds. `heard`: given what it
+    says."""
     began = trace.now()
     pipes = pipe_ours(), pipe_ours(), pipe_ours()
     # Files of Python's: what stops this program never comes between the closing of one and its mark.
@@ -82,10 +83,10 @@ def run_held(
     trace.tell_git(words, began, status)
     if len(told) > MOST_TOLD:
         raise Damaged(f"more is listed there than {MOST_TOLD:,} bytes hold")
-    return Completed(status, told, said)
+    return GitResult(status, told, said)
 
 
-def how_far(said: bytes) -> str | None:
+def parse_progress(said: bytes) -> str | None:
     """How far a git says it is, here or there; of what comes from elsewhere no more than these few letters."""
     found = STEP.findall(said)
     return f"{found[-1][0].decode('ascii').lower()} {int(found[-1][1])} %" if found else None
@@ -119,7 +120,7 @@ def _talk(
         while selector.get_map():
             heard_of = selector.select(patience and min(patience, LONGEST_WAIT))
             if not heard_of:
-                raise Silent
+                raise NoOutputTimeout
             for key, _ in heard_of:
                 if key.data:
                     part = os.read(key.fd, AT_ONCE)

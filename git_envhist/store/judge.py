@@ -20,7 +20,7 @@ GITLINK, SYMLINK, TREE = 0o160000, 0o120000, 0o040000
 CRLF_LIMIT = 16 << 20
 
 
-class Conversions:
+class GitAttributes:
     """What git's configuration and attributes say of bytes and modes; asked only where it decides something."""
 
     def __init__(self, git: Git) -> None:
@@ -64,7 +64,7 @@ class Conversions:
         return asked or default
 
 
-class Judge:
+class IndexComparer:
     """Tells how the working tree's file compares with an entry of the index."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Judge:
         root: str,
         object_format: str,
         index_time_ns: int,
-        conversions: Conversions,
+        conversions: GitAttributes,
         closed: Iterable[bytes] = (),
     ) -> None:
         self._root = os.fsencode(root)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 
 from git_envhist.store.locks import lock_file, make_private
-from git_envhist.system import DIRECTORY, open_ours
+from git_envhist.system import DIRECTORY, open_cloexec_guarded
 from git_envhist.values import dataclass, pattern
 
 KEY_NAME = pattern(r"[0-9a-f]{12}(?:[0-9a-f]{20})?")
@@ -25,7 +25,7 @@ STALE_SECONDS = 3600
 
 
 @dataclass(frozen=True, slots=True)
-class KeyPlace:
+class KeyDirectory:
     """One directory in which keys are kept."""
 
     directory: str
@@ -67,7 +67,7 @@ class KeyPlace:
         """Hold the lock of this directory; a place that takes no lock takes no key either, as storing will report."""
         try:
             make_private(self.directory)
-            descriptor = open_ours(self.path(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = open_cloexec_guarded(self.path(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError:
             yield
             return

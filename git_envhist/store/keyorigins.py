@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from git_envhist.store.durable import write_anew
+from git_envhist.store.durable import replace_file
 from git_envhist.store.keyfiles import read_file
 from git_envhist.store.keyforms import FIRST_FORM_LENGTH, Key
 from git_envhist.values import dataclass, pattern
@@ -46,7 +46,7 @@ class Origins:
         if line not in lines:
             with suppress(OSError):  # its copy in the repository is found all the same
                 self._keep_damaged()
-                write_anew(self._path, "".join(f"{one}\n" for one in (*lines, line)).encode("ascii"))
+                replace_file(self._path, "".join(f"{one}\n" for one in (*lines, line)).encode("ascii"))
 
     @property
     def _path(self) -> str:

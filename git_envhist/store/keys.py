@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from git_envhist.errors import Refused, SealingError
-from git_envhist.store.keyfiles import KEY_NAME, KeyPlace
+from git_envhist.store.keyfiles import KEY_NAME, KeyDirectory
 from git_envhist.store.keyforms import (
     REPOSITORY_LENGTH,
     SECRET_LENGTH,
@@ -66,9 +66,9 @@ class KeyRing:
         self._receive = received
         self._came: Received | None = None
         self._common_state = common_state
-        self.ours = KeyPlace(os.path.join(common_state, "keys"))
+        self.ours = KeyDirectory(os.path.join(common_state, "keys"))
         self._origins = Origins(common_state)
-        self.backup = KeyPlace(os.path.join(config_home, "git-envhist", "keys"))
+        self.backup = KeyDirectory(os.path.join(config_home, "git-envhist", "keys"))
         self._kept_in = (self.backup,) if key_in == HOME else (self.ours, self.backup)
         self.warnings: list[str] = []
         self.made: Key | None = None
@@ -79,7 +79,7 @@ class KeyRing:
         self._current: Key | None = None
 
     @property
-    def places(self) -> tuple[KeyPlace, KeyPlace]:
+    def places(self) -> tuple[KeyDirectory, KeyDirectory]:
         return self.ours, self.backup
 
     def current(self) -> Key:
@@ -297,7 +297,7 @@ class KeyRing:
         except OSError as failure:
             self._warn(f"cannot write '{self.ours.path(CURRENT)}': {failure.strerror}")
 
-    def _read(self, place: KeyPlace, key_id: str) -> Key | None:
+    def _read(self, place: KeyDirectory, key_id: str) -> Key | None:
         try:
             content = place.read(key_id)
         except OSError as failure:
@@ -315,7 +315,7 @@ class KeyRing:
         self._warn(self._damaged[key_id])
         return None
 
-    def _close_to_others(self, place: KeyPlace, key_id: str) -> None:
+    def _close_to_others(self, place: KeyDirectory, key_id: str) -> None:
         closed = place.make_private(key_id)
         if closed is not None:
             what = "it is closed now" if closed else "it could not be closed"

@@ -32,7 +32,7 @@ Step = Callable[[bytes, bytes, bool], bytes]
 
 
 @dataclass(slots=True)
-class Held:
+class LabelUsage:
     """How much a label holds."""
 
     holds: int = 0
@@ -41,7 +41,7 @@ class Held:
 
 
 @dataclass(slots=True)
-class Sizes:
+class PackedSizes:
     """What each object takes in our packs; one that stands in several takes all of them."""
 
     of: dict[bytes, int] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Sizes:
     """What all copies but one take, of what stands more than once."""
 
     @classmethod
-    def read(cls, packs: Iterable[PackFile], hash_length: int) -> Sizes:
+    def read(cls, packs: Iterable[PackFile], hash_length: int) -> PackedSizes:
         sizes = cls()
         for pack in packs:
             names, offsets = pack.index.names(), pack.index.offsets()
@@ -77,10 +77,10 @@ class Sizes:
         return self.of[oid] - self.again.get(oid, 0)
 
 
-class Ledger:
+class ObjectLabels:
     """Labels objects, one snapshot after the other."""
 
-    def __init__(self, own: OwnPacks, sizes: Sizes, hash_length: int, step: Step | None = None) -> None:
+    def __init__(self, own: OwnPacks, sizes: PackedSizes, hash_length: int, step: Step | None = None) -> None:
         """`step`: how labels go down; without it everything in a snapshot has its one label."""
         self._reader = Scattered(own)
         self._sizes = sizes
@@ -109,19 +109,19 @@ class Ledger:
             if oid in self._labels:
                 self._mark(oid, b"\0kept")
 
-    def held(self) -> dict[bytes, Held]:
+    def held(self) -> dict[bytes, LabelUsage]:
         """What each label holds."""
-        found: dict[bytes, Held] = {}
+        found: dict[bytes, LabelUsage] = {}
         sizes = self._sizes.of
         for oid, labels in self._labels.items():
             size = sizes.get(oid, 0)
             if isinstance(labels, bytes):
-                one = found.setdefault(labels, Held())
+                one = found.setdefault(labels, LabelUsage())
                 one.holds += size
                 one.frees += self._comes_back(oid, labels)
             else:
                 for label in labels:
-                    found.setdefault(label, Held()).holds += size
+                    found.setdefault(label, LabelUsage()).holds += size
         found.pop(b"\0kept", None)
         return found
 

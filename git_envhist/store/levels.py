@@ -11,33 +11,33 @@ Tree = dict[bytes, Row]
 TYPE = 0o170000
 
 
-class Trees(Protocol):
+class TreeStore(Protocol):
     """Reads trees and writes new ones."""
 
     def tree(self, oid: bytes | None) -> Tree: ...
     def write_tree(self, tree: Tree) -> bytes: ...
 
 
-class Level:
+class TreeEditor:
     """One tree while it is changed; those below are opened when somebody looks into them."""
 
-    def __init__(self, trees: Trees, oid: bytes) -> None:
+    def __init__(self, trees: TreeStore, oid: bytes) -> None:
         self.entries = trees.tree(oid)
         self._trees = trees
         self._oid = oid
-        self._opened: dict[bytes, Level] = {}
+        self._opened: dict[bytes, TreeEditor] = {}
         self._touched = False
 
-    def below(self, name: bytes) -> Level | None:
+    def below(self, name: bytes) -> TreeEditor | None:
         if name not in self._opened:
             row = self.entries.get(name)
             if row is None or row[0] & TYPE != DIRECTORY:
                 return None
-            self._opened[name] = Level(self._trees, row[1])
+            self._opened[name] = TreeEditor(self._trees, row[1])
         return self._opened[name]
 
-    def at(self, path: bytes) -> Level | None:
-        level: Level | None = self
+    def at(self, path: bytes) -> TreeEditor | None:
+        level: TreeEditor | None = self
         for name in path.split(b"/") if path else ():
             level = level.below(name) if level is not None else None
         return level

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from git_envhist.errors import Damaged
-from git_envhist.model import EnvPath, GitChange, Missing, WhyMissing
+from git_envhist.model import EnvPath, GitChange, MissingPath, MissingReason
 from git_envhist.store.quoting import quote, quote_path, show, unquote, unquote_path
 from git_envhist.values import pattern
 
@@ -20,17 +20,17 @@ ROOT_MARK = b"://"
 """Stands in no path of a file system: no name in one is empty."""
 LARGEST_LIST = 1 << 28
 
-_REASONS = {why.value.encode("ascii"): why for why in WhyMissing}
+_REASONS = {why.value.encode("ascii"): why for why in MissingReason}
 _GIT_LETTER = pattern(rb"[A-Z?!]\Z")
 
 
-def write_missing(missing: Iterable[Missing]) -> bytes:
+def write_missing(missing: Iterable[MissingPath]) -> bytes:
     """The list of what a snapshot lacks."""
     ordered = sorted(set(missing), key=lambda item: (item.path, item.why.value, item.detail))
     return b"".join([_missing_line(item) for item in ordered])
 
 
-def read_missing(data: bytes) -> tuple[Missing, ...]:
+def read_missing(data: bytes) -> tuple[MissingPath, ...]:
     """Read the list of what a snapshot lacks; `Damaged` where it is none."""
     found = [_read_missing_line(line) for line in _split(data)]
     _check_order([item.path for item in found])
@@ -78,18 +78,18 @@ def read_rules(data: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(found[b"ignore"]), tuple(found[b"exclude"])
 
 
-def _missing_line(item: Missing) -> bytes:
+def _missing_line(item: MissingPath) -> bytes:
     detail = b" " + quote(item.detail.encode("utf-8", "surrogateescape")) if item.detail else b""
     return b"%b %b%b\n" % (quote_path(item.path), item.why.value.encode("ascii"), detail)
 
 
-def _read_missing_line(line: bytes) -> Missing:
+def _read_missing_line(line: bytes) -> MissingPath:
     path, _, rest = line.partition(b" ")
     why, space, detail = rest.partition(b" ")
     if why not in _REASONS or (space and not detail):
         raise _unreadable(line)
     text = unquote(detail).decode("utf-8", "surrogateescape")
-    return Missing(_read_path(path), _REASONS[why], text)
+    return MissingPath(_read_path(path), _REASONS[why], text)
 
 
 def _read_git_line(line: bytes) -> GitChange:

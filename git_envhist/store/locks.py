@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 
 from git_envhist.errors import EnvhistError
 from git_envhist.store.durable import cannot_write
-from git_envhist.system import NOFOLLOW, SYSTEM, know_as_ours, open_ours
+from git_envhist.system import NOFOLLOW, SYSTEM, know_as_ours, open_cloexec_guarded
 
 COMMON_LOCK = "lock.shared"
 """In the common state: captures share it; whoever takes packs away has it alone."""
@@ -34,7 +34,7 @@ STATE = "/envhist/"
 HINT = "set XDG_RUNTIME_DIR to a directory of yours on a local disk"
 
 
-class NoLocks(EnvhistError):
+class LocksUnavailable(EnvhistError):
     """Neither the file system nor this machine's own directory gives a lock."""
 
     code = "no-locks"
@@ -113,7 +113,7 @@ def _open_elsewhere(seen: os.stat_result) -> int:
         path = os.path.join(place, f"{seen.st_dev:x}-{seen.st_ino:x}")
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | NOFOLLOW, 0o600)
     except OSError as error:
-        raise NoLocks(
+        raise LocksUnavailable(
             f"the file system keeps no locks, and none can be kept in '{place}'", hint=HINT
         ) from error
 
@@ -163,12 +163,12 @@ def locked(
     raise `StillLocked` instead of waiting for longer than `LIMIT`.
     """
     try:
-        descriptor = open_ours(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = open_cloexec_guarded(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         if not reading:
             raise cannot_write(error, path) from error
         try:
-            descriptor = open_ours(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = open_cloexec_guarded(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             yield
             return
@@ -191,7 +191,7 @@ def locked(
 @contextmanager
 def locked_now(path: str) -> Iterator[bool]:
     """Hold a lock if that is possible without waiting; whether it was."""
-    descriptor = open_ours(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = open_cloexec_guarded(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             lock_file(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

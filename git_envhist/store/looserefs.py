@@ -7,7 +7,7 @@ import os
 from git_envhist.system import open_file_only
 from git_envhist.values import pattern
 
-HASH = pattern(rb"([0-9a-f]{40}|[0-9a-f]{64})\n")
+HASH_BYTES = pattern(rb"([0-9a-f]{40}|[0-9a-f]{64})\n")
 
 
 def read_loose_ref(common_dir: str, ref: str) -> str | None:
@@ -21,5 +21,5 @@ def read_loose_ref(common_dir: str, ref: str) -> str | None:
             text = file.read(70)
     except OSError:
         return None
-    found = HASH.fullmatch(text)
+    found = HASH_BYTES.fullmatch(text)
     return found[1].decode("ascii") if found else None

@@ -42,7 +42,7 @@ def keyed(key: bytes, data: bytes, name: str) -> bytes:
     return told
 
 
-def are_same(one: str, other: str) -> bool:
+def constant_time_equal(one: str, other: str) -> bool:
     """Whether two texts are one, in a time that says nothing of where they differ."""
     # As bytes: what somebody else wrote for a signature may be any text.
     same: bool = _compare(one.encode("utf-8", "surrogatepass"), other.encode("utf-8", "surrogatepass"))

@@ -31,9 +31,9 @@ from git_envhist.values import dataclass, pattern
 __all__ = [
     "BUDGET",
     "VERSION",
-    "Budget",
     "NewerFormat",
     "Shard",
+    "ShardLimits",
     "format_extras",
     "format_line",
     "join_shard",
@@ -64,7 +64,7 @@ class NewerFormat(Damaged):
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class ShardLimits:
     """How much one shard may ask of its reader."""
 
     size: int = 1 << 28
@@ -74,7 +74,7 @@ class Budget:
     path_bytes: int = 1 << 30
 
 
-BUDGET = Budget()
+BUDGET = ShardLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Shard:
     """In the order of their names; their paths are true ones, from the top of their realm on."""
 
 
-class Row(NamedTuple):
+class ShardLine(NamedTuple):
     """One line of a shard, read so far that an entry can be made of it."""
 
     name: bytes
@@ -120,7 +120,7 @@ class Row(NamedTuple):
         )
 
 
-class Scanned(NamedTuple):
+class ScannedShard(NamedTuple):
     """A shard whose lines are not made into entries yet."""
 
     directory: bytes
@@ -128,7 +128,7 @@ class Scanned(NamedTuple):
     path: EnvPath
     """From the top of its realm on."""
     own: Entry
-    rows: list[Row]
+    rows: list[ShardLine]
 
 
 def shard_path(stored_directory: bytes) -> tuple[str, str]:
@@ -203,7 +203,7 @@ def _note(word: str, value: str) -> bytes:
     return b" %b=%b" % (word.encode("ascii"), quote(value.encode("utf-8", "surrogateescape")))
 
 
-def read_shard(data: bytes, *, directory: bytes | None = None, budget: Budget = BUDGET) -> Shard:
+def read_shard(data: bytes, *, directory: bytes | None = None, budget: ShardLimits = BUDGET) -> Shard:
     """Read what may come from anywhere; `directory`: the stored path that it must be the shard of.
 
     `Damaged` for whatever `write_shard` would not have written: order, names, numbers, quoting, size.
@@ -214,7 +214,7 @@ def read_shard(data: bytes, *, directory: bytes | None = None, budget: Budget = 
     return Shard(scanned.directory, scanned.own, entries)
 
 
-def scan_shard(data: bytes, *, directory: bytes | None = None, budget: Budget = BUDGET) -> Scanned:
+def scan_shard(data: bytes, *, directory: bytes | None = None, budget: ShardLimits = BUDGET) -> ScannedShard:
     """The same, but for the words at the end of the lines: they are read when an entry is made of one."""
     lines = _split_lines(data, budget)
     stored = _read_header(lines[0])
@@ -227,10 +227,10 @@ def scan_shard(data: bytes, *, directory: bytes | None = None, budget: Budget = 
     if (len(path) + 1) * len(lines) > budget.path_bytes:
         raise Damaged(f"the manifest of '{show(stored)}' holds too much")
     own = _read_own(lines[1], path)
-    return Scanned(stored, path, own, _read_rows(lines))
+    return ScannedShard(stored, path, own, _read_rows(lines))
 
 
-def _split_lines(data: bytes, budget: Budget) -> list[bytes]:
+def _split_lines(data: bytes, budget: ShardLimits) -> list[bytes]:
     if len(data) > budget.size or data.count(b"\n") > budget.lines:
         raise Damaged("a manifest holds too much")
     if not data.endswith(b"\n"):
@@ -261,7 +261,7 @@ def _read_own(line: bytes, path: EnvPath) -> Entry:
     return own
 
 
-def _read_rows(lines: list[bytes]) -> list[Row]:
+def _read_rows(lines: list[bytes]) -> list[ShardLine]:
     rows = []
     last = b""
     for number in range(2, len(lines)):
@@ -276,7 +276,7 @@ def _read_rows(lines: list[bytes]) -> list[Row]:
     return rows
 
 
-def _read_row(line: bytes, name: bytes) -> Row:
+def _read_row(line: bytes, name: bytes) -> ShardLine:
     found = _LINE.fullmatch(line)
     if found is None:
         raise Damaged(f"a line of a manifest cannot be read: '{show(line)}'")
@@ -284,7 +284,7 @@ def _read_row(line: bytes, name: bytes) -> Row:
     mtime_ns = int(time)
     if not -LATEST_NS <= mtime_ns <= LATEST_NS:
         raise Damaged(f"a manifest holds a time that no clock shows: '{show(line)}'")
-    return Row(name, _KINDS[letter], int(mode, 8), mtime_ns, words)
+    return ShardLine(name, _KINDS[letter], int(mode, 8), mtime_ns, words)
 
 
 _KINDS = {kind.value.encode("ascii"): kind for kind in EntryKind}

@@ -26,7 +26,7 @@ from git_envhist.store.deflate import crc32
 from git_envhist.store.durable import read_exactly, sync_directory
 from git_envhist.store.idx import PackIndex
 from git_envhist.store.packs import PackWriter
-from git_envhist.store.retiring import GONE, bring_again, drop_caches, names_of, put_aside
+from git_envhist.store.retiring import GONE, drop_caches, names_of, put_aside, put_back
 from git_envhist.store.spares import forget_second_names
 from git_envhist.store.staging import Staging, open_published
 from git_envhist.store.weighing import read_kinds
@@ -57,7 +57,7 @@ RECENT = 2.0
 WITHOUT_DELTA = frozenset((1, 2, 3, 4))
 
 
-def nobody() -> list[RunningGit]:
+def no_running_git() -> list[RunningGit]:
     """For a repository in which no git is at work."""
     return []
 
@@ -69,7 +69,7 @@ def merge_packs(
     *,
     largest: int = LARGEST,
     most: int = MOST_PACKS,
-    at_work: Callable[[], Sequence[RunningGit] | None] = nobody,
+    at_work: Callable[[], Sequence[RunningGit] | None] = no_running_git,
     shared: int = 0,
 ) -> int:
     """Merge what should be merged; how many packs went. To be called while no capture runs."""
@@ -83,19 +83,19 @@ def merge_packs(
             largest,
             most,
         )
-        if not chosen or not is_quiet(common_dir, at_work):
+        if not chosen or not no_git_reads_packs(common_dir, at_work):
             return 0
         with Staging.create(common_state, pack_dir, shared) as staging:
             replaced = _write_merged(staging, object_format, chosen)
             # Who came meanwhile keeps both: the next merge takes in what stands twice.
-            if not replaced or not is_quiet(common_dir, at_work):
+            if not replaced or not no_git_reads_packs(common_dir, at_work):
                 return 0
             return _take_away(staging, common_state, replaced, lambda: goes_by_packs(common_dir, at_work()))
     finally:
         own.close()
 
 
-def is_quiet(common_dir: str, at_work: Callable[[], Sequence[RunningGit] | None]) -> bool:
+def no_git_reads_packs(common_dir: str, at_work: Callable[[], Sequence[RunningGit] | None]) -> bool:
     """Whether no git goes by packs here, and none is likely to begin to before we are done.
 
     One that begins while we look may list a pack and miss it when it comes to it. Where gits follow each other, one was
@@ -228,7 +228,7 @@ def _take_away(
         forget_second_names(common_state, pack_dir, some)
         put_aside(pack_dir, aside, some)
         if is_wanted():
-            bring_again(aside, pack_dir, some)
+            put_back(aside, pack_dir, some)
             break
         drop_caches(pack_dir, some)
         went += len(some)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from git_envhist.errors import Damaged, Refused
-from git_envhist.model import Actor, ChangeCount, IntentSource, RestorePart, Trigger
+from git_envhist.model import Actor, ChangeCount, IntentSource, RestoreRole, Trigger
 from git_envhist.store.trailers import damaged_trailer, quote, read_actor, unquote, write_actor
 from git_envhist.values import dataclass, pattern
 
@@ -30,7 +30,7 @@ MOST_TRAILERS = 20_000
 PICTURE_OF_NUL = "\u2400".encode()
 
 TRIGGERS = {trigger.value: trigger for trigger in Trigger}
-PARTS = {part.value: part for part in RestorePart}
+PARTS = {part.value: part for part in RestoreRole}
 SOURCES = {source.value: source for source in IntentSource}
 
 MAC_LINE = pattern(rb"\nEnv-Mac: ([0-9a-f]{64})\n\Z")
@@ -45,7 +45,7 @@ UNCHANGED = ChangeCount()
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class MessageFields:
     """What the message of a snapshot says."""
 
     intent: bytes
@@ -63,7 +63,7 @@ class Draft:
     meta: tuple[tuple[str, str], ...] = ()
     attachments: tuple[str, ...] = ()
     restored_from: str | None = None
-    restore: RestorePart | None = None
+    restore: RestoreRole | None = None
     forked_from: str | None = None
     was: str | None = None
     """The snapshot's id, where this commit is not its first one."""
@@ -71,10 +71,10 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ParsedMessage:
     """A message as it was read: what it says, and what belongs to the reading alone."""
 
-    draft: Draft
+    draft: MessageFields
     format: int
     complete: bool
     mac: str | None
@@ -94,7 +94,7 @@ class NewerFormat(Damaged):
         )
 
 
-def write_message(draft: Draft) -> bytes:
+def write_message(draft: MessageFields) -> bytes:
     """The message, still without its MAC; NUL in the intent becomes its picture."""
     trailers = "".join(f"{key}: {value}\n" for key, value in _trailers(draft)).encode(
         "utf-8", "surrogateescape"
@@ -109,7 +109,7 @@ def write_message(draft: Draft) -> bytes:
     return intent + b"\n\n" + trailers
 
 
-def read_message(raw: bytes) -> Message:
+def read_message(raw: bytes) -> ParsedMessage:
     """What a commit's message says; `Damaged` where it is not one of ours or is not as we write them."""
     intent, text = _split(raw)
     lines = text.split("\n")
@@ -126,7 +126,7 @@ def read_message(raw: bytes) -> Message:
     if "%" in text:
         fields = {key: unquote(value) for key, value in fields.items()}
     complete = fields.get("Env-Complete") != "partial"
-    return Message(
+    return ParsedMessage(
         _read_draft(intent, actor, fields, lines), version, complete, fields.get("Env-Mac"), others
     )
 
@@ -149,7 +149,7 @@ def split_mac(message: bytes) -> tuple[bytes, str | None]:
     return message[: found.start() + 1], found[1].decode("ascii")
 
 
-def _trailers(draft: Draft) -> Iterator[tuple[str, str]]:
+def _trailers(draft: MessageFields) -> Iterator[tuple[str, str]]:
     source = draft.intent_source if draft.intent else IntentSource.NONE
     changed = draft.changed
     yield "Env-Format", str(FORMAT)
@@ -208,12 +208,12 @@ def _version(fields: dict[str, str]) -> int:
     return version
 
 
-def _read_draft(intent: bytes, actor: Actor, fields: dict[str, str], lines: list[str]) -> Draft:
+def _read_draft(intent: bytes, actor: Actor, fields: dict[str, str], lines: list[str]) -> MessageFields:
     get = fields.get
     source = SOURCES.get(get("Env-Intent-Source", ""), IntentSource.GIVEN)
     if source is IntentSource.NONE:
         intent = b""
-    return Draft(
+    return MessageFields(
         intent,
         source,
         get("Env-Timeline", ""),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from git_envhist.errors import Damaged
 from git_envhist.model import Entry, EntryKind, StoredAs
 from git_envhist.store.names import stored_name, suspicious, true_name
-from git_envhist.store.objects import Answer, CatFile
+from git_envhist.store.objects import CatFile, GitObject
 from git_envhist.store.quoting import UNSAFE, quote, unquote_path
 from git_envhist.store.rows import SHARDS
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LINE_FEED = 0x0A
 
 
-class Traits(NamedTuple):
+class PathMetadata(NamedTuple):
     """What the manifest says of one path, less its times."""
 
     kind: EntryKind
@@ -37,11 +37,11 @@ class Traits(NamedTuple):
     fingerprint: str | None
 
 
-class Both(NamedTuple):
+class MetadataPair(NamedTuple):
     """One path on both sides; None where the manifest does not name it."""
 
-    before: Traits | None
-    after: Traits | None
+    before: PathMetadata | None
+    after: PathMetadata | None
 
 
 Texts = dict[bytes, tuple[bytes | None, bytes | None]]
@@ -54,7 +54,7 @@ def read_differences(
     contents: Iterable[bytes],
     after: str,
     certain: Iterable[bytes] = (),
-) -> dict[bytes, Both]:
+) -> dict[bytes, MetadataPair]:
     """Stored path -> what is known of it: the paths whose lines differ, and those in `contents`, whose bytes do.
 
     `shards` are the ids, in hex, of the shards that differ; of the paths in `certain` nothing needs to be known.
@@ -62,7 +62,7 @@ def read_differences(
     wanted, passed_over = by_directory(contents), by_directory(certain)
     texts = _read_pairs(reader, shards)
     texts.update(_read_unchanged(reader, [name for name in wanted if name not in texts], after))
-    found: dict[bytes, Both] = {}
+    found: dict[bytes, MetadataPair] = {}
     for directory, (old, new) in texts.items():
         names, less = wanted.get(directory, ()), passed_over.get(directory, ())
         for path, both in _compare_shards(directory, old, new, names, less):
@@ -79,9 +79,9 @@ def by_directory(paths: Iterable[bytes]) -> dict[bytes, list[bytes]]:
     return found
 
 
-def _merge(known: Both | None, more: Both) -> Both:
+def _merge(known: MetadataPair | None, more: MetadataPair) -> MetadataPair:
     # A file in whose place a directory came is in its parent's shard, the directory in one of its own.
-    return more if known is None else Both(more.before or known.before, more.after or known.after)
+    return more if known is None else MetadataPair(more.before or known.before, more.after or known.after)
 
 
 def _read_pairs(reader: CatFile | OwnFirst, shards: Iterable[tuple[bytes | None, bytes | None]]) -> Texts:
@@ -106,7 +106,7 @@ def _read_unchanged(reader: CatFile | OwnFirst, directories: list[bytes], after:
     return {directory: (blob.data, blob.data) for directory, blob in found if blob is not None}
 
 
-def _text(answer: Answer | None) -> bytes:
+def _text(answer: GitObject | None) -> bytes:
     if answer is None:
         raise Damaged("a shard of the manifest is missing from the repository")
     return answer.data
@@ -127,7 +127,7 @@ def _compare_shards(
     new: bytes | None,
     names: Iterable[bytes],
     certain: Iterable[bytes] = (),
-) -> Iterator[tuple[bytes, Both]]:
+) -> Iterator[tuple[bytes, MetadataPair]]:
     if old is not None and new is not None:
         old, new = _without_equal_lines(old, new, names, certain)
         if not names and _without_times(old) == _without_times(new):
@@ -135,7 +135,7 @@ def _compare_shards(
     before = _read(old)
     after = before if new == old else _read(new)
     for path in {**before, **after} if after is not before else before:
-        yield path, Both(before.get(path), after.get(path))
+        yield path, MetadataPair(before.get(path), after.get(path))
 
 
 def _without_equal_lines(
@@ -251,7 +251,7 @@ def _owner(own: bytes) -> list[bytes]:
     return own.split(b" ")[4:6]
 
 
-def _read(text: bytes | None) -> Mapping[bytes, Traits]:
+def _read(text: bytes | None) -> Mapping[bytes, PathMetadata]:
     if text is None:
         return {}
     from git_envhist.store.manifest import scan_shard  # loaded late: a list of paths mostly needs no line
@@ -263,7 +263,7 @@ def _read(text: bytes | None) -> Mapping[bytes, Traits]:
     told = suspicious(b"\0".join([row.name for row in rows]))
     owner = (shard.own.uid, shard.own.gid)
     found = {shard.directory: _traits(shard.own, owner)}
-    known: dict[tuple[EntryKind, int, bytes], Traits] = {}
+    known: dict[tuple[EntryKind, int, bytes], PathMetadata] = {}
     for row in rows:
         said = (row.kind, row.mode, row.words)
         traits = known.get(said)
@@ -276,10 +276,10 @@ def _read(text: bytes | None) -> Mapping[bytes, Traits]:
     return found
 
 
-def _traits(entry: Entry, owner: tuple[int | None, int | None]) -> Traits:
+def _traits(entry: Entry, owner: tuple[int | None, int | None]) -> PathMetadata:
     uid = owner[0] if entry.uid is None else entry.uid
     gid = owner[1] if entry.gid is None else entry.gid
     fingerprint = dict(entry.notes).get("h") if entry.notes else None
-    return Traits(
+    return PathMetadata(
         entry.kind, entry.mode, entry.stored, (uid, gid), entry.xattrs, entry.device, fingerprint
     )  # fmt: skip

@@ -16,7 +16,7 @@ LONGEST = 1 << 13
 MODULES = re.compile(rb"(?:worktrees/[^/]+/)?modules/(.+)", re.DOTALL)
 
 
-def place_named(directory: bytes, pointer: bytes) -> bytes | None:
+def git_directory_of(directory: bytes, pointer: bytes) -> bytes | None:
     """The git directory that a `.git` file in this directory names, links resolved; None where it names none."""
     if not pointer.startswith(GITDIR) or b"\0" in pointer or len(pointer) > LONGEST:
         return None
@@ -42,7 +42,7 @@ def common_dir_of(git_dir: str) -> str:
     return git_dir
 
 
-def are_any(common_dir: str) -> bool:
+def has_submodules(common_dir: str) -> bool:
     """Whether any working tree of a repository has submodules that are set up."""
     linked = os.path.join(common_dir, "worktrees")
     trees = os.listdir(linked) if os.path.isdir(linked) else []

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from git_envhist.errors import Damaged, GitFailed
-from git_envhist.model import ObjectId, Record
+from git_envhist.model import NoteRecord, ObjectId
 from git_envhist.store.commits import encode_commit, parse_commit
-from git_envhist.store.objects import Answer
+from git_envhist.store.objects import GitObject
 from git_envhist.store.records import LARGEST_NOTE, format_record, parse_records
 from git_envhist.store.trees import DIRECTORY, FILE, decode_tree, encode_tree
 
@@ -28,10 +28,10 @@ NO_FILES: Mapping[bytes, bytes] = {}
 class ObjectReader(Protocol):
     """Gives the object of a hash; None where there is none."""
 
-    def read(self, name: str) -> Answer | None: ...
+    def read(self, name: str) -> GitObject | None: ...
 
 
-class ObjectWriter(Protocol):
+class ObjectSink(Protocol):
     """Takes new objects, wherever they go."""
 
     def add(self, kind: bytes, data: bytes) -> ObjectId: ...
@@ -39,9 +39,9 @@ class ObjectWriter(Protocol):
 
 def add_records(
     reader: ObjectReader,
-    writer: ObjectWriter,
+    writer: ObjectSink,
     notes_tip: str | None,
-    additions: Mapping[str, Sequence[Record]],
+    additions: Mapping[str, Sequence[NoteRecord]],
     *,
     identity: bytes,
     object_format: str,
@@ -70,7 +70,7 @@ def add_records(
 
 def move_notes(
     reader: ObjectReader,
-    writer: ObjectWriter,
+    writer: ObjectSink,
     notes_tip: str | None,
     moves: Mapping[str, Sequence[str]],
     *,
@@ -108,14 +108,14 @@ def move_notes(
     ).hex()
 
 
-class _Level:
+class TreeEditor:
     """One directory of the tree while it is changed; those below are opened when somebody looks into them."""
 
     __slots__ = ("entries", "opened", "touched")
 
     def __init__(self, entries: dict[bytes, tuple[int, bytes]]) -> None:
         self.entries = entries
-        self.opened: dict[bytes, _Level] = {}
+        self.opened: dict[bytes, TreeEditor] = {}
         self.touched = False
 
     @property
@@ -137,17 +137,17 @@ class _Level:
 class _NotesTree:
     """Reads levels of the notes tree, changes them and writes those that changed."""
 
-    def __init__(self, reader: ObjectReader, writer: ObjectWriter, hash_length: int) -> None:
+    def __init__(self, reader: ObjectReader, writer: ObjectSink, hash_length: int) -> None:
         self._reader = reader
         self._writer = writer
         self._hash_length = hash_length
 
-    def open(self, tip: str | None) -> _Level:
+    def open(self, tip: str | None) -> TreeEditor:
         if tip is None:
-            return _Level({})
+            return TreeEditor({})
         return self._read_level(parse_commit(self._read(tip, "commit")).tree)
 
-    def append(self, top: _Level, commit: bytes, lines: bytes) -> None:
+    def append(self, top: TreeEditor, commit: bytes, lines: bytes) -> None:
         """Put the whole note of a commit, with more lines at its end, where notes are kept."""
         before = b"".join(_whole_lines(part) for part in self._take_parts(top, commit))
         if len(before) + len(lines) > LARGEST_NOTE:
@@ -158,13 +158,13 @@ class _NotesTree:
         level, name = self._place(top, commit)
         level.put(name, FILE, self._writer.add(b"blob", before + lines))
 
-    def put_file(self, level: _Level, path: bytes, content: bytes) -> None:
+    def put_file(self, level: TreeEditor, path: bytes, content: bytes) -> None:
         """Put a file at a path that is no note's; one that stood there goes."""
         *directories, name = path.split(b"/")
         for directory in directories:
             if directory not in level.entries:
                 level.entries[directory] = (DIRECTORY, b"")
-                level.opened[directory] = _Level({})
+                level.opened[directory] = TreeEditor({})
             if not level.holds(directory, DIRECTORY):
                 raise Damaged(
                     f"the place of what is attached is taken: '{directory.decode('utf-8', 'replace')}'"
@@ -172,11 +172,11 @@ class _NotesTree:
             level = self._open_below(level, directory)
         level.put(name, FILE, self._writer.add(b"blob", content))
 
-    def take(self, top: _Level, commit: bytes) -> bytes:
+    def take(self, top: TreeEditor, commit: bytes) -> bytes:
         """Take the whole note of a commit away."""
         return b"".join(_whole_lines(part) for part in self._take_parts(top, commit))
 
-    def take_directory(self, level: _Level, path: bytes) -> None:
+    def take_directory(self, level: TreeEditor, path: bytes) -> None:
         """Take a directory away with all that stands in it, where there is one."""
         *directories, name = path.split(b"/")
         for directory in directories:
@@ -187,7 +187,7 @@ class _NotesTree:
             level.opened.pop(name, None)
             level.take(name)
 
-    def put(self, top: _Level, commit: bytes, parts: Sequence[bytes]) -> None:
+    def put(self, top: TreeEditor, commit: bytes, parts: Sequence[bytes]) -> None:
         """Add to the note of a commit what does not stand in it; nothing is too large that was there before."""
         lines: dict[bytes, None] = {}
         for part in (self.take(top, commit), *parts):
@@ -195,12 +195,12 @@ class _NotesTree:
         level, name = self._place(top, commit)
         level.put(name, FILE, self._writer.add(b"blob", b"".join(lines)))
 
-    def write(self, level: _Level) -> ObjectId:
+    def write(self, level: TreeEditor) -> ObjectId:
         """Write a level and what changed below it."""
         self._write_below(level)
         return self._add_tree(level)
 
-    def _write_below(self, level: _Level) -> None:
+    def _write_below(self, level: TreeEditor) -> None:
         for name, below in level.opened.items():
             if below.changed:
                 self._write_below(below)
@@ -209,11 +209,11 @@ class _NotesTree:
                 else:
                     level.take(name)
 
-    def _add_tree(self, level: _Level) -> ObjectId:
+    def _add_tree(self, level: TreeEditor) -> ObjectId:
         entries = [(name, mode, oid) for name, (mode, oid) in level.entries.items()]
         return self._writer.add(b"tree", encode_tree(entries))
 
-    def _take_parts(self, level: _Level, rest: bytes) -> list[bytes]:
+    def _take_parts(self, level: TreeEditor, rest: bytes) -> list[bytes]:
         # More than one level may hold a part of the same note; git shows them as one.
         parts = []
         if level.holds(rest, REGULAR):
@@ -222,11 +222,11 @@ class _NotesTree:
             parts += self._take_parts(self._open_below(level, rest[:2]), rest[2:])
         return parts
 
-    def _place(self, top: _Level, commit: bytes) -> tuple[_Level, bytes]:
+    def _place(self, top: TreeEditor, commit: bytes) -> tuple[TreeEditor, bytes]:
         directory, rest = commit[:2], commit[2:]
         if directory not in top.entries:
             top.entries[directory] = (DIRECTORY, b"")
-            top.opened[directory] = _Level({})
+            top.opened[directory] = TreeEditor({})
         if top.holds(directory, DIRECTORY):
             below = self._open_below(top, directory)
             if rest not in below.entries:
@@ -235,14 +235,14 @@ class _NotesTree:
             raise Damaged(f"the place of the note on '{commit.decode('ascii')}' is taken")
         return top, commit
 
-    def _open_below(self, level: _Level, name: bytes) -> _Level:
+    def _open_below(self, level: TreeEditor, name: bytes) -> TreeEditor:
         if name not in level.opened:
             level.opened[name] = self._read_level(level.entries[name][1].hex())
         return level.opened[name]
 
-    def _read_level(self, tree: str) -> _Level:
+    def _read_level(self, tree: str) -> TreeEditor:
         entries = decode_tree(self._read(tree, "tree"), self._hash_length)
-        return _Level({name: (mode, oid) for name, mode, oid in entries})
+        return TreeEditor({name: (mode, oid) for name, mode, oid in entries})
 
     def _read(self, name: str, kind: str) -> bytes:
         try:

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from git_envhist.errors import Damaged, GitEnded, GitFailed
-from git_envhist.store.child import READ_SIZE, Child
+from git_envhist.errors import Damaged, GitFailed, GitKilled
+from git_envhist.store.child import READ_SIZE, GitStream
 from git_envhist.store.git import Git
 
 # What a pipe holds at the very least, also for a user who has many (pipe(7), pipe-user-pages-soft).
@@ -22,7 +22,7 @@ WINDOW = 4096
 NOT_THERE = (b" missing", b" ambiguous", b" submodule")
 
 
-class Answer(NamedTuple):
+class GitObject(NamedTuple):
     """One object: its type and its bytes."""
 
     kind: str
@@ -36,9 +36,9 @@ class CatFile:
         """`largest`: an object of more bytes is `Damaged`, and is never held in memory."""
         self._git = git
         self._largest = largest
-        self._child: Child | None = None
+        self._child: GitStream | None = None
         self._buffer = bytearray()
-        self._ahead: _Ahead | None = None
+        self._ahead: _ReadAhead | None = None
 
     def __enter__(self) -> CatFile:
         return self
@@ -49,17 +49,17 @@ class CatFile:
     def start(self) -> None:
         """Start the child, which will be asked soon; nothing is lost where it never is."""
         if self._child is None:
-            self._child = Child(self._git, "cat-file", "--batch", talks=True)
+            self._child = GitStream(self._git, "cat-file", "--batch", talks=True)
 
-    def read(self, name: str | bytes) -> Answer | None:
+    def read(self, name: str | bytes) -> GitObject | None:
         """The object of that name; None where there is none."""
         self._settle()
         self._ask([_line(name)])
         return _open(self._receive())
 
-    def read_many(self, names: Iterable[str | bytes]) -> Iterator[Answer | None]:
+    def read_many(self, names: Iterable[str | bytes]) -> Iterator[GitObject | None]:
         """The objects of these names in turn, asked for ahead; other reads may come in between."""
-        ahead = _Ahead()
+        ahead = _ReadAhead()
         waiting = (_line(name) for name in names)
         following = next(waiting, None)
         try:
@@ -85,7 +85,7 @@ class CatFile:
         if child is not None:
             child.close()
 
-    def _take_turn(self, ahead: _Ahead) -> None:
+    def _take_turn(self, ahead: _ReadAhead) -> None:
         if self._ahead is not ahead:
             self._settle()
             self._ahead = ahead
@@ -98,7 +98,7 @@ class CatFile:
                 ahead.early.append(self._next(ahead))
         self._ahead = None
 
-    def _next(self, ahead: _Ahead) -> Answer | Damaged | None:
+    def _next(self, ahead: _ReadAhead) -> GitObject | Damaged | None:
         if self._ahead is not ahead:
             raise GitFailed("objects cannot be read: the git that was asked for them has ended")
         answer = self._receive()
@@ -117,7 +117,7 @@ class CatFile:
             self.close()
             raise
 
-    def _receive(self) -> Answer | Damaged | None:
+    def _receive(self) -> GitObject | Damaged | None:
         try:
             return self._receive_one()
         except BaseException:
@@ -125,7 +125,7 @@ class CatFile:
             self.close()
             raise
 
-    def _receive_one(self) -> Answer | Damaged | None:
+    def _receive_one(self) -> GitObject | Damaged | None:
         header = self._read_line()
         if header.endswith(NOT_THERE):
             return None
@@ -137,7 +137,7 @@ class CatFile:
             self._skip(int(size) + 1)
             return Damaged(f"object '{oid.decode('ascii')}' has {int(size)} bytes, more than it may")
         data = self._read_exactly(int(size) + 1)
-        return Answer(kind.decode("ascii"), data)
+        return GitObject(kind.decode("ascii"), data)
 
     def _read_line(self) -> bytes:
         start = 0
@@ -179,18 +179,18 @@ class CatFile:
         done = child.close()
         # One that goes on talking while nobody listens any more ends by the last of these, and has failed.
         if done.status < 0 and done.status != -signal.SIGPIPE:
-            return GitEnded(-done.status, "objects cannot be read: git was")
+            return GitKilled(-done.status, "objects cannot be read: git was")
         return GitFailed(f"objects cannot be read: {done.complaint}")
 
 
-class _Ahead:
+class _ReadAhead:
     """The questions of one `read_many` that are asked already, and the answers put by for it."""
 
     __slots__ = ("asked", "early", "size")
 
     def __init__(self) -> None:
         self.asked: deque[int] = deque()
-        self.early: deque[Answer | Damaged | None] = deque()
+        self.early: deque[GitObject | Damaged | None] = deque()
         self.size = 0
 
     def has_room(self, line: bytes) -> bool:
@@ -216,7 +216,7 @@ def _line(name: str | bytes) -> bytes:
     return line + b"\n"
 
 
-def _open(answer: Answer | Damaged | None) -> Answer | None:
+def _open(answer: GitObject | Damaged | None) -> GitObject | None:
     if isinstance(answer, Damaged):
         raise answer
     return answer

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from git_envhist.errors import Damaged, EnvhistError
-from git_envhist.model import Record, Snapshot
+from git_envhist.model import NoteRecord, Snapshot
 from git_envhist.store.git import Git
 from git_envhist.store.objects import CatFile
 from git_envhist.store.records import HASH, attached_of, names_of, read_note, remarks_of, verdicts_of
@@ -28,9 +28,9 @@ def with_old_notes(git: Git, found: Sequence[Snapshot], own: str) -> list[Snapsh
     return [with_records(one, records[one.id]) if one.id in records else one for one in found]
 
 
-def _records_on(git: Git, own: str, ids: Collection[str]) -> dict[str, tuple[Record, ...]]:
+def _records_on(git: Git, own: str, ids: Collection[str]) -> dict[str, tuple[NoteRecord, ...]]:
     listed = git.ask("for-each-ref", "--format=%(refname)", NOTES).out
-    found: dict[str, tuple[Record, ...]] = {}
+    found: dict[str, tuple[NoteRecord, ...]] = {}
     for ref in listed.decode("utf-8", "surrogateescape").split():
         if ref != NOTES + own:
             blobs = notes_in(git, ref, ids)
@@ -77,7 +77,7 @@ def notes_in(git: Git, ref: str, ids: Collection[str]) -> dict[str, bytes]:
     return found
 
 
-def with_records(snapshot: Snapshot, more: tuple[Record, ...]) -> Snapshot:
+def with_records(snapshot: Snapshot, more: tuple[NoteRecord, ...]) -> Snapshot:
     """The snapshot, with more that is said of it."""
     records = tuple(sorted((*snapshot.records, *more), key=lambda record: record.at))
     said = [record for record in records if record.kind != "intent"]

@@ -14,9 +14,9 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from git_envhist.errors import Damaged
-from git_envhist.model import Record, Snapshot
+from git_envhist.model import NoteRecord, Snapshot
 from git_envhist.store.durable import cannot_write
-from git_envhist.store.fetched import NOTES, REMOTES, Fetched, is_fetched, split_name
+from git_envhist.store.fetched import FETCHED_NOTES, REMOTES, FetchedStore, is_fetched, split_name
 from git_envhist.store.git import Git
 from git_envhist.store.objects import CatFile
 from git_envhist.store.oldnotes import notes_in, with_records
@@ -34,7 +34,7 @@ TAKEN = ("note", VERDICT)
 MOST_LINES = 100_000
 
 
-def speak_of_fetched(fetched: Fetched) -> None:
+def mark_fetched_notes(fetched: FetchedStore) -> None:
     """Remember that something is said here of a fetched snapshot."""
     try:
         with open(os.path.join(fetched.path, SPOKEN), "ab"):
@@ -43,27 +43,27 @@ def speak_of_fetched(fetched: Fetched) -> None:
         raise cannot_write(error, fetched.path) from error
 
 
-def with_our_words(own: Git, fetched: Fetched, found: Sequence[Snapshot]) -> list[Snapshot]:
+def add_local_notes(own: Git, fetched: FetchedStore, found: Sequence[Snapshot]) -> list[Snapshot]:
     """Snapshots of a fetched timeline, with what was said of them here."""
     if not os.path.exists(os.path.join(fetched.path, SPOKEN)):
         return list(found)
     ids = {one.commit for one in found} | {one.id for one in found}
-    said: dict[str, tuple[Record, ...]] = {}
-    listed = own.ask("for-each-ref", "--format=%(refname)", NOTES).out
+    said: dict[str, tuple[NoteRecord, ...]] = {}
+    listed = own.ask("for-each-ref", "--format=%(refname)", FETCHED_NOTES).out
     for ref in listed.decode("utf-8", "surrogateescape").split():
         for name, data in notes_in(own, ref, ids).items():
             said[name] = (*said.get(name, ()), *read_note(data).records)
     return _joined(found, said)
 
 
-def with_others_words(fetched: Fetched, found: Sequence[Snapshot]) -> list[Snapshot]:
+def add_fetched_notes(fetched: FetchedStore, found: Sequence[Snapshot]) -> list[Snapshot]:
     """Snapshots of whomever, with what others say of them that came with a fetch."""
     rows = _read(fetched)
     ids = {one.commit for one in found} | {one.id for one in found} if rows else set()
     wanted = [(writer, commit, blob) for writer, commit, blob in rows if commit in ids]
     if not wanted:
         return list(found)
-    said: dict[str, tuple[Record, ...]] = {}
+    said: dict[str, tuple[NoteRecord, ...]] = {}
     with CatFile(fetched.git) as reader:
         for writer, commit, blob in wanted:
             try:
@@ -76,14 +76,14 @@ def with_others_words(fetched: Fetched, found: Sequence[Snapshot]) -> list[Snaps
     return _joined(found, said)
 
 
-def _joined(found: Sequence[Snapshot], said: Mapping[str, tuple[Record, ...]]) -> list[Snapshot]:
-    def more(one: Snapshot) -> tuple[Record, ...]:
+def _joined(found: Sequence[Snapshot], said: Mapping[str, tuple[NoteRecord, ...]]) -> list[Snapshot]:
+    def more(one: Snapshot) -> tuple[NoteRecord, ...]:
         return (*said.get(one.commit, ()), *(said.get(one.id, ()) if one.id != one.commit else ()))
 
     return [with_records(one, more(one)) if more(one) else one for one in found]
 
 
-def _told(record: Record, writer: str) -> Record | None:
+def _told(record: NoteRecord, writer: str) -> NoteRecord | None:
     if record.kind not in TAKEN:
         return None
     text = record.fields.get("text")
@@ -92,14 +92,14 @@ def _told(record: Record, writer: str) -> Record | None:
     return record
 
 
-def list_crossed(fetched: Fetched, own: Git, fresh: Collection[str]) -> None:
+def list_crossed(fetched: FetchedStore, own: Git, fresh: Collection[str]) -> None:
     """List anew what those notes say of others' snapshots that a fetch has changed; `fresh`: writers' names here."""
-    there = {ref.removeprefix(NOTES) for ref in fetched.refs(NOTES)}
+    there = {ref.removeprefix(FETCHED_NOTES) for ref in fetched.refs(FETCHED_NOTES)}
     kept = [row for row in _read(fetched) if row[0] in there and row[0] not in fresh]
     writers = [writer for writer in fresh if writer in there]
     whose = _whose(fetched, own) if writers else {}
     for writer in writers:
-        rows = fetched.git.run("ls-tree", "-r", "-z", "--full-tree", NOTES + writer).split(b"\0")
+        rows = fetched.git.run("ls-tree", "-r", "-z", "--full-tree", FETCHED_NOTES + writer).split(b"\0")
         for row in rows:
             head, _, path = row.partition(b"\t")
             commit = path.replace(b"/", b"").decode("ascii", "replace")
@@ -108,7 +108,7 @@ def list_crossed(fetched: Fetched, own: Git, fresh: Collection[str]) -> None:
     _write(fetched, kept[:MOST_LINES])
 
 
-def _whose(fetched: Fetched, own: Git) -> dict[str, str]:
+def _whose(fetched: FetchedStore, own: Git) -> dict[str, str]:
     """The timeline that each commit is of, by its name where it was written."""
     found: dict[str, str] = {}
     for git, place in ((fetched.git, REMOTES), (own, HEADS)):
@@ -123,7 +123,7 @@ def _bare(name: str) -> str:
     return split_name(name)[1] if is_fetched(name) else name
 
 
-def _read(fetched: Fetched) -> list[tuple[str, str, str]]:
+def _read(fetched: FetchedStore) -> list[tuple[str, str, str]]:
     try:
         with open(
             os.path.join(fetched.path, CROSSED),
@@ -138,7 +138,7 @@ def _read(fetched: Fetched) -> list[tuple[str, str, str]]:
     return [(row[0], row[1], row[2]) for row in rows if len(row) == 3]
 
 
-def _write(fetched: Fetched, rows: Iterable[tuple[str, str, str]]) -> None:
+def _write(fetched: FetchedStore, rows: Iterable[tuple[str, str, str]]) -> None:
     path = os.path.join(fetched.path, CROSSED)
     text = "".join(f"{line}\n" for line in (FIRST, *(" ".join(row) for row in rows)))
     try:

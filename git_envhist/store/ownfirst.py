@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from git_envhist.errors import Damaged
 from git_envhist.store.git import Git
-from git_envhist.store.objects import Answer, CatFile
+from git_envhist.store.objects import CatFile, GitObject
 from git_envhist.store.ownpacks import OwnPacks
 from git_envhist.store.scattered import Scattered
 from git_envhist.store.trees import DIRECTORY, decode_by_name
@@ -43,15 +43,15 @@ class OwnFirst:
             raise KeyError(name)
         return data
 
-    def read(self, name: str | bytes) -> Answer | None:
+    def read(self, name: str | bytes) -> GitObject | None:
         """The object of that name; None where there is none."""
         try:
             kind, data = self._find(os.fsdecode(name))
         except (KeyError, Damaged):
             return self._others.read(name)
-        return Answer(kind.decode("ascii"), data)
+        return GitObject(kind.decode("ascii"), data)
 
-    def read_many(self, names: Iterable[str | bytes]) -> Iterator[Answer | None]:
+    def read_many(self, names: Iterable[str | bytes]) -> Iterator[GitObject | None]:
         """The objects of these names in turn."""
         return map(self.read, names)
 

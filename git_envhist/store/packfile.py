@@ -30,7 +30,7 @@ LONGEST_CHAIN = 4096
 FSCK_HINT = "'git envlog fsck' says what else is affected, and mends what can be mended"
 
 
-class EntryHead(NamedTuple):
+class EntryHeader(NamedTuple):
     """What stands before an entry's deflated bytes."""
 
     code: int
@@ -129,7 +129,7 @@ class PackFile:
             raise self._damaged("an object lies outside the file")
         return read_exactly(self._file, WINDOW, offset)
 
-    def _parse_head(self, offset: int, window: bytes) -> EntryHead:
+    def _parse_head(self, offset: int, window: bytes) -> EntryHeader:
         try:
             code, size, at = _read_size(window)
             base = 0
@@ -145,7 +145,7 @@ class PackFile:
             raise self._damaged(f"the entry at {offset} is cut off") from cut
         if size > self._size * MOST_INFLATION:
             raise self._damaged(f"the entry at {offset} claims a size that nothing could inflate to")
-        return EntryHead(code, size, base, offset + at)
+        return EntryHeader(code, size, base, offset + at)
 
     def _base_of(self, oid: bytes) -> int:
         number = self.index.find(oid) if len(oid) == self._hash_length else None
@@ -153,7 +153,7 @@ class PackFile:
             raise self._damaged(f"a delta's base {oid.hex()} is missing")
         return self.index.offset(number)
 
-    def _inflate(self, head: EntryHead, chunk: bytes) -> bytes:
+    def _inflate(self, head: EntryHeader, chunk: bytes) -> bytes:
         inflater = decompressobj()
         parts, missing = [], head.size
         reading_at = head.data_at + len(chunk)

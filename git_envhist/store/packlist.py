@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable
 
-from git_envhist.store.durable import forget
+from git_envhist.store.durable import remove_if_present
 from git_envhist.store.gitcaches import packs_named
 from git_envhist.store.merging import goes_by_packs
 from git_envhist.store.openness import tighten
@@ -75,4 +75,4 @@ def list_is_damaged(repository: Repository) -> bool:
 
 def drop_damaged_list(repository: Repository) -> bool:
     """Have git do without its list where that is damaged; whether it was."""
-    return list_is_damaged(repository) and forget(os.path.join(repository.pack_dir, SINGLE))
+    return list_is_damaged(repository) and remove_if_present(os.path.join(repository.pack_dir, SINGLE))

@@ -23,13 +23,13 @@ from typing import NamedTuple, Self
 from git_envhist.errors import Damaged, EnvhistError
 from git_envhist.model import ObjectId
 from git_envhist.store.deflate import adler32, crc32, pack
-from git_envhist.store.durable import NO_ROOM, cannot_write, forget, read_exactly, sync, write_all
+from git_envhist.store.durable import NO_ROOM, cannot_write, read_exactly, remove_if_present, sync, write_all
 from git_envhist.store.idx import encode_index
 from git_envhist.store.ownpacks import KEEP_MARK, OwnPacks
 from git_envhist.store.packfile import entry_header
 from git_envhist.values import dataclass
 
-__all__ = ["KEEP_MARK", "Mark", "OwnPacks", "PackWriter", "StagedPack"]
+__all__ = ["KEEP_MARK", "OwnPacks", "PackPosition", "PackWriter", "StagedPack"]
 
 HEADER_SIZE = 12
 BUFFER_SIZE = 1 << 20
@@ -50,7 +50,7 @@ class StagedPack:
     durable: bool = True  # what is to be written once more, with others, need not be
 
 
-class Mark(NamedTuple):
+class PackPosition(NamedTuple):
     """How far a pack had come; `PackWriter.rollback` returns to it."""
 
     objects: int
@@ -126,11 +126,11 @@ class PackWriter:
         """What the pack takes on disk so far."""
         return self._end if self._offsets else 0
 
-    def mark(self) -> Mark:
+    def mark(self) -> PackPosition:
         """Remember this moment for `rollback`."""
-        return Mark(len(self._offsets), self._end, self.raw_bytes)
+        return PackPosition(len(self._offsets), self._end, self.raw_bytes)
 
-    def rollback(self, mark: Mark) -> None:
+    def rollback(self, mark: PackPosition) -> None:
         """Forget every object added since the mark: their ids stand for nothing any more."""
         while len(self._numbers) > mark.objects:
             self._numbers.popitem()
@@ -155,7 +155,7 @@ class PackWriter:
         bounds = [*self._offsets, self._end]
         entries = [bytes(self._buffer[first:last]) for first, last in pairwise(bounds)]
         taken = list(zip(self._numbers, entries, self._checksums, strict=True))
-        self.rollback(Mark(0, HEADER_SIZE, 0))
+        self.rollback(PackPosition(0, HEADER_SIZE, 0))
         return taken
 
     def put(self, oid: bytes, entry: bytes, checksum: int) -> None:
@@ -188,7 +188,7 @@ class PackWriter:
         self._buffer.clear()
         self._close()
         for path in self._paths:
-            forget(path)
+            remove_if_present(path)
         self._paths.clear()
 
     def __enter__(self) -> Self:

@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from git_envhist.model import Entry, EntryKind, EnvPath, Listing, ObjectId, Pair
+from git_envhist.model import DirectoryListing, DirectoryPair, Entry, EntryKind, EnvPath, ObjectId
 from git_envhist.store.halves import (
     GIT,
     NESTED,
     ROOT,
-    Half,
+    DirectoryPlace,
     Objects,
-    Place,
+    SnapshotReader,
     Tree,
+    damage_context,
     damaged,
-    told_of,
     tree_text,
 )
 from git_envhist.store.layout import dotgit_directory
@@ -30,13 +30,13 @@ from git_envhist.store.manifest import BUDGET, Shard, read_shard, scan_shard
 from git_envhist.store.names import stored_name, suspicious
 from git_envhist.store.plainlists import plain_entries, plain_own
 from git_envhist.store.trees import DIRECTORY, EXECUTABLE, LINK
-from git_envhist.store.trimming import HEAD, LINK_WORD, trim
+from git_envhist.store.trimming import HEAD, LINK_WORD, drop_equal_lines
 
 
-def read_pairs(objects: Objects, before: bytes | None, after: bytes) -> Iterator[Pair]:
+def differing_directories(objects: Objects, before: bytes | None, after: bytes) -> Iterator[DirectoryPair]:
     """Every directory that differs between two trees, given by their raw ids; `before` None: nothing is there."""
-    old = Half(objects, before)
-    new = Half(objects, after, old)
+    old = SnapshotReader(objects, before)
+    new = SnapshotReader(objects, after, old)
     differing = _differing_shards(old, new)
     differing.update(_differing_trees(old, new))
     met: set[int] = set()
@@ -52,59 +52,63 @@ def read_pairs(objects: Objects, before: bytes | None, after: bytes) -> Iterator
                 yield _pair(old, new, stored)
 
 
-def read_these(objects: Objects, before: bytes, after: bytes, directories: Iterable[bytes]) -> Iterator[Pair]:
+def compare_directories(
+    objects: Objects, before: bytes, after: bytes, directories: Iterable[bytes]
+) -> Iterator[DirectoryPair]:
     """Some directories, given by their stored paths, whether they differ or not."""
-    old = Half(objects, before)
-    new = Half(objects, after, old)
+    old = SnapshotReader(objects, before)
+    new = SnapshotReader(objects, after, old)
     for stored in directories:
         yield _pair(old, new, stored)
 
 
 def same_environment(objects: Objects, one: bytes, other: bytes) -> bool:
     """Whether two trees hold the same environment: facts and the like, which each keeps beside it, may differ."""
-    old = Half(objects, one)
-    return old.environment == Half(objects, other, old).environment
+    old = SnapshotReader(objects, one)
+    return old.environment == SnapshotReader(objects, other, old).environment
 
 
-def _pair(old: Half, new: Half, stored: bytes) -> Pair:
+def _pair(old: SnapshotReader, new: SnapshotReader, stored: bytes) -> DirectoryPair:
     place = new.place(stored) if new.has(stored) else old.place(stored)
     if not _is_directory(old, stored) or not _is_directory(new, stored):
-        return Pair(place.realm, place.path, _listing(old, stored), _listing(new, stored))
+        return DirectoryPair(place.realm, place.path, _listing(old, stored), _listing(new, stored))
     if stored and (ids := old.ids(stored)) == new.ids(stored):
         alike = _alike(old, place, ids[1])
         if alike is not None:
             return alike
-    trimmed = trim((old.text(stored), new.text(stored)), (old.tree(stored), new.tree(stored)), top=not stored)
+    trimmed = drop_equal_lines(
+        (old.text(stored), new.text(stored)), (old.tree(stored), new.tree(stored)), top=not stored
+    )
     before, after = (
         read_listing(half, half.place(stored), text, tree)
         for half, text, tree in zip((old, new), trimmed.texts, trimmed.trees, strict=True)
     )
-    return Pair(place.realm, place.path, before, after, trimmed.left_out)
+    return DirectoryPair(place.realm, place.path, before, after, trimmed.left_out)
 
 
-def _alike(half: Half, place: Place, tree: bytes) -> Pair | None:
+def _alike(half: SnapshotReader, place: DirectoryPlace, tree: bytes) -> DirectoryPair | None:
     """A directory that is the same on both sides, its objects read and nothing taken apart; None where that tells too
     little."""
     text = half.text(place.stored)
     lines = text.count(b"\n") - HEAD
     if LINK_WORD in text or len(text) > BUDGET.size or lines < 0:
         return None
-    with told_of(place.stored):
+    with damage_context(place.stored):
         if tree:
             tree_text(half.objects, tree)
     head = text[: text.index(b"\n", text.index(b"\n") + 1) + 1]
     own = read_listing(half, place, head, {})
-    return Pair(place.realm, place.path, own, own, lines)
+    return DirectoryPair(place.realm, place.path, own, own, lines)
 
 
-def _listing(half: Half, stored: bytes) -> Listing | None:
+def _listing(half: SnapshotReader, stored: bytes) -> DirectoryListing | None:
     """A directory, its tree and its manifest joined; None where it is none on this side."""
     if not _is_directory(half, stored):
         return None
     return read_listing(half, half.place(stored), half.text(stored), half.tree(stored))
 
 
-def _is_directory(half: Half, stored: bytes) -> bool:
+def _is_directory(half: SnapshotReader, stored: bytes) -> bool:
     """Whether a directory stands there on this side; the manifest, the tree and the directory above must agree."""
     described, named = half.has(stored), half.is_named(stored)
     if described and not named:
@@ -114,7 +118,7 @@ def _is_directory(half: Half, stored: bytes) -> bool:
     return described
 
 
-def read_listing(half: Half, place: Place, text: bytes, tree: Tree) -> Listing:
+def read_listing(half: SnapshotReader, place: DirectoryPlace, text: bytes, tree: Tree) -> DirectoryListing:
     """What a directory holds, its shard and its tree joined."""
     listing = _read_plain(place, text, tree)
     if listing is None:
@@ -125,7 +129,7 @@ def read_listing(half: Half, place: Place, text: bytes, tree: Tree) -> Listing:
     return listing
 
 
-def _read_plain(place: Place, text: bytes, tree: Tree) -> Listing | None:
+def _read_plain(place: DirectoryPlace, text: bytes, tree: Tree) -> DirectoryListing | None:
     """The same, quickly, where nothing is out of the ordinary; None where anything is."""
     start = text.find(b"\n", text.find(b"\n") + 1) + 1
     if not start:
@@ -135,16 +139,16 @@ def _read_plain(place: Place, text: bytes, tree: Tree) -> Listing | None:
         line = scan_shard(text[:start], directory=place.stored).own
         own = _whole(line, place.path, line, None)
     entries = plain_entries(text, start, place.path, own, tree)
-    return None if entries is None else Listing(own, entries)
+    return None if entries is None else DirectoryListing(own, entries)
 
 
-def _below(place: Place, name: bytes) -> bytes:
+def _below(place: DirectoryPlace, name: bytes) -> bytes:
     if name == GIT and not place.realm and not place.stored.startswith(NESTED + b"/") and place.path:
         return dotgit_directory(place.path)
     return place.stored + b"/" + stored_name(name) if place.stored else stored_name(name, top=True)
 
 
-def _groups_that_differ(pair: Pair) -> Iterator[int]:
+def _groups_that_differ(pair: DirectoryPair) -> Iterator[int]:
     before = pair.before.entries if pair.before is not None else {}
     after = pair.after.entries if pair.after is not None else {}
     for mine, theirs in ((before, after), (after, before)):
@@ -155,7 +159,7 @@ def _groups_that_differ(pair: Pair) -> Iterator[int]:
                     yield entry.link_group
 
 
-def _differing_shards(old: Half, new: Half) -> set[bytes]:
+def _differing_shards(old: SnapshotReader, new: SnapshotReader) -> set[bytes]:
     found: set[bytes] = set()
     for outer in old.manifest.keys() | new.manifest.keys():
         if old.manifest.get(outer) == new.manifest.get(outer):
@@ -170,7 +174,7 @@ def _differing_shards(old: Half, new: Half) -> set[bytes]:
     return found
 
 
-def _differing_trees(old: Half, new: Half) -> Iterator[bytes]:
+def _differing_trees(old: SnapshotReader, new: SnapshotReader) -> Iterator[bytes]:
     todo = [b"", *_realms(old, new)]
     while todo:
         stored = todo.pop()
@@ -188,13 +192,13 @@ def _differing_trees(old: Half, new: Half) -> Iterator[bytes]:
         new.forget(stored)
 
 
-def _realms(old: Half, new: Half) -> Iterator[bytes]:
+def _realms(old: SnapshotReader, new: SnapshotReader) -> Iterator[bytes]:
     for above in (NESTED, ROOT):
         for name in old.tree(above).keys() | new.tree(above).keys():
             yield above + b"/" + name
 
 
-def _join(shard: Shard, place: Place, tree: Tree) -> Listing:
+def _join(shard: Shard, place: DirectoryPlace, tree: Tree) -> DirectoryListing:
     """The entries with the ids that the tree has for them and the owners they inherit; both must name the same."""
     own = shard.own
     prefix = place.path + b"/" if place.path else b""
@@ -210,7 +214,7 @@ def _join(shard: Shard, place: Place, tree: Tree) -> Listing:
         entries[name] = _whole(entry, EnvPath(prefix + name), own, oid)
     if left:
         raise damaged("the manifest does not name what the tree holds:", shard.directory + b"/" + min(left))
-    return Listing(_whole(own, place.path, own, None), entries)
+    return DirectoryListing(_whole(own, place.path, own, None), entries)
 
 
 def _stored_names(shard: Shard, names: list[bytes]) -> list[bytes]:

@@ -13,8 +13,8 @@ from copy import copy
 from typing import NamedTuple
 
 from git_envhist.errors import GitFailed
-from git_envhist.model import Change, EnvPath, ObjectId, Side
-from git_envhist.store.child import Child
+from git_envhist.model import Change, ChangeSide, EnvPath, ObjectId
+from git_envhist.store.child import GitStream
 from git_envhist.store.git import Git
 from git_envhist.store.rows import NOT_RESERVED, RAW
 from git_envhist.store.sides import environment_path, stored_side
@@ -33,7 +33,7 @@ LineCounts = dict[EnvPath, tuple[int, int] | None]
 """Path -> lines added and deleted; None where the content is not text."""
 
 
-class Patch(NamedTuple):
+class GitPatch(NamedTuple):
     """What git says of one path; its header holds stored names, which `renamed` tells to be others than the true."""
 
     path: EnvPath
@@ -58,7 +58,7 @@ def read_patches(
     renames: int | None,
     quote_all: bool,
     whole_ids: bool = False,
-) -> Iterator[Patch]:
+) -> Iterator[GitPatch]:
     """git's patches for the contents of these changes, in git's order; others may come along."""
     inert = without_attributes(git)
     quoting = f"core.quotePath={'true' if quote_all else 'false'}"
@@ -66,7 +66,7 @@ def read_patches(
         words: list[str | bytes] = [*_similarity(renames), before, after, "--", *paths]
         ids = ["--full-index"] if whole_ids else []
         rows = _read_names(inert.run(*RAW, *words))
-        child = Child(inert, "-c", quoting, "-c", "core.attributesFile=/dev/null", *PATCH, *ids, *words)
+        child = GitStream(inert, "-c", quoting, "-c", "core.attributesFile=/dev/null", *PATCH, *ids, *words)
         try:
             yield from _join(rows, _split(child))
         finally:
@@ -132,7 +132,7 @@ def _selections(changes: Sequence[Change]) -> Iterator[list[bytes]]:
         yield [ROOTS]
 
 
-def _is_in_root(side: Side) -> bool:
+def _is_in_root(side: ChangeSide) -> bool:
     return side.path.find(b"://") >= 0
 
 
@@ -148,7 +148,7 @@ def _read_names(raw: bytes) -> list[Names]:
     return found
 
 
-def _split(child: Child) -> Iterator[bytes]:
+def _split(child: GitStream) -> Iterator[bytes]:
     # In a patch only a header's first line begins so: lines of content have a sign before them, and a line break in
     # a name is quoted.
     held = bytearray(b"\n")
@@ -165,11 +165,11 @@ def _split(child: Child) -> Iterator[bytes]:
         yield bytes(held[1:])
 
 
-def _join(rows: Iterable[Names], pieces: Iterator[bytes]) -> Iterator[Patch]:
+def _join(rows: Iterable[Names], pieces: Iterator[bytes]) -> Iterator[GitPatch]:
     for row in rows:
         path = environment_path(row.after)
         text = b"".join(next(pieces, b"") for _ in range(row.pieces))
-        yield Patch(path, text, row.after != path or row.before != environment_path(row.before))
+        yield GitPatch(path, text, row.after != path or row.before != environment_path(row.before))
 
 
 def _parse_counts(listed: bytes) -> Iterator[tuple[EnvPath, tuple[int, int] | None]]:

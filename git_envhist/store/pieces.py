@@ -165,10 +165,10 @@ def _cut_by_content(buffers: Iterator[Block]) -> Iterator[Pieces]:
 
 
 class Cutter(Protocol):
-    def cut_buf(self, buf: bytes) -> Iterable[Chunk]: ...
+    def cut_buf(self, buf: bytes) -> Iterable[CutRange]: ...
 
 
-class Chunk(Protocol):
+class CutRange(Protocol):
     @property
     def offset(self) -> int: ...
 

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from git_envhist.store.durable import forget, read_exactly, sync, write_all
+from git_envhist.store.durable import read_exactly, remove_if_present, sync, write_all
 from git_envhist.store.locks import LIMIT, lock_file, lock_within
 from git_envhist.store.openness import bits_of, directory_mode, tighten_directory
 from git_envhist.store.ownpacks import KEEP_MARK, is_pack_name
-from git_envhist.system import NOFOLLOW, open_ours
+from git_envhist.system import NOFOLLOW, open_cloexec_guarded
 
 BESIDE_STATE = "staging"
 BESIDE_PACKS = ".envhist-staging"
@@ -32,7 +32,7 @@ ID_LENGTHS = (40, 64)
 HEX = frozenset("0123456789abcdef")
 
 
-class Journal(NamedTuple):
+class StagingJournal(NamedTuple):
     """What a staging has made visible, or was about to, and the commits that rely on it."""
 
     packs: tuple[str, ...]
@@ -88,7 +88,7 @@ def _can_rename(source: str, target: str) -> bool:
 
 def take_turn(place: str) -> int:
     """Wait until nobody else makes or sweeps a staging here; closing the descriptor ends the turn."""
-    turn = open_ours(os.path.join(place, TURN), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    turn = open_cloexec_guarded(os.path.join(place, TURN), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if os.fstat(turn).st_uid == os.geteuid():
             os.fchmod(turn, stat.S_IMODE(os.stat(place).st_mode) & 0o666)
@@ -127,7 +127,7 @@ def make_staging(place: str, pack_dir: str, configured: int) -> tuple[str, int, 
 
 
 def _make_file(path: str, bits: int) -> int:
-    descriptor = open_ours(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    descriptor = open_cloexec_guarded(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     os.fchmod(descriptor, 0o600 | bits & 0o060)
     return descriptor
 
@@ -144,7 +144,9 @@ def stagings(place: str) -> list[str]:
 def lock_of_the_dead(path: str) -> int | None:
     """The lock, now ours, of a staging without an owner; None where the owner lives. To be asked in one's turn."""
     # A lock that is missing was never made, or its owner died while it removed the staging.
-    lock = open_ours(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | NOFOLLOW | os.O_CLOEXEC, 0o600)
+    lock = open_cloexec_guarded(
+        os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | NOFOLLOW | os.O_CLOEXEC, 0o600
+    )
     try:
         known = lock_file(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # A lock of this machine alone says nothing of a capture on another: there only age does.
@@ -159,14 +161,14 @@ def lock_of_the_dead(path: str) -> int | None:
     return lock
 
 
-def read_journal(path: str) -> Journal:
+def read_journal(path: str) -> StagingJournal:
     """What a staging's journal says; a last line without its end was never acted upon."""
     try:
         descriptor = os.open(
             os.path.join(path, "journal"), os.O_RDONLY | os.O_NONBLOCK | NOFOLLOW | os.O_CLOEXEC
         )
     except FileNotFoundError:
-        return Journal((), (), understood=True)
+        return StagingJournal((), (), understood=True)
     try:
         text = read_exactly(descriptor, LARGEST_JOURNAL, 0).decode("ascii", "replace")
     finally:
@@ -180,7 +182,7 @@ def read_journal(path: str) -> Journal:
             commits.append(value)
         else:
             understood = False
-    return Journal(tuple(packs), tuple(commits), understood)
+    return StagingJournal(tuple(packs), tuple(commits), understood)
 
 
 def packs_of_owner(path: str, pack_dir: str) -> list[str]:
@@ -257,7 +259,7 @@ def remove_tree(path: str, release: Callable[[], None] = lambda: None) -> None:
 
 def _forget_open(path: str) -> None:
     try:
-        forget(path)
+        remove_if_present(path)
     except OSError as error:
         if error.errno != errno.EBUSY or not os.path.basename(path).startswith(KEPT_NAMES):
             raise

@@ -7,7 +7,7 @@ import os
 from git_envhist.errors import EnvhistError
 from git_envhist.store.durable import cannot_write, sync_directory
 from git_envhist.store.git import COMMAND, Git, clean_environment, spawn
-from git_envhist.store.homes import Home
+from git_envhist.store.homes import RegisteredDirectory
 from git_envhist.store.repository import Repository
 
 OBJECT_FORMAT = "sha1"
@@ -27,7 +27,7 @@ CONFIG = """\
 """
 
 
-class HistoryAway(EnvhistError):
+class HistoryMissing(EnvhistError):
     """The repository of a plain directory's history is not where it was made."""
 
     code = "history-away"
@@ -52,11 +52,11 @@ def make_repository(place: str) -> None:
         raise cannot_write(error, os.path.dirname(place)) from error
 
 
-def open_plain(home: Home, root: str) -> Repository:
+def open_plain(home: RegisteredDirectory, root: str) -> Repository:
     """The repository of a plain directory, which is at `root` now."""
     place = home.repository
     if not os.path.isdir(os.path.join(place, "objects")):
-        raise HistoryAway(
+        raise HistoryMissing(
             f"the history of '{root}' is not where it was kept: '{place}'",
             hint="bring it back there, or begin another: git envlog init --new",
         )

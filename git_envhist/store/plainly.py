@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from git_envhist.errors import GitFailed, NotARepository
-from git_envhist.store.git import SAFE_GIT, Completed, Running, clean_environment
+from git_envhist.store.git import SAFE_GIT, GitProcess, GitResult, clean_environment
 from git_envhist.system import open_file_only
 
 SHOW_SOURCES = ("config", "--list", "-z", "--show-scope", "--show-origin")
@@ -34,11 +34,11 @@ READ_FIRST = (
 """Files of a git directory that most commands of git open."""
 HEX = frozenset(b"0123456789abcdef")
 
-_begun: dict[str, Running] = {}
+_begun: dict[str, GitProcess] = {}
 """The question that is under way, by the directory it was asked in: for whoever asks first, and nobody else."""
 
 
-class Place(NamedTuple):
+class RepositoryPlace(NamedTuple):
     """What there is to know of where a repository is."""
 
     root: str
@@ -61,15 +61,15 @@ def begin_listing() -> None:
     _begun[os.getcwd()] = _list(".", places(os.environb))
 
 
-def listing(directory: str, asked: Mapping[bytes, bytes]) -> Completed:
+def listing(directory: str, asked: Mapping[bytes, bytes]) -> GitResult:
     """The configuration in force in a directory, each item with where it stands."""
     begun = _begun.pop(os.path.realpath(directory), None)
     return (begun or _list(directory, asked)).finish()
 
 
-def _list(directory: str, asked: Mapping[bytes, bytes]) -> Running:
+def _list(directory: str, asked: Mapping[bytes, bytes]) -> GitProcess:
     # Without our own overrides: they would be listed as the user's.
-    return Running([*SAFE_GIT, "-C", directory, *SHOW_SOURCES], asked)
+    return GitProcess([*SAFE_GIT, "-C", directory, *SHOW_SOURCES], asked)
 
 
 def refuse_pipes(directory: str) -> None:
@@ -89,9 +89,9 @@ def refuse_pipes(directory: str) -> None:
             )
 
 
-def place_here(
+def find_repository_fast(
     directory: str, environment: Mapping[bytes, bytes], listed: bytes, config: Mapping[str, str | None]
-) -> Place | None:
+) -> RepositoryPlace | None:
     """The repository whose top is this directory; None where git is to be asked. `listed`: git's answer."""
     sources = listed.split(b"\0")
     if any(name in environment for name in PLACES) or OWN not in zip(
@@ -103,7 +103,7 @@ def place_here(
         return None
     top = os.path.realpath(directory)
     git_dir = os.path.join(top, ".git")
-    return Place(top, git_dir, git_dir, object_format) if _is_git_directory(git_dir) else None
+    return RepositoryPlace(top, git_dir, git_dir, object_format) if _is_git_directory(git_dir) else None
 
 
 def is_inside(path: str, directory: str) -> bool:

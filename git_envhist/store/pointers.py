@@ -22,7 +22,7 @@ _POINTER = re.compile(rb"envhist-pieces 1\nsize (0|[1-9][0-9]{0,18})\ntree ([0-9
 
 
 @dataclass(frozen=True, slots=True)
-class PiecesPointer:
+class ChunksPointer:
     """A file in pieces: how long it is, and the tree that holds its pieces."""
 
     size: int
@@ -34,12 +34,12 @@ def write_pointer(size: int, tree: bytes) -> bytes:
     return b"envhist-pieces 1\nsize %d\ntree %b\n" % (size, tree.hex().encode("ascii"))
 
 
-def read_pointer(data: bytes) -> PiecesPointer:
+def read_pointer(data: bytes) -> ChunksPointer:
     """Read a pointer; `Damaged` where it is none."""
     found = _POINTER.fullmatch(data)
     if found is None or int(found[1]) > LARGEST_SIZE:
         raise Damaged("the pointer to the pieces of a file cannot be read")
-    return PiecesPointer(int(found[1]), ObjectId(bytes.fromhex(found[2].decode("ascii"))))
+    return ChunksPointer(int(found[1]), ObjectId(bytes.fromhex(found[2].decode("ascii"))))
 
 
 def pieces_path(tree: bytes) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 from git_envhist.errors import GitFailed
-from git_envhist.store.child import Child
+from git_envhist.store.child import GitStream
 from git_envhist.store.git import Git, memory_file
 from git_envhist.system import open_file_only
 from git_envhist.values import dataclass
@@ -58,7 +58,7 @@ def tips_of(git: Git) -> Tips:
     return Tips(frozenset(os.fsdecode(done + head).split()))
 
 
-def reached(
+def reachable_objects(
     git: Git,
     is_wanted: Callable[[bytes], bool],
     *,
@@ -90,7 +90,9 @@ def _object_id(name: bytes) -> bytes:
         raise GitFailed("git rev-list printed an incomplete line", hint="run the command again") from None
 
 
-def left_of(git: Git, commits: Iterable[str], is_wanted: Callable[[bytes], bool]) -> dict[bytes, bytes]:
+def present_objects_of(
+    git: Git, commits: Iterable[str], is_wanted: Callable[[bytes], bool]
+) -> dict[bytes, bytes]:
     """What is still there of some snapshots that are not whole, each with a path."""
     words = ("rev-list", "--objects", "--no-walk", "--ignore-missing", "--missing=allow-any", "--stdin")
     found: dict[bytes, bytes] = {}
@@ -111,7 +113,7 @@ def git_dirs_of(common_dir: str) -> tuple[str, ...]:
     return (common_dir, *(os.path.join(place, name) for name in linked))
 
 
-def elsewhere(git_dirs: Iterable[str], *, ours: bool = True) -> list[str]:
+def unreferenced_tips(git_dirs: Iterable[str], *, ours: bool = True) -> list[str]:
     """The ids that no ref of git's lists, and that whoever works in these git directories goes by.
 
     `ours`: with what a history of ours leads to.
@@ -158,7 +160,7 @@ def _paranoid(git: Git) -> Git:
 
 def _lines(git: Git, words: tuple[str, ...], asked: Iterable[str]) -> Iterator[bytes]:
     source = memory_file("".join(f"{line}\n" for line in asked).encode("ascii"))
-    child = Child(git, *words, source=source)
+    child = GitStream(git, *words, source=source)
     rest = b""
     try:
         while chunk := child.read(1 << 20):

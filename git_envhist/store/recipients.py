@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from git_envhist.errors import SealingError
-from git_envhist.store.durable import write_anew
+from git_envhist.store.durable import replace_file
 from git_envhist.store.keyfiles import read_file
-from git_envhist.store.mac import are_same
+from git_envhist.store.mac import constant_time_equal
 
 FILE = "recipients"
 SIGNED = "signed "
@@ -41,7 +41,7 @@ def read_recipients(common_state: str, find_key: Callable[[str], SigningKey | No
     *lines, last = text.removesuffix("\n").split("\n")
     key_id, _, mac = last.removeprefix(SIGNED).partition(" ")
     key = find_key(key_id) if last.startswith(SIGNED) else None
-    if key is None or not mac.isascii() or not are_same(key.mac(_mac_input(lines)), mac):
+    if key is None or not mac.isascii() or not constant_time_equal(key.mac(_mac_input(lines)), mac):
         raise SealingError(
             f"the list of recipients is not signed by a key of this repository: '{path}'",
             hint="look at it; 'git envlog key recipients reset' empties it, 'add' names recipients again",
@@ -53,7 +53,7 @@ def write_recipients(common_state: str, lines: Iterable[str], key: SigningKey) -
     """Replace the list, signed."""
     whole = list(lines)
     signed = [*whole, f"{SIGNED}{key.id} {key.mac(_mac_input(whole))}", ""] if whole else []
-    write_anew(os.path.join(common_state, FILE), "\n".join(signed).encode("utf-8"))
+    replace_file(os.path.join(common_state, FILE), "\n".join(signed).encode("utf-8"))
 
 
 def _mac_input(lines: Iterable[str]) -> bytes:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, cast
 
-from git_envhist.model import Attached, Record, Remark, Verdict, VerdictStatus
+from git_envhist.model import Attachment, NoteRecord, TextNote, Verdict, VerdictStatus
 from git_envhist.values import pattern
 
 LARGEST_NOTE = 4 << 20
@@ -28,14 +28,14 @@ HASH = pattern(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 STATUSES = {status.value: status for status in VerdictStatus}
 
 
-class ReadNote(NamedTuple):
+class ParsedNote(NamedTuple):
     """The records of a note, and what was passed over, in words; None where all of it was read."""
 
-    records: tuple[Record, ...]
+    records: tuple[NoteRecord, ...]
     flaw: str | None
 
 
-def format_record(record: Record) -> bytes:
+def format_record(record: NoteRecord) -> bytes:
     """The record as one line with its line feed."""
     import json  # loaded late: most commands write no record
 
@@ -47,28 +47,28 @@ def format_record(record: Record) -> bytes:
     return text.encode("utf-8") + b"\n"
 
 
-def parse_records(text: bytes) -> tuple[Record, ...]:
+def parse_records(text: bytes) -> tuple[NoteRecord, ...]:
     """The records of a note, in the order of its lines; garbage is passed over."""
     return read_note(text).records
 
 
-def read_note(text: bytes) -> ReadNote:
+def read_note(text: bytes) -> ParsedNote:
     """The records of a note and whether there was more in it than records."""
     if len(text) > LARGEST_NOTE:
-        return ReadNote((), f"a note of {len(text)} bytes or more is not read")
+        return ParsedNote((), f"a note of {len(text)} bytes or more is not read")
     lines = [line for line in text.decode("utf-8", "replace").split("\n") if line]
     read = [_read_record(line) for line in lines[:MOST_RECORDS]]
     records = tuple([record for record in read if record is not None])
     passed_over = len(lines) - len(records)
-    return ReadNote(records, f"{passed_over} lines of a note are not records" if passed_over else None)
+    return ParsedNote(records, f"{passed_over} lines of a note are not records" if passed_over else None)
 
 
-def read_record(line: bytes) -> Record | None:
+def read_record(line: bytes) -> NoteRecord | None:
     """The record of one line of a note; None where it is none."""
     return _read_record(line.decode("utf-8", "replace").removesuffix("\n"))
 
 
-def names_of(records: Iterable[Record]) -> tuple[str, ...]:
+def names_of(records: Iterable[NoteRecord]) -> tuple[str, ...]:
     """The names given and not taken back, by the moments at which that was said."""
     names: dict[str, None] = {}
     for record in sorted(_of_kind(records, "name"), key=_moment):
@@ -80,7 +80,7 @@ def names_of(records: Iterable[Record]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def verdicts_of(records: Iterable[Record]) -> tuple[Verdict, ...]:
+def verdicts_of(records: Iterable[NoteRecord]) -> tuple[Verdict, ...]:
     """The verdicts, oldest first."""
     found = [read_verdict(record) for record in _of_kind(records, VERDICT)]
     return tuple(
@@ -88,27 +88,29 @@ def verdicts_of(records: Iterable[Record]) -> tuple[Verdict, ...]:
     )
 
 
-def remarks_of(records: Iterable[Record]) -> tuple[Remark, ...]:
+def remarks_of(records: Iterable[NoteRecord]) -> tuple[TextNote, ...]:
     """What was added to the story, oldest first."""
     notes = sorted(_of_kind(records, "note"), key=_moment)
-    return tuple(Remark(text, note.at) for note in notes if isinstance(text := note.fields.get("text"), str))
+    return tuple(
+        TextNote(text, note.at) for note in notes if isinstance(text := note.fields.get("text"), str)
+    )
 
 
-def attached_of(records: Iterable[Record]) -> tuple[Attached, ...]:
+def attached_of(records: Iterable[NoteRecord]) -> tuple[Attachment, ...]:
     """What was attached later; of each name the last."""
-    found: dict[str, Attached] = {}
+    found: dict[str, Attachment] = {}
     for record in sorted(_of_kind(records, ATTACHED), key=_moment):
         name, blob = record.fields.get("name"), record.fields.get("blob")
         if isinstance(name, str) and isinstance(blob, str) and HASH.fullmatch(blob):
-            found[name] = Attached(name, blob)
+            found[name] = Attachment(name, blob)
     return tuple(found.values())
 
 
-def attached_record(attached: Attached, at: datetime) -> Record:
-    return Record(ATTACHED, at, {"name": attached.name, "blob": attached.blob})
+def attached_record(attached: Attachment, at: datetime) -> NoteRecord:
+    return NoteRecord(ATTACHED, at, {"name": attached.name, "blob": attached.blob})
 
 
-def verdict_record(verdict: Verdict) -> Record:
+def verdict_record(verdict: Verdict) -> NoteRecord:
     """The verdict as a record; what a reader claims about it stays out, and so does output that is not sealed."""
     fields: dict[str, object] = {"status": verdict.status.value, "command": verdict.command}
     for key in (
@@ -127,18 +129,18 @@ def verdict_record(verdict: Verdict) -> Record:
         fields["timed_out"] = True
     if verdict.sealed_output:
         fields["output"] = verdict.sealed_output
-    return Record(VERDICT, verdict.at, fields)
+    return NoteRecord(VERDICT, verdict.at, fields)
 
 
-def name_record(name: str, at: datetime, *, removed: bool = False) -> Record:
-    return Record("name", at, {"name": name, "removed": True} if removed else {"name": name})
+def name_record(name: str, at: datetime, *, removed: bool = False) -> NoteRecord:
+    return NoteRecord("name", at, {"name": name, "removed": True} if removed else {"name": name})
 
 
-def remark_record(text: str, at: datetime) -> Record:
-    return Record("note", at, {"text": text})
+def remark_record(text: str, at: datetime) -> NoteRecord:
+    return NoteRecord("note", at, {"text": text})
 
 
-def _read_record(line: str) -> Record | None:
+def _read_record(line: str) -> NoteRecord | None:
     if len(line) > LARGEST_LINE or not line.startswith("{"):
         return None
     try:
@@ -149,7 +151,7 @@ def _read_record(line: str) -> Record | None:
         return None
     if not isinstance(kind, str) or _is_deep(fields):
         return None
-    return Record(kind, at, fields)
+    return NoteRecord(kind, at, fields)
 
 
 def _fields_of(line: str) -> dict[str, Any]:
@@ -180,15 +182,15 @@ def _inside(value: dict[str, object] | list[object]) -> Iterable[object]:
     return value.values() if isinstance(value, dict) else value
 
 
-def _of_kind(records: Iterable[Record], kind: str) -> Iterator[Record]:
+def _of_kind(records: Iterable[NoteRecord], kind: str) -> Iterator[NoteRecord]:
     return (record for record in records if record.kind == kind)
 
 
-def _moment(record: Record) -> datetime:
+def _moment(record: NoteRecord) -> datetime:
     return record.at
 
 
-def read_verdict(record: Record) -> Verdict | None:
+def read_verdict(record: NoteRecord) -> Verdict | None:
     """The verdict of a record; None where it is none."""
     fields = record.fields
     status = STATUSES.get(cast(str, fields.get("status"))) if isinstance(fields.get("status"), str) else None

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from git_envhist.errors import GitFailed
 from git_envhist.store.durable import cannot_write, sync, sync_directory
 from git_envhist.store.locks import state_directory
-from git_envhist.store.looserefs import HASH
-from git_envhist.store.repository import RefMove, Repository
+from git_envhist.store.looserefs import HASH_BYTES
+from git_envhist.store.repository import RefUpdate, Repository
 from git_envhist.system import open_file_only
 from git_envhist.values import dataclass
 
@@ -25,7 +25,7 @@ WARNING = r"ignoring (?:broken ref|ref with broken name) (\S+)"
 
 
 @dataclass(frozen=True, slots=True)
-class BadRef:
+class DamagedRef:
     """A ref of ours that git cannot follow."""
 
     ref: str
@@ -35,35 +35,37 @@ class BadRef:
 
 
 @dataclass(frozen=True, slots=True)
-class Refs:
+class RefListing:
     """Our refs."""
 
     sound: dict[str, str]
     """Each ref and the commit that it names."""
-    bad: tuple[BadRef, ...]
+    bad: tuple[DamagedRef, ...]
 
 
-def read_refs(repository: Repository) -> Refs:
+def read_refs(repository: Repository) -> RefListing:
     """All of our refs; `GitFailed` where git cannot list any (a damaged packed-refs)."""
     done = repository.git.try_run("for-each-ref", "--format=%(objectname) %(refname)", *PLACES)
     if done.status != 0:
         raise GitFailed(f"the refs of the repository cannot be read: {done.complaint}")
     found = {ref: oid for oid, _, ref in (line.partition(" ") for line in os.fsdecode(done.out).splitlines())}
-    bad = {ref: BadRef(ref, said, "it names nothing") for ref, said in _unreadable(repository)}
+    bad = {ref: DamagedRef(ref, said, "it names nothing") for ref, said in _unreadable(repository)}
     for ref in re.findall(WARNING, done.complaint if done.err else ""):
-        bad.setdefault(ref, BadRef(ref, "", "it names nothing"))
+        bad.setdefault(ref, DamagedRef(ref, "", "it names nothing"))
     for ref, oid in found.items():
         if ref not in bad and (kind := _kind(repository, oid)) != "commit":
-            bad[ref] = BadRef(ref, oid, "what it names is missing" if kind is None else f"it names a {kind}")
-    return Refs({ref: oid for ref, oid in found.items() if ref not in bad}, tuple(bad.values()))
+            bad[ref] = DamagedRef(
+                ref, oid, "what it names is missing" if kind is None else f"it names a {kind}"
+            )
+    return RefListing({ref: oid for ref, oid in found.items() if ref not in bad}, tuple(bad.values()))
 
 
-def set_aside(repository: Repository, bad: BadRef) -> str:
+def set_aside(repository: Repository, bad: DamagedRef) -> str:
     """Take a ref away, once it is written down what stood in it; where that is."""
     note = write_down(repository, f"ref {bad.ref} {bad.said or '?'}")
     try:
         repository.move_refs(
-            [RefMove(bad.ref, None, bad.said if HASH.fullmatch(f"{bad.said}\n".encode()) else None)]
+            [RefUpdate(bad.ref, None, bad.said if HASH_BYTES.fullmatch(f"{bad.said}\n".encode()) else None)]
         )
     except (GitFailed, OSError):
         # git does not delete what it cannot read. The file of a ref of ours is ours.
@@ -97,7 +99,7 @@ def write_down(repository: Repository, line: str) -> str:
     return path
 
 
-def kept_aside(common_state: str) -> list[str]:
+def set_aside_commits(common_state: str) -> list[str]:
     """The ids of the commits that were set aside: what is left of them is not garbage."""
     try:
         with open(
@@ -109,7 +111,9 @@ def kept_aside(common_state: str) -> list[str]:
             words = [line.split() for line in file]
     except OSError:
         return []
-    return [found[-1] for found in words if len(found) > 1 and HASH.fullmatch(f"{found[-1]}\n".encode())]
+    return [
+        found[-1] for found in words if len(found) > 1 and HASH_BYTES.fullmatch(f"{found[-1]}\n".encode())
+    ]
 
 
 def _unreadable(repository: Repository) -> Iterator[tuple[str, str]]:
@@ -125,7 +129,7 @@ def _unreadable(repository: Repository) -> Iterator[tuple[str, str]]:
                         content = file.read(100)
                 except OSError:
                     content = b""
-                if not HASH.fullmatch(content) and not content.startswith(b"ref: "):
+                if not HASH_BYTES.fullmatch(content) and not content.startswith(b"ref: "):
                     said = re.sub(rb"[^0-9a-zA-Z]", b"?", content).decode("ascii")
                     yield os.path.relpath(path, repository.common_dir), said
 

@@ -72,7 +72,7 @@ def remove_stale_lock(path: str, at_work: AtWork) -> bool:
     A lock that no living git can have made is waited for until it is old enough.
     """
     lock = _look(path)
-    while lock is not None and not has_an_owner(lock, at_work()):
+    while lock is not None and not may_be_held(lock, at_work()):
         if _age(lock.made) >= STALE_AFTER:
             return _unlink(path)
         time.sleep(INTERVAL)
@@ -93,10 +93,10 @@ def sweep_locks(places: Iterable[str], at_work: AtWork) -> int:
     if not found:
         return 0
     gits = at_work()
-    return sum(not has_an_owner(lock, gits) and _unlink(path) for path, lock in found)
+    return sum(not may_be_held(lock, gits) and _unlink(path) for path, lock in found)
 
 
-def has_an_owner(lock: Lock, gits: Sequence[RunningGit] | None) -> bool:
+def may_be_held(lock: Lock, gits: Sequence[RunningGit] | None) -> bool:
     """Return whether one of these gits may have made a lock; True where the processes are not known."""
     return gits is None or any(_may_have_made(lock, git) for git in gits)
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from git_envhist.errors import Damaged
-from git_envhist.store.objects import Answer
-from git_envhist.store.retelling import Link, read_link, retell
+from git_envhist.store.objects import GitObject
+from git_envhist.store.retelling import ChainCommit, read_link, rewrite_commit
 from git_envhist.store.signatures import FindKey, SigningKey
 from git_envhist.values import dataclass, field
 
@@ -23,17 +23,17 @@ Describe = Callable[[str | None, str], Trailers]
 class ObjectReader(Protocol):
     """Gives the object of a hash; None where there is none."""
 
-    def read(self, name: str) -> Answer | None: ...
+    def read(self, name: str) -> GitObject | None: ...
 
 
-class ObjectWriter(Protocol):
+class ObjectSink(Protocol):
     """Takes new objects, wherever they go."""
 
     def add(self, kind: bytes, data: bytes) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Retold:
+class CommitChange:
     """What is to be another in a snapshot."""
 
     tree: str
@@ -42,12 +42,12 @@ class Retold:
     """The key that signs it from now on, where one of ours signed it."""
 
 
-NOTHING: Mapping[str, Retold] = {}
+NOTHING: Mapping[str, CommitChange] = {}
 
 
-def read_links(reader: ObjectReader, tip: str | None) -> list[Link]:
+def read_links(reader: ObjectReader, tip: str | None) -> list[ChainCommit]:
     """The chain, oldest first, as far back as it can be read."""
-    links: list[Link] = []
+    links: list[ChainCommit] = []
     following = tip
     while following is not None:
         answer = reader.read(following)
@@ -61,12 +61,12 @@ def read_links(reader: ObjectReader, tip: str | None) -> list[Link]:
 
 
 def relink(
-    writer: ObjectWriter,
-    links: Sequence[Link],
+    writer: ObjectSink,
+    links: Sequence[ChainCommit],
     before: Mapping[str, str | None],
     find_key: FindKey,
     describe: Describe,
-    changes: Mapping[str, Retold] = NOTHING,
+    changes: Mapping[str, CommitChange] = NOTHING,
     cut_off: str | None = None,
 ) -> dict[str, str]:
     """Write the chain in this order; the commit that each one is now, by the one that it was.
@@ -75,7 +75,7 @@ def relink(
     `cut_off`: a commit whose parent cannot be read, and which goes on naming it where it still comes first.
     """
     now: dict[str, str] = {}
-    last: Link | None = None
+    last: ChainCommit | None = None
     for link in links:
         parent = now[last.commit] if last is not None else None
         change = changes.get(link.commit)
@@ -94,23 +94,23 @@ def relink(
             if link.snapshot and (is_told_anew or change is not None):
                 told.update(describe(tree_before, tree))
             signer = change.signer if change is not None else None
-            data = retell(link, parent, find_key, tree=tree, trailers=told, signer=signer)
+            data = rewrite_commit(link, parent, find_key, tree=tree, trailers=told, signer=signer)
             now[link.commit] = writer.add(b"commit", data).hex()
         last = link
     return now
 
 
-def _tree_of(link: Link, changes: Mapping[str, Retold]) -> str:
+def _tree_of(link: ChainCommit, changes: Mapping[str, CommitChange]) -> str:
     change = changes.get(link.commit)
     return change.tree if change is not None else link.tree
 
 
-def followed(links: Sequence[Link]) -> dict[str, str | None]:
+def predecessors(links: Sequence[ChainCommit]) -> dict[str, str | None]:
     """By commit, the id of the snapshot before it; None where a chain begins."""
     pairs = zip(links, [None, *links], strict=False)  # all of a timeline may be in the trash
     return {link.commit: earlier.id if earlier is not None else None for link, earlier in pairs}
 
 
-def cut_off_in(links: Sequence[Link]) -> str | None:
+def cut_off_in(links: Sequence[ChainCommit]) -> str | None:
     """The oldest commit of a chain, where the one before it cannot be read."""
     return links[0].commit if links and links[0].parent is not None else None

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from git_envhist.errors import EnvhistError
 from git_envhist.model.sharing import without_password
-from git_envhist.store.bounds import NO_MEMORY, Bomb
-from git_envhist.store.git import Completed
+from git_envhist.store.bounds import NO_MEMORY, DecompressionBomb
+from git_envhist.store.git import GitResult
 
 NO_ROOM = ("No space left on device", "File too large", "Disk quota exceeded")
 """The second is said where all but what is kept free was taken."""
@@ -45,7 +45,7 @@ class RemoteFailed(EnvhistError):
         return self.hint != self.usual_hint
 
 
-def why_it_failed(remote: Reached, done: Completed) -> RemoteFailed:
+def why_it_failed(remote: Reached, done: GitResult) -> RemoteFailed:
     """What git said of it: the line that tells why, and below it what the other side said."""
     told = done.err.decode("utf-8", "replace").splitlines()
     lines = [shortened for line in told if (shortened := line.strip()[:LONGEST_LINE])]
@@ -61,29 +61,29 @@ def why_it_failed(remote: Reached, done: Completed) -> RemoteFailed:
     return RemoteFailed(message, hint="\n".join(map(without_password, said)) or None)
 
 
-class RemoteSilent(RemoteFailed):
+class RemoteTimeout(RemoteFailed):
     """It was waited for long enough."""
 
 
-def says_nothing(remote: Reached, seconds: float, verb: str) -> RemoteSilent:
+def says_nothing(remote: Reached, seconds: float, verb: str) -> RemoteTimeout:
     """The other side says nothing any more to a push, or a fetch."""
-    return RemoteSilent(
+    return RemoteTimeout(
         f"'{remote.name}' ({remote.shown}) has said nothing for {seconds:,.0f} s",
         hint="type it again: it goes on where it stood; "
         f"to wait longer: git -c envhist.{verb}Patience=1h envlog {verb}",
     )
 
 
-def why_nothing_came(remote: Reached, done: Completed) -> EnvhistError:
+def why_nothing_came(remote: Reached, done: GitResult) -> EnvhistError:
     """The same of a git that was held to bounds."""
     if any(words in done.err for words in NO_MEMORY):
         return too_much(remote, "takes more memory to read than it may")
     return why_it_failed(remote, done)
 
 
-def too_much(remote: Reached, what: str) -> Bomb:
+def too_much(remote: Reached, what: str) -> DecompressionBomb:
     """It sends what would unfold into far more than any history of ours."""
-    return Bomb(
+    return DecompressionBomb(
         f"what '{remote.name}' ({remote.shown}) sends {what}",
         hint="only where you trust whoever runs it: git -c envhist.fetchMemory=16g envlog fetch",
     )

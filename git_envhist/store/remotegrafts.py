@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from git_envhist.store.durable import cannot_write
 from git_envhist.store.git import Git
-from git_envhist.store.remoteload import those_known
+from git_envhist.store.remoteload import known_objects
 
 MOST_BASES = 40
 """The tree of each is walked."""
@@ -23,7 +23,7 @@ def write_grafts(
     git: Git, path: str, chains: Iterable[tuple[str, str | None]], bases: Sequence[str]
 ) -> Mapping[bytes, bytes]:
     """Graft chains, each given by (its new tip, its old one), onto what is there; the environment for git."""
-    known = those_known(git, [*bases, *(old for _, old in chains if old is not None)])
+    known = known_objects(git, [*bases, *(old for _, old in chains if old is not None)])
     onto = [oid for oid in dict.fromkeys(bases) if oid in known][:MOST_BASES]
     lines = [_line(git, new, old if old in known else None, onto) for new, old in chains]
     try:

@@ -23,7 +23,7 @@ LONGEST_POINTER = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class OutgoingObject:
     """One object that is to leave."""
 
     oid: str
@@ -45,15 +45,15 @@ class Outgoing:
             return self.place
 
 
-def what_leaves(
+def objects_to_send(
     git: Git,
     heads: Sequence[str],
     notes: Sequence[str],
     there: Iterable[str],
     grafts: Mapping[bytes, bytes],
-) -> list[Outgoing]:
+) -> list[OutgoingObject]:
     """The objects that lead from tips to those that the other side has; hashes unknown here do not count."""
-    known = those_known(git, there)
+    known = known_objects(git, there)
     # What notes hold stands in no environment.
     rows = _listed(git, heads, known, grafts)
     rows += [(oid, b"") for oid, _ in _listed(git, notes, [*known, *heads], grafts)]
@@ -64,7 +64,7 @@ def what_leaves(
     found = []
     for (oid, place), line in zip(rows, told, strict=True):
         kind, size, stored = line.split()
-        found.append(Outgoing(oid.decode("ascii"), kind.decode("ascii"), int(size), int(stored), place))
+        found.append(OutgoingObject(oid.decode("ascii"), kind.decode("ascii"), int(size), int(stored), place))
     return found
 
 
@@ -80,7 +80,7 @@ def _listed(
     return [(oid, place) for oid, _, place in (line.partition(b" ") for line in listed)]
 
 
-def those_known(git: Git, oids: Iterable[str]) -> list[str]:
+def known_objects(git: Git, oids: Iterable[str]) -> list[str]:
     """Those of some hashes that are here."""
     wanted = sorted(set(oids))
     if not wanted:
@@ -92,7 +92,7 @@ def those_known(git: Git, oids: Iterable[str]) -> list[str]:
     return [oid for oid, line in zip(wanted, lines, strict=False) if line == oid]
 
 
-def contents(git: Git, leaving: Sequence[Outgoing]) -> Iterator[tuple[Outgoing, bytes]]:
+def contents(git: Git, leaving: Sequence[OutgoingObject]) -> Iterator[tuple[OutgoingObject, bytes]]:
     """The bytes of each of them."""
     with CatFile(git) as reader:
         answers = reader.read_many([one.oid for one in leaving])
@@ -104,7 +104,7 @@ def contents(git: Git, leaving: Sequence[Outgoing]) -> Iterator[tuple[Outgoing, 
             yield one, answer.data
 
 
-def files_of_pieces(git: Git, leaving: Iterable[Outgoing]) -> dict[bytes, tuple[bytes, int]]:
+def files_of_pieces(git: Git, leaving: Iterable[OutgoingObject]) -> dict[bytes, tuple[bytes, int]]:
     """The path and the size of each big file, by the place at which the tree of its pieces hangs."""
     small = [
         one
@@ -121,14 +121,14 @@ def files_of_pieces(git: Git, leaving: Iterable[Outgoing]) -> dict[bytes, tuple[
     return found
 
 
-def piece_of(one: Outgoing) -> bytes | None:
+def piece_of(one: OutgoingObject) -> bytes | None:
     """The place of the tree of pieces that a blob belongs to; None where it is none."""
     if not one.place.startswith(IN_PIECES):
         return None
     return b"/".join(one.place.split(b"/")[:4])
 
 
-def shown_place(one: Outgoing, data: bytes = b"") -> bytes:
+def shown_place(one: OutgoingObject, data: bytes = b"") -> bytes:
     """How a place is told to people: of a shard the directory whose names and attributes it holds."""
     if one.place.startswith(SHARDS):
         directory = data.partition(b"\n")[0].rpartition(b" ")[2]

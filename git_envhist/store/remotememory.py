@@ -23,7 +23,7 @@ KIND = re.compile(r"class [a-z]+|(?:database|dump|name) [0-9a-f]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class RemoteState:
     """What we know of one remote."""
 
     agreed: bool = False
@@ -41,7 +41,7 @@ def directory_of(common_state: str) -> str:
     return os.path.join(common_state, "remotes")
 
 
-def read_memory(common_state: str, key: str) -> Memory:
+def read_memory(common_state: str, key: str) -> RemoteState:
     """What is remembered; nothing where there is no such file, or none of ours."""
     try:
         with open(
@@ -52,14 +52,14 @@ def read_memory(common_state: str, key: str) -> Memory:
         ) as file:
             lines = file.read().splitlines()
     except FileNotFoundError:
-        return Memory()
+        return RemoteState()
     if lines[:1] != [FIRST]:
-        return Memory()
+        return RemoteState()
     uploads = [line[7:] for line in lines if re.fullmatch(r"upload [0-9a-f]{12}", line)]
     put = [(found[2], found[1]) for line in lines if (found := PUT.fullmatch(line))]
     kinds = tuple(line for line in lines if KIND.fullmatch(line))
     addresses = [unquote(line[8:]) for line in lines if line.startswith("address ")]
-    return Memory(
+    return RemoteState(
         "agreed" in lines,
         uploads[0] if uploads else "",
         tuple(put),
@@ -68,7 +68,7 @@ def read_memory(common_state: str, key: str) -> Memory:
     )
 
 
-def write_memory(common_state: str, key: str, memory: Memory) -> None:
+def write_memory(common_state: str, key: str, memory: RemoteState) -> None:
     """Remember."""
     lines = [FIRST, *(["agreed"] if memory.agreed else [])]
     lines += [f"upload {memory.upload}"] if memory.upload else []
@@ -88,14 +88,14 @@ def write_memory(common_state: str, key: str, memory: Memory) -> None:
         raise cannot_write(error, directory) from error
 
 
-def with_put(memory: Memory, moves: Mapping[str, str | None]) -> Memory:
+def with_put(memory: RemoteState, moves: Mapping[str, str | None]) -> RemoteState:
     """The memory after refs were moved; None: deleted."""
     others = [(ref, oid) for ref, oid in memory.put if ref not in moves]
     moved = [(ref, oid) for ref, oid in moves.items() if oid is not None]
     return replace(memory, put=tuple(sorted({*others, *moved})))
 
 
-def with_tried(memory: Memory, moves: Mapping[str, str | None]) -> Memory:
+def with_tried(memory: RemoteState, moves: Mapping[str, str | None]) -> RemoteState:
     """The memory before refs are moved: whoever is killed meanwhile never knows whether they were."""
     tried = [(ref, oid) for ref, oid in moves.items() if oid is not None]
     return replace(memory, put=tuple(sorted({*memory.put, *tried})))

@@ -18,7 +18,7 @@ from git_envhist.store.durable import cannot_write
 from git_envhist.store.git import Git
 from git_envhist.store.locks import state_directory
 from git_envhist.store.quoting import quote_alternate
-from git_envhist.store.remoteload import Outgoing
+from git_envhist.store.remoteload import OutgoingObject
 from git_envhist.store.remoterefs import UPLOAD
 
 NOBODY = {
@@ -27,9 +27,9 @@ NOBODY = {
 }  # fmt: skip
 
 
-def divide(leaving: Iterable[Outgoing], most: int) -> Iterator[list[Outgoing]]:
+def divide(leaving: Iterable[OutgoingObject], most: int) -> Iterator[list[OutgoingObject]]:
     """The blobs among what leaves, in parts that take no more than `most` each (or are one blob)."""
-    part: list[Outgoing] = []
+    part: list[OutgoingObject] = []
     size = 0
     for one in leaving:
         if one.kind != "blob":
@@ -73,7 +73,7 @@ class Parts:
         """Those of the upload refs there that are ours."""
         return {ref: oid for ref, oid in uploads.items() if ref.startswith(self._prefix)}
 
-    def make(self, part: Sequence[Outgoing]) -> tuple[str, str]:
+    def make(self, part: Sequence[OutgoingObject]) -> tuple[str, str]:
         """(ref, commit) of a part."""
         state_directory(self.place)
         state_directory(self._objects)

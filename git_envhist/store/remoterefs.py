@@ -29,7 +29,7 @@ def read_listing(out: bytes) -> list[tuple[str, str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class There:
+class RemoteRefs:
     """What the other side told of its refs, as far as it is believed."""
 
     heads: Mapping[str, str]
@@ -53,7 +53,7 @@ def is_timeline(name: str) -> bool:
     return TIMELINE.fullmatch(name) is not None and not bad
 
 
-def read_there(listed: Iterable[tuple[str, str]]) -> There:
+def read_there(listed: Iterable[tuple[str, str]]) -> RemoteRefs:
     """The refs of the other side, sorted; whatever is odd is passed over."""
     heads: dict[str, str] = {}
     notes: dict[str, str] = {}
@@ -73,11 +73,11 @@ def read_there(listed: Iterable[tuple[str, str]]) -> There:
             code.append(oid)
         else:
             refused += 1
-    return There(heads, notes, uploads, tuple(code), refused)
+    return RemoteRefs(heads, notes, uploads, tuple(code), refused)
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class LocalTimeline:
     """One timeline of ours."""
 
     timeline: str
@@ -86,13 +86,16 @@ class Here:
 
 
 def plan_push(
-    here: Iterable[Here], there: There, ours: Mapping[str, str], grows: Mapping[tuple[str, str], bool]
+    here: Iterable[LocalTimeline],
+    there: RemoteRefs,
+    ours: Mapping[str, str],
+    grows: Mapping[tuple[str, str], bool],
 ) -> tuple[TimelinePush, ...]:
     """What is to be pushed. `ours`: what we put there last, by ref; `grows`: whether one hash leads on to another."""
     return tuple(_plan_one(one, there, ours, grows) for one in here)
 
 
-def questions(here: Iterable[Here], there: There) -> set[tuple[str, str]]:
+def questions(here: Iterable[LocalTimeline], there: RemoteRefs) -> set[tuple[str, str]]:
     """The (old, new) for which `plan_push` has to know whether the one leads to the other."""
     pairs = set()
     for one in here:
@@ -101,7 +104,7 @@ def questions(here: Iterable[Here], there: There) -> set[tuple[str, str]]:
     return pairs
 
 
-def plan_deletion(timelines: Iterable[str], there: There) -> tuple[TimelinePush, ...]:
+def plan_deletion(timelines: Iterable[str], there: RemoteRefs) -> tuple[TimelinePush, ...]:
     """Timelines that shall be there no longer."""
     found = []
     for timeline in timelines:
@@ -111,7 +114,7 @@ def plan_deletion(timelines: Iterable[str], there: There) -> tuple[TimelinePush,
     return tuple(found)
 
 
-def in_turn(moves: Iterable[RefPush]) -> list[list[RefPush]]:
+def update_order(moves: Iterable[RefPush]) -> list[list[RefPush]]:
     """The order for a server that moves refs one by one: notes before what they are about, and removed after it."""
     known = list(moves)
     turns = [
@@ -123,7 +126,7 @@ def in_turn(moves: Iterable[RefPush]) -> list[list[RefPush]]:
 
 
 def _plan_one(
-    one: Here, there: There, ours: Mapping[str, str], grows: Mapping[tuple[str, str], bool]
+    one: LocalTimeline, there: RemoteRefs, ours: Mapping[str, str], grows: Mapping[tuple[str, str], bool]
 ) -> TimelinePush:
     moves, outcomes = [], []
     for ref, old, new in (

@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from git_envhist.errors import EnvhistError, UsageError
 from git_envhist.model.sharing import Remote, without_password
 from git_envhist.store.asconfigured import Config
-from git_envhist.store.bounds import FETCH_MEMORY, STREAMED, Bounds, bounds_of_a_fetch
+from git_envhist.store.bounds import FETCH_MEMORY, STREAMED, ResourceLimits, bounds_of_a_fetch
 from git_envhist.store.git import COMMAND as SEALED
-from git_envhist.store.git import Completed, Git
-from git_envhist.store.held import Silent, how_far, run_held
+from git_envhist.store.git import Git, GitResult
+from git_envhist.store.held import NoOutputTimeout, parse_progress, run_limited
 from git_envhist.store.remoteenviron import environment_of, user_of
 from git_envhist.store.remotefailures import says_nothing, why_nothing_came
 from git_envhist.store.remoterefs import read_listing
@@ -209,7 +209,7 @@ class Transport:
         before: Sequence[str] = (),
         *,
         together: bool = False,
-    ) -> Completed:
+    ) -> GitResult:
         """Push; each ref that has a lease moves only from that hash (empty: from nothing). Nothing else is forced.
 
         `together`: all of the refs move, or none; a server that offers no such thing is sent nothing.
@@ -221,15 +221,15 @@ class Transport:
             words.append(f"--receive-pack={self.remote.receive_pack}")
         environment = {**self._environment, **further}
         words = [*words, "--end-of-options", self.remote.push_url, *refspecs]
-        return self._held(words, environment, Bounds())
+        return self._held(words, environment, ResourceLimits())
 
-    def fetch_objects(self, oids: list[str]) -> Completed:
+    def fetch_objects(self, oids: list[str]) -> GitResult:
         """Fetch objects by their hashes, and nothing that belongs to them."""
         # Who tells that a commit is here is taken to have its contents too.
         telling_nothing = ["-c", "fetch.negotiationAlgorithm=noop"]
         return self.fetch(oids, "--filter=blob:none", before=telling_nothing)
 
-    def fetch(self, wanted: list[str], *options: str, before: Sequence[str] = ()) -> Completed:
+    def fetch(self, wanted: list[str], *options: str, before: Sequence[str] = ()) -> GitResult:
         """Fetch what some refspecs name."""
         # By its name in a repository of ours: git takes no path for the name of one that gives objects on demand.
         words = [
@@ -247,30 +247,30 @@ class Transport:
         return self._run(words, os.fsencode(text))
 
     def _heard(self, said: bytes) -> None:
-        if self._step and (told := how_far(said)):
+        if self._step and (told := parse_progress(said)):
             self._step(told)
 
-    def _bounds(self) -> Bounds:
+    def _bounds(self) -> ResourceLimits:
         return bounds_of_a_fetch(self._memory, self._place)
 
     def _fetching(self, command: str) -> list[str]:
         program = self.remote.upload_pack
         return [command] if program is None else [command, f"--upload-pack={program}"]
 
-    def _must(self, words: list[str]) -> Completed:
+    def _must(self, words: list[str]) -> GitResult:
         done = self._run(words)
         if done.status != 0:
             raise why_nothing_came(self.remote, done)
         return done
 
-    def _run(self, words: list[str], stdin: bytes = b"") -> Completed:
+    def _run(self, words: list[str], stdin: bytes = b"") -> GitResult:
         return self._held(words, self._environment, self._bounds(), stdin)
 
     def _held(
-        self, words: list[str], environment: Mapping[bytes, bytes], bounds: Bounds, stdin: bytes = b""
-    ) -> Completed:
+        self, words: list[str], environment: Mapping[bytes, bytes], bounds: ResourceLimits, stdin: bytes = b""
+    ) -> GitResult:
         words = [*SEALED, *self._options, *words]
         try:
-            return run_held(words, environment, bounds, stdin, patience=self._patience, heard=self._heard)
-        except Silent as silent:
+            return run_limited(words, environment, bounds, stdin, patience=self._patience, heard=self._heard)
+        except NoOutputTimeout as silent:
             raise says_nothing(self.remote, self._patience or 0, self._verb) from silent

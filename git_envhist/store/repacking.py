@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from git_envhist.errors import GitFailed
-from git_envhist.store.child import Child
+from git_envhist.store.child import GitStream
 from git_envhist.store.durable import sync
 from git_envhist.store.git import Git, memory_file
 from git_envhist.store.idx import PackIndex
@@ -106,7 +106,7 @@ def packed_size(git: Git, objects: Mapping[bytes, bytes], hash_length: int) -> i
     """How many bytes these objects would take in a pack that a cleaning makes anew; nothing is kept."""
     source = memory_file(_asked(objects))
     bare, where = _without_tree(git)
-    child = Child(bare, *where, *_words(ANEW, 1), "--stdout", source=source)
+    child = GitStream(bare, *where, *_words(ANEW, 1), "--stdout", source=source)
     size = 0
     try:
         while chunk := child.read(1 << 20):

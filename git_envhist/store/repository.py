@@ -11,14 +11,14 @@ from git_envhist.errors import EnvhistError, GitFailed, NotARepository
 from git_envhist.store.asconfigured import Config, parse_config, shared_bits
 from git_envhist.store.atwork import RunningGit, gits_at_work, is_hidden
 from git_envhist.store.durable import CLOSED, NO_ROOM, cannot_write
-from git_envhist.store.git import COMMAND, SAFE_GIT, Completed, Git, spawn
+from git_envhist.store.git import COMMAND, SAFE_GIT, Git, GitResult, spawn
 from git_envhist.store.looserefs import read_loose_ref
 from git_envhist.store.plainly import (
     bare_repository,
     find_bare,
+    find_repository_fast,
     is_inside,
     listing,
-    place_here,
     places,
     refuse_pipes,
 )
@@ -37,7 +37,7 @@ LIST_CONFIG = ("config", "--list", "-z")
 
 
 @dataclass(frozen=True, slots=True)
-class RefMove:
+class RefUpdate:
     """One ref's part in a transaction: `old` None means that it must not exist yet; `new` None deletes it."""
 
     ref: str
@@ -45,7 +45,7 @@ class RefMove:
     old: str | None
 
 
-class NothingHere(NotARepository):
+class NoRepository(NotARepository):
     """git finds no repository in a directory, nor above it."""
 
 
@@ -151,7 +151,7 @@ class Repository:
             found[os.fsdecode(name)] = oid.decode("ascii")
         return found
 
-    def move_refs(self, moves: Sequence[RefMove]) -> None:
+    def move_refs(self, moves: Sequence[RefUpdate]) -> None:
         """Move all of the refs or none; `RefsMoved` where one is not where it was expected."""
         lines = ["start"]
         for move in moves:
@@ -167,12 +167,12 @@ class Repository:
         if done.status != 0:
             raise _why_not_moved(done, self.common_dir, self.git_dir)
 
-    def _update_refs(self, transaction: bytes) -> Completed:
+    def _update_refs(self, transaction: bytes) -> GitResult:
         return self.git.try_run_inside(
             *WAIT, *SYNCED, "update-ref", "--no-deref", "-z", "--stdin", stdin=transaction
         )
 
-    def _remove_stale_locks(self, done: Completed, moves: Sequence[RefMove]) -> bool:
+    def _remove_stale_locks(self, done: GitResult, moves: Sequence[RefUpdate]) -> bool:
         if b"File exists" not in done.err:
             return False
         locks = [os.path.join(self.common_dir, move.ref + ".lock") for move in moves]
@@ -219,7 +219,7 @@ def _open(directory: str, environment: dict[bytes, bytes], *, bare: bool) -> Rep
     asked = places(environment)
     listed = listing(directory, asked)
     config = parse_config(listed, 3) if listed.status == 0 else ()
-    place = place_here(directory, asked, listed.out, dict(config))
+    place = find_repository_fast(directory, asked, listed.out, dict(config))
     answers = place or _ask_all(directory, asked, b"GIT_WORK_TREE" in environment, bare=bare)
     if listed.status != 0:
         raise GitFailed(listed.complaint)
@@ -268,7 +268,7 @@ def _ask_all(
     return root, git_dir, common_dir, object_format
 
 
-def _rev_parse(directory: str, environment: Mapping[bytes, bytes], *questions: str) -> Completed:
+def _rev_parse(directory: str, environment: Mapping[bytes, bytes], *questions: str) -> GitResult:
     return spawn([*COMMAND, "-C", directory, "rev-parse", *questions], environment)
 
 
@@ -293,7 +293,7 @@ def _ask_one(directory: str, environment: Mapping[bytes, bytes], question: str) 
     return os.fsdecode(done.out).removesuffix("\n")
 
 
-def _not_a_repository(directory: str, done: Completed) -> EnvhistError:
+def _not_a_repository(directory: str, done: GitResult) -> EnvhistError:
     if b"dubious ownership" in done.err:
         # git's own words and its own remedy: to trust a directory is the user's decision alone.
         said, _, remedy = done.complaint.partition("\n")
@@ -302,7 +302,7 @@ def _not_a_repository(directory: str, done: Completed) -> EnvhistError:
         return bare_repository(os.path.realpath(directory))
     if b"not a git repository" in done.err:
         here = os.path.abspath(directory)
-        return NothingHere(
+        return NoRepository(
             f"not a git repository, nor below one: '{here}'",
             hint="'git envlog init' keeps a history without git, 'git init' makes a repository",
         )
@@ -312,7 +312,7 @@ def _not_a_repository(directory: str, done: Completed) -> EnvhistError:
     )
 
 
-def _why_not_moved(done: Completed, common_dir: str, git_dir: str) -> EnvhistError:
+def _why_not_moved(done: GitResult, common_dir: str, git_dir: str) -> EnvhistError:
     """Return the error for what git printed; its paths are relative to the directory that it worked in."""
     if b"cannot lock references" in done.err:
         return RefLocked(os.path.join(common_dir, TABLES_LOCK))

@@ -12,7 +12,7 @@ from git_envhist.errors import Damaged
 from git_envhist.model import SnapshotId
 from git_envhist.model.moments import were_of
 from git_envhist.store.commits import Commit, encode_commit, parse_commit
-from git_envhist.store.mac import are_same
+from git_envhist.store.mac import constant_time_equal
 from git_envhist.store.message import NewerFormat, mac_input, read_message, split_mac, with_mac
 from git_envhist.store.signatures import FindKey, SigningKey
 from git_envhist.store.trailers import quote
@@ -31,7 +31,7 @@ LAST = (b"Env-Key: ",)
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ChainCommit:
     """One commit of a chain, as it stands."""
 
     commit: str
@@ -57,7 +57,7 @@ class Link:
         return self.data.parents[0] if self.data.parents else None
 
 
-def read_link(commit: str, data: bytes) -> Link:
+def read_link(commit: str, data: bytes) -> ChainCommit:
     """The link that a commit object is; a snapshot of a later format is not ours to rewrite."""
     taken_apart = parse_commit(data)
     try:
@@ -65,9 +65,9 @@ def read_link(commit: str, data: bytes) -> Link:
     except NewerFormat:
         raise
     except Damaged:
-        return Link(commit, taken_apart, SnapshotId(commit), snapshot=False)
+        return ChainCommit(commit, taken_apart, SnapshotId(commit), snapshot=False)
     draft, others = message.draft, dict(message.others)
-    return Link(
+    return ChainCommit(
         commit,
         taken_apart,
         SnapshotId(draft.was or commit),
@@ -86,8 +86,8 @@ def _id(told: str | None) -> str | None:
     return None if told == NONE else told
 
 
-def retell(
-    link: Link,
+def rewrite_commit(
+    link: ChainCommit,
     parent: str | None,
     find_key: FindKey,
     *,
@@ -101,7 +101,9 @@ def retell(
     if link.snapshot:
         bare, mac = split_mac(message)
         key = find_key(link.key) if mac is not None and link.key is not None else None
-        is_ours = key is not None and are_same(key.mac(mac_input(data.tree, data.author, bare)), mac or "")
+        is_ours = key is not None and constant_time_equal(
+            key.mac(mac_input(data.tree, data.author, bare)), mac or ""
+        )
         told = {**(trailers or {}), WAS: link.id, WERE: _were(link, bare)}
         if key is not None and is_ours and signer is not None:
             key, told = signer, {**told, KEY: signer.id}
@@ -111,7 +113,7 @@ def retell(
     return encode_commit(new_tree, parent, data.author, data.committer, message)
 
 
-def _were(link: Link, bare: bytes) -> str | None:
+def _were(link: ChainCommit, bare: bytes) -> str | None:
     """The hashes by which this commit was known, cut short; the newest of very many."""
     told = were_of(bare)
     if link.commit != link.id:

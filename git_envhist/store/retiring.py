@@ -42,7 +42,7 @@ def put_aside(pack_dir: str, aside: str, bases: Sequence[str]) -> None:
     _move(pack_dir, aside, bases, SUFFIXES)
 
 
-def bring_again(aside: str, pack_dir: str, bases: Sequence[str]) -> None:
+def put_back(aside: str, pack_dir: str, bases: Sequence[str]) -> None:
     """Put back what was put aside."""
     _move(aside, pack_dir, bases, SUFFIXES[::-1])
 
@@ -52,7 +52,7 @@ def drop_caches(pack_dir: str, bases: Iterable[str]) -> None:
     drop_caches_naming(os.path.dirname(pack_dir), [os.fsencode(base + ".idx") for base in bases])
 
 
-def somebody_found_in(base: str) -> bool:
+def was_used_since(base: str) -> bool:
     """Whether git touched a pack since it was written: somebody added what stands there, which git stores nowhere else.
 
     The index is written after its pack, and nobody touches that.
@@ -63,12 +63,12 @@ def somebody_found_in(base: str) -> bool:
         return False
 
 
-def undecided(path: str, pack_dir: str) -> None:
+def restore_undecided(path: str, pack_dir: str) -> None:
     """Bring back what a staging holds that somebody put aside who died before it was decided."""
     aside = os.path.join(path, ASIDE)
     if os.path.isdir(aside):
         bases = {name.rpartition(".")[0] for name in os.listdir(aside)}
-        bring_again(aside, pack_dir, sorted(bases))
+        put_back(aside, pack_dir, sorted(bases))
         sync_directory(pack_dir)
 
 

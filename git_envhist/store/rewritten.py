@@ -29,7 +29,7 @@ def read_rewritten(common_state: str) -> dict[str, str]:
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
-def newest(rewritten: Mapping[str, str], commit: str) -> str:
+def current_commit(rewritten: Mapping[str, str], commit: str) -> str:
     """What a commit has become, by however many steps."""
     seen = {commit}
     while (following := rewritten.get(commit)) is not None and following not in seen:

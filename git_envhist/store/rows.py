@@ -28,7 +28,7 @@ EMPTY_TREES = {
 }
 
 
-class Row(NamedTuple):
+class DiffRow(NamedTuple):
     """One row: git's two modes, 0 where there is nothing, and two ids in hex."""
 
     old_mode: int
@@ -45,12 +45,12 @@ class Row(NamedTuple):
         return self.new_oid if self.new_mode else None
 
 
-class Rows(NamedTuple):
+class DiffRows(NamedTuple):
     """The rows of one diff, by stored path where that matters."""
 
-    contents: dict[bytes, Row]
-    nested: dict[bytes, Row]
-    shards: list[Row]
+    contents: dict[bytes, DiffRow]
+    nested: dict[bytes, DiffRow]
+    shards: list[DiffRow]
 
     @property
     def id_length(self) -> int:
@@ -78,16 +78,16 @@ def empty_tree(git: Git, like: str) -> str:
     return EMPTY_TREES[len(git.run("rev-parse", "--verify", "--end-of-options", like).strip())]
 
 
-def parse_rows(listed: bytes) -> Rows:
+def parse_rows(listed: bytes) -> DiffRows:
     """All that git saw differ between two trees."""
     parts = listed.split(b"\0")
     return sort_rows(zip(parts[1::2], map(parse_row, parts[0:-1:2]), strict=True))
 
 
-def parse_row(text: bytes) -> Row:
+def parse_row(text: bytes) -> DiffRow:
     """The row that `:100644 100644 <id> <id> M` tells."""
     old_mode, new_mode, old_oid, new_oid, _ = text.split(b" ")
-    return Row(_mode(old_mode[1:]), _mode(new_mode), old_oid, new_oid)
+    return DiffRow(_mode(old_mode[1:]), _mode(new_mode), old_oid, new_oid)
 
 
 @lru_cache(64)
@@ -95,9 +95,9 @@ def _mode(word: bytes) -> int:
     return int(word, 8)
 
 
-def sort_rows(rows: Iterable[tuple[bytes, Row]]) -> Rows:
+def sort_rows(rows: Iterable[tuple[bytes, DiffRow]]) -> DiffRows:
     """Tell the rows of the environment from those of what is kept beside it."""
-    found = Rows({}, {}, [])
+    found = DiffRows({}, {}, [])
     for path, row in rows:
         is_tree = TREE_MODE in (row.old_mode, row.new_mode)
         if not path.startswith(b".envhist") or path[8:9] not in (b"/", b""):

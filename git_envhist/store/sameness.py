@@ -25,7 +25,7 @@ TIME = struct.Struct("=qI")
 TIME_OF_BIRTH = 80
 
 
-class Identity(NamedTuple):
+class DirectoryId(NamedTuple):
     """One directory."""
 
     inode: int
@@ -34,21 +34,21 @@ class Identity(NamedTuple):
     """A kind and a number; empty where the file system tells neither."""
 
 
-def identify(path: str) -> Identity | None:
+def identify(path: str) -> DirectoryId | None:
     """Which directory stands at a path; None where there is none."""
     try:
         found = os.stat(path)
     except OSError:
         return None
-    return Identity(found.st_ino, found.st_dev, _generation(path) or _birth(path, found) or "")
+    return DirectoryId(found.st_ino, found.st_dev, _generation(path) or _birth(path, found) or "")
 
 
-def is_same(one: Identity, other: Identity) -> bool:
+def is_same(one: DirectoryId, other: DirectoryId) -> bool:
     """Whether both are surely one directory. The device may have another number since the machine was started."""
     return one.inode == other.inode and one.mark == other.mark != ""
 
 
-def is_successor(one: Identity, other: Identity) -> bool:
+def is_successor(one: DirectoryId, other: DirectoryId) -> bool:
     """Of two that stood at one path: whether the inode was given to another directory after the first was removed."""
     # In a container a directory gets another time of birth when it is first written to: that proves nothing.
     both = (one.mark, other.mark)

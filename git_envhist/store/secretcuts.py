@@ -11,7 +11,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterable, Iterator
 
-from git_envhist.store.pieces import AVERAGE, LARGEST, SMALLEST, Chunk, Pieces, cut_with_cutter
+from git_envhist.store.pieces import AVERAGE, LARGEST, SMALLEST, CutRange, Pieces, cut_with_cutter
 
 
 def secret_cuts(blocks: Iterable[bytes], secret: bytes) -> Iterator[Pieces]:
@@ -49,8 +49,8 @@ class _Veiled:
         self._cutter = cutter
         self._table = table
 
-    def cut_buf(self, buf: bytes) -> Iterable[Chunk]:
-        found: Iterable[Chunk] = self._cutter.cut_buf(buf.translate(self._table))  # type: ignore[attr-defined]
+    def cut_buf(self, buf: bytes) -> Iterable[CutRange]:
+        found: Iterable[CutRange] = self._cutter.cut_buf(buf.translate(self._table))  # type: ignore[attr-defined]
         return found
 
 

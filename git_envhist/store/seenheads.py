@@ -10,8 +10,8 @@ import hashlib
 import os
 
 from git_envhist.errors import Damaged
-from git_envhist.store.durable import write_anew
-from git_envhist.store.fetched import Fetched
+from git_envhist.store.durable import replace_file
+from git_envhist.store.fetched import FetchedStore
 from git_envhist.store.heads import Head
 from git_envhist.store.quoting import quote, unquote
 from git_envhist.values import dataclass
@@ -61,7 +61,7 @@ def read_seen(fetched: str) -> dict[str, Seen]:
     return found
 
 
-def vouched_by_ssh(fetched: Fetched, timeline: str) -> frozenset[str]:
+def vouched_by_ssh(fetched: FetchedStore, timeline: str) -> frozenset[str]:
     """Return the commits that a verified SSH signature covers: its tip, and all before it."""
     seen = read_seen(fetched.path).get(timeline)
     if seen is None or seen.how != BY_SSH:
@@ -84,4 +84,4 @@ def write_seen(fetched: str, seen: dict[str, Seen]) -> None:
         )
         for name, one in sorted(seen.items())
     ]
-    write_anew(os.path.join(fetched, FILE), b"".join(lines))
+    replace_file(os.path.join(fetched, FILE), b"".join(lines))

@@ -15,7 +15,7 @@ from git_envhist.store.compare import find_changes, is_directory
 from git_envhist.store.git import Git
 from git_envhist.store.objects import CatFile
 from git_envhist.store.pathspecs import matching, with_positive
-from git_envhist.store.rows import NOT_PIECES, NOT_RESERVED, RAW, Row, Rows, parse_row, sort_rows
+from git_envhist.store.rows import NOT_PIECES, NOT_RESERVED, RAW, DiffRow, DiffRows, parse_row, sort_rows
 from git_envhist.store.treediff import compare_many
 
 HINT = "'git envlog fsck' says what is missing"
@@ -27,7 +27,7 @@ Step = tuple[str, str | None]
 """A snapshot's commit and the one before it."""
 
 
-class Paths(NamedTuple):
+class ChangedPaths(NamedTuple):
     """What one snapshot changed."""
 
     files: tuple[bytes, ...]
@@ -48,7 +48,7 @@ class ContentSearch(NamedTuple):
         return (searched, "-i") if self.ignore_case else (searched,)
 
 
-def those_that_changed(git: Git, steps: Sequence[Step], pathspecs: Sequence[bytes]) -> frozenset[str]:
+def commits_changing_paths(git: Git, steps: Sequence[Step], pathspecs: Sequence[bytes]) -> frozenset[str]:
     """The commits of those snapshots that changed a path which the pathspecs, spelled as from the top, mean."""
     with CatFile(git) as reader:
         changed = {commit: _paths(reader, commit, rows) for commit, rows in _compare_all(git, steps)}
@@ -102,15 +102,15 @@ def changes_of(git: Git, reader: CatFile, steps: Sequence[Step]) -> Iterator[tup
         yield commit, tuple(changes[path] for path in sorted(changes))
 
 
-def _paths(reader: CatFile, commit: str, rows: Rows) -> Paths:
+def _paths(reader: CatFile, commit: str, rows: DiffRows) -> ChangedPaths:
     changes = find_changes(reader, rows, commit)
     # The top has no name that a pattern could match.
     files = tuple([path for path, change in changes.items() if path and not is_directory(change)])
     directories = tuple([path for path, change in changes.items() if path and is_directory(change)])
-    return Paths(files, directories)
+    return ChangedPaths(files, directories)
 
 
-def _compare_all(git: Git, steps: Sequence[Step]) -> Iterator[tuple[str, Rows]]:
+def _compare_all(git: Git, steps: Sequence[Step]) -> Iterator[tuple[str, DiffRows]]:
     """Each snapshot, and in what it differs from the one before it."""
     for start in range(0, len(steps), AT_ONCE):
         asked = steps[start : start + AT_ONCE]
@@ -127,7 +127,7 @@ def _compare_all(git: Git, steps: Sequence[Step]) -> Iterator[tuple[str, Rows]]:
             raise GitFailed(f"git does not say what '{min(left)}' changed", hint=HINT)
 
 
-def _by_commit(listed: bytes) -> Iterator[tuple[str, Iterable[tuple[bytes, Row]]]]:
+def _by_commit(listed: bytes) -> Iterator[tuple[str, Iterable[tuple[bytes, DiffRow]]]]:
     commit, rows = b"", []
     fields = iter(listed.split(b"\0"))
     for field in fields:

@@ -21,7 +21,7 @@ Ids = tuple[bytes, bytes]
 Lines = list[tuple[bytes, bytes]]
 
 
-class Differing(NamedTuple):
+class ShardDiff(NamedTuple):
     """A shard, by its ids before and after: the directory it speaks of, and the lines that differ, side by side."""
 
     ids: Ids
@@ -61,7 +61,7 @@ def _stretches(old: bytes, new: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def settled_shards(
-    differing: Iterable[Differing], certain: Collection[bytes], others: Iterable[bytes]
+    differing: Iterable[ShardDiff], certain: Collection[bytes], others: Iterable[bytes]
 ) -> set[Ids]:
     """The shards, by their ids, that tell nothing but times beside what is `certain`: that these stored paths were
     modified. Shards of directories that `others` stand in tell more."""

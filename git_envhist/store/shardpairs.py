@@ -15,15 +15,15 @@ from operator import ne
 from git_envhist.errors import Damaged
 from git_envhist.store.layout import MANIFEST, RESERVED
 from git_envhist.store.ownfirst import OwnFirst
-from git_envhist.store.rows import ABSENT, Row
-from git_envhist.store.shardlines import Differing, differing_lines
+from git_envhist.store.rows import ABSENT, DiffRow
+from git_envhist.store.shardlines import ShardDiff, differing_lines
 from git_envhist.store.trees import DIRECTORY, FILE, decode_by_name
 
 TREE_WORD, BLOB_WORD = b"40000", b"100644"
 Ids = tuple[bytes | None, bytes | None]
 
 
-def differing_shards(own: OwnFirst, before: str, after: str) -> list[Row] | None:
+def differing_shards(own: OwnFirst, before: str, after: str) -> list[DiffRow] | None:
     """Both sides of each, as rows; None where packs of ours do not tell all of it."""
     try:
         manifests: list[Ids] = [(_manifest(own, before), _manifest(own, after))]
@@ -32,7 +32,7 @@ def differing_shards(own: OwnFirst, before: str, after: str) -> list[Row] | None
         return None
 
 
-def lines_of(own: OwnFirst, shards: Iterable[Row]) -> list[Differing]:
+def differing_manifest_lines(own: OwnFirst, shards: Iterable[DiffRow]) -> list[ShardDiff]:
     """In which lines shards differ, as far as that is quickly told."""
     both = [row for row in shards if row.old_mode and row.new_mode]
     # One side after the other: what one capture wrote lies in one pack.
@@ -43,7 +43,7 @@ def lines_of(own: OwnFirst, shards: Iterable[Row]) -> list[Differing]:
         return []
     told = map(differing_lines, olds, news)
     return [
-        Differing((row.old_oid, row.new_oid), *lines)
+        ShardDiff((row.old_oid, row.new_oid), *lines)
         for row, lines in zip(both, told, strict=True)
         if lines is not None
     ]
@@ -98,7 +98,7 @@ def _taken_apart(entries: Iterable[bytes], word: bytes) -> Iterable[tuple[bytes,
         yield name, oid
 
 
-def _row(before: bytes | None, after: bytes | None) -> Row:
+def _row(before: bytes | None, after: bytes | None) -> DiffRow:
     nothing = bytes(len(before or after or b""))
     old, new = (ABSENT if oid is None else FILE for oid in (before, after))
-    return Row(old, new, hexlify(before or nothing), hexlify(after or nothing))
+    return DiffRow(old, new, hexlify(before or nothing), hexlify(after or nothing))

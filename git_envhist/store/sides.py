@@ -8,11 +8,11 @@ from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
-from git_envhist.model import TOP, Change, EntryKind, EnvPath, ObjectId, Side
+from git_envhist.model import TOP, Change, ChangeSide, EntryKind, EnvPath, ObjectId
 from git_envhist.store.layout import root_directory, stored_below
-from git_envhist.store.metadata import Both, Traits
+from git_envhist.store.metadata import MetadataPair, PathMetadata
 from git_envhist.store.names import stored_name, stored_path, true_name, true_path
-from git_envhist.store.rows import NESTED, ROOTS, Row, is_modified
+from git_envhist.store.rows import NESTED, ROOTS, DiffRow, is_modified
 from git_envhist.values import once, pattern
 
 IMPLIED = {
@@ -24,26 +24,26 @@ IMPLIED = {
 }
 """By git's mode: what it says, and the permission bits that it stands for."""
 DIRECTORY_MODE = 0o755
-NOTHING = Both(None, None)
+NOTHING = MetadataPair(None, None)
 _FLAT_ESCAPE = pattern(rb"%([0-9a-f]{2})")
 
 LookUp = Callable[[bytes], "ObjectId | None"]
 """Stored path -> the object that stands there in the later tree."""
 
 
-class Found(NamedTuple):
+class PathSides(NamedTuple):
     """One path, with both sides and what the manifest says of each."""
 
-    before: Side | None
-    after: Side | None
-    traits: Both = NOTHING
+    before: ChangeSide | None
+    after: ChangeSide | None
+    traits: MetadataPair = NOTHING
 
 
-def join(contents: Mapping[bytes, Row], nested: Mapping[bytes, Row], known: Mapping[bytes, Both], look_up: LookUp) -> (
+def join_changes(contents: Mapping[bytes, DiffRow], nested: Mapping[bytes, DiffRow], known: Mapping[bytes, MetadataPair], look_up: LookUp) -> (
     dict[EnvPath, Change]
 ):  # fmt: skip
     """Everything that differs, as changes by their paths."""
-    found: dict[EnvPath, Found] = {}
+    found: dict[EnvPath, PathSides] = {}
     modified: dict[EnvPath, Change] = {}
     for stored, row in contents.items():
         old_mode, new_mode, old_oid, new_oid = row
@@ -52,8 +52,8 @@ def join(contents: Mapping[bytes, Row], nested: Mapping[bytes, Row], known: Mapp
         if modes is not None and stored not in known:
             # By far the most, where all that is wanted is a list of paths.
             kind, mode, later_mode, attributes = modes
-            before = Side(path, kind, mode, ObjectId(unhexlify(old_oid)))
-            after = Side(path, kind, later_mode, ObjectId(unhexlify(new_oid)))
+            before = ChangeSide(path, kind, mode, ObjectId(unhexlify(old_oid)))
+            after = ChangeSide(path, kind, later_mode, ObjectId(unhexlify(new_oid)))
             modified[path] = Change(before, after, None, attributes)
             continue
         _put(found, path, _from_row(path, row, known.get(stored, NOTHING)))
@@ -77,7 +77,7 @@ def environment_path(stored: bytes) -> EnvPath:
     return true_path(stored) if b"%" in stored else EnvPath(stored)
 
 
-def stored_side(side: Side) -> bytes:
+def stored_side(side: ChangeSide) -> bytes:
     """Where the tree holds one side of a change: undoes `environment_path`."""
     name, separator, below = side.path.partition(b"://")
     is_link = side.kind is EntryKind.LINK
@@ -92,19 +92,19 @@ def _unflat(name: bytes) -> bytes:
     return _FLAT_ESCAPE.sub(lambda escape: bytes.fromhex(escape[1].decode("ascii")), name)
 
 
-def _put(found: dict[EnvPath, Found], path: EnvPath, new: Found) -> None:
+def _put(found: dict[EnvPath, PathSides], path: EnvPath, new: PathSides) -> None:
     # A link and a file of one name may be stored under two names: then each of two rows has one side.
     old = found.get(path)
     if old is not None:
-        traits = Both(new.traits.before or old.traits.before, new.traits.after or old.traits.after)
-        new = Found(new.before or old.before, new.after or old.after, traits)
+        traits = MetadataPair(new.traits.before or old.traits.before, new.traits.after or old.traits.after)
+        new = PathSides(new.before or old.before, new.after or old.after, traits)
     found[path] = new
 
 
-def _from_row(path: EnvPath, row: Row, both: Both) -> Found:
+def _from_row(path: EnvPath, row: DiffRow, both: MetadataPair) -> PathSides:
     before = _side(path, row.old_mode, row.old_oid, both.before)
     after = _side(path, row.new_mode, row.new_oid, both.after)
-    return Found(before, after, both)
+    return PathSides(before, after, both)
 
 
 @lru_cache(64)
@@ -120,30 +120,30 @@ def _implied(git_mode: int) -> tuple[EntryKind, int]:
     return IMPLIED.get(git_mode) or (EntryKind.FILE, git_mode & 0o777)
 
 
-def _side(path: EnvPath, git_mode: int, oid: bytes, traits: Traits | None) -> Side | None:
+def _side(path: EnvPath, git_mode: int, oid: bytes, traits: PathMetadata | None) -> ChangeSide | None:
     if not git_mode:
         # Not in the tree, and yet it was there: its bytes could not be had, or it has none.
-        return None if traits is None else Side(path, traits.kind, traits.mode, None, traits.stored)
+        return None if traits is None else ChangeSide(path, traits.kind, traits.mode, None, traits.stored)
     kind, mode = _implied(git_mode)
     raw = ObjectId(unhexlify(oid))
     if traits is None or traits.kind is not kind:
-        return Side(path, kind, mode, raw)
-    return Side(path, kind, traits.mode, raw, traits.stored)
+        return ChangeSide(path, kind, mode, raw)
+    return ChangeSide(path, kind, traits.mode, raw, traits.stored)
 
 
-def _from_manifest(path: EnvPath, stored: bytes, both: Both, look_up: LookUp) -> Found:
+def _from_manifest(path: EnvPath, stored: bytes, both: MetadataPair, look_up: LookUp) -> PathSides:
     has_bytes = both.before and both.after and both.after.kind in (EntryKind.FILE, EntryKind.LINK)
     oid = look_up(stored) if has_bytes else None
     before, after = (
-        None if traits is None else Side(path, traits.kind, traits.mode, oid, traits.stored)
+        None if traits is None else ChangeSide(path, traits.kind, traits.mode, oid, traits.stored)
         for traits in both
     )
-    return Found(before, after, both)
+    return PathSides(before, after, both)
 
 
 def _nested_repositories(
-    nested: Mapping[bytes, Row], known: Mapping[bytes, Both], look_up: LookUp
-) -> Iterable[tuple[EnvPath, Found]]:
+    nested: Mapping[bytes, DiffRow], known: Mapping[bytes, MetadataPair], look_up: LookUp
+) -> Iterable[tuple[EnvPath, PathSides]]:
     for stored, row in nested.items():
         path = environment_path(stored)
         yield path, _from_row(path, row, known.get(stored, NOTHING))
@@ -151,12 +151,12 @@ def _nested_repositories(
         top = b"/".join(stored.split(b"/", 3)[:3])
         if stored.startswith(NESTED) and top not in nested and both.before != both.after:
             path, oid = environment_path(stored), look_up(top)
-            side = Side(path, EntryKind.DIRECTORY, DIRECTORY_MODE, oid)
-            yield path, Found(side, side, both)
+            side = ChangeSide(path, EntryKind.DIRECTORY, DIRECTORY_MODE, oid)
+            yield path, PathSides(side, side, both)
 
 
 def _without_full_directories(
-    found: Mapping[EnvPath, Found], modified: Iterable[EnvPath]
+    found: Mapping[EnvPath, PathSides], modified: Iterable[EnvPath]
 ) -> dict[EnvPath, Change]:
     # Asked for by what came or went alone: most that differs was modified.
     full_before = _Parents(chain(modified, (path for path, pair in found.items() if pair.before is not None)))
@@ -186,7 +186,7 @@ class _Parents:
         return path in self._found
 
 
-def _stands_for_more(side: Side, full: _Parents) -> bool:
+def _stands_for_more(side: ChangeSide, full: _Parents) -> bool:
     is_plain_directory = side.kind is EntryKind.DIRECTORY and side.oid is None
     return is_plain_directory and (side.path == TOP or side.path in full)
 
@@ -198,7 +198,7 @@ def _parent(path: bytes) -> bytes:
     return above + b"/" if above.endswith(b":/") else above
 
 
-def _attributes(before: Side | None, after: Side | None, traits: Both) -> tuple[str, ...]:
+def _attributes(before: ChangeSide | None, after: ChangeSide | None, traits: MetadataPair) -> tuple[str, ...]:
     if before is None or after is None or before.kind is not after.kind:
         return ()
     old, new = traits

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from git_envhist.model import Record, Snapshot, SnapshotId, Verdict
-from git_envhist.store.mac import are_same
+from git_envhist.model import NoteRecord, Snapshot, SnapshotId, Verdict
+from git_envhist.store.mac import constant_time_equal
 from git_envhist.store.message import mac_input, split_mac
 from git_envhist.store.records import VERDICT, format_record, read_verdict
 from git_envhist.values import replace
@@ -31,7 +31,7 @@ NOBODY = "somebody"
 FindKey = Callable[[str], SigningKey | None]
 
 
-def judged(snapshot: Snapshot, find_key: FindKey) -> Snapshot:
+def with_trust(snapshot: Snapshot, find_key: FindKey) -> Snapshot:
     """The snapshot, with `trusted` filled in."""
     return replace(snapshot, trusted=is_signed(snapshot, find_key))
 
@@ -42,30 +42,30 @@ def is_signed(snapshot: Snapshot, find_key: FindKey) -> bool:
     key = find_key(snapshot.key) if mac is not None and snapshot.key is not None else None
     if key is None or mac is None:
         return False
-    return are_same(key.mac(mac_input(snapshot.tree, snapshot.author, message)), mac)
+    return constant_time_equal(key.mac(mac_input(snapshot.tree, snapshot.author, message)), mac)
 
 
-def signed(record: Record, snapshot: SnapshotId, key: SigningKey) -> Record:
+def signed(record: NoteRecord, snapshot: SnapshotId, key: SigningKey) -> NoteRecord:
     """The record of a verdict on a snapshot, signed."""
-    named = Record(record.kind, record.at, {**record.fields, KEY: key.id})
-    return Record(record.kind, record.at, {**named.fields, MAC: key.mac(_verdict_input(named, snapshot))})
+    named = NoteRecord(record.kind, record.at, {**record.fields, KEY: key.id})
+    return NoteRecord(record.kind, record.at, {**named.fields, MAC: key.mac(_verdict_input(named, snapshot))})
 
 
 def signed_again(
-    record: Record, changed: Mapping[str, object], snapshot: SnapshotId, find_key: FindKey
-) -> Record:
+    record: NoteRecord, changed: Mapping[str, object], snapshot: SnapshotId, find_key: FindKey
+) -> NoteRecord:
     """The record of a verdict with other fields; signed by the key that had signed it, where that is here."""
     fields = {name: value for name, value in record.fields.items() if name != MAC}
-    told, mac = Record(record.kind, record.at, {**fields, **changed}), record.fields.get(MAC)
+    told, mac = NoteRecord(record.kind, record.at, {**fields, **changed}), record.fields.get(MAC)
     if mac is None:
         return told
     name = signing_key_id(record)
     key = find_key(name) if name is not None else None
-    before = Record(record.kind, record.at, fields)
-    is_ours = key is not None and are_same(str(mac), key.mac(_verdict_input(before, snapshot)))
+    before = NoteRecord(record.kind, record.at, fields)
+    is_ours = key is not None and constant_time_equal(str(mac), key.mac(_verdict_input(before, snapshot)))
     # What none of ours signed stays somebody's claim.
     now = key.mac(_verdict_input(told, snapshot)) if key is not None and is_ours else mac
-    return Record(record.kind, record.at, {**told.fields, MAC: now})
+    return NoteRecord(record.kind, record.at, {**told.fields, MAC: now})
 
 
 def with_judged_verdicts(snapshot: Snapshot, find_key: FindKey) -> Snapshot:
@@ -79,20 +79,20 @@ def with_judged_verdicts(snapshot: Snapshot, find_key: FindKey) -> Snapshot:
     return replace(snapshot, verdicts=tuple(sorted(told, key=lambda verdict: verdict.at)))
 
 
-def signing_key_id(record: Record) -> str | None:
+def signing_key_id(record: NoteRecord) -> str | None:
     """The id of the key that a record says it is signed with."""
     found = record.fields.get(KEY)
     return found if isinstance(found, str) else None
 
 
-def _judged_verdict(record: Record, verdict: Verdict, snapshot: Snapshot, find_key: FindKey) -> Verdict:
+def _judged_verdict(record: NoteRecord, verdict: Verdict, snapshot: Snapshot, find_key: FindKey) -> Verdict:
     if _is_signed_verdict(record, snapshot, find_key):
         return verdict
     by = record.fields.get(AUTHOR)
     return replace(verdict, claimed_by=by if isinstance(by, str) and by else NOBODY)
 
 
-def _is_signed_verdict(record: Record, snapshot: Snapshot, find_key: FindKey) -> bool:
+def _is_signed_verdict(record: NoteRecord, snapshot: Snapshot, find_key: FindKey) -> bool:
     name, mac = signing_key_id(record), record.fields.get(MAC)
     key = find_key(name) if name is not None else None
     if key is None or not isinstance(mac, str) or not mac.isascii():
@@ -102,11 +102,11 @@ def _is_signed_verdict(record: Record, snapshot: Snapshot, find_key: FindKey) ->
         return False
     bare = {field: value for field, value in record.fields.items() if field != MAC}
     try:
-        signed_line = _verdict_input(Record(record.kind, record.at, bare), snapshot.id)
+        signed_line = _verdict_input(NoteRecord(record.kind, record.at, bare), snapshot.id)
     except ValueError:  # somebody's, with what none of ours holds, e.g. no number where one belongs
         return False
-    return are_same(key.mac(signed_line), mac)
+    return constant_time_equal(key.mac(signed_line), mac)
 
 
-def _verdict_input(record: Record, snapshot: SnapshotId) -> bytes:
+def _verdict_input(record: NoteRecord, snapshot: SnapshotId) -> bytes:
     return b"verdict %s\n%s" % (snapshot.encode("ascii", "replace"), format_record(record))

@@ -6,34 +6,34 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from git_envhist.errors import Damaged, GitFailed
-from git_envhist.store.child import Child
+from git_envhist.store.child import GitStream
 from git_envhist.store.git import Git
 
 FORMAT = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
 
 
-class Size(NamedTuple):
+class ObjectHeader(NamedTuple):
     """What the header of an object says."""
 
     kind: str
     size: int
 
 
-class Sizes:
+class HeaderReader:
     """Asks git for the headers of objects by their raw ids; to be closed."""
 
     def __init__(self, git: Git) -> None:
         self._git = git
-        self._child: Child | None = None
-        self._known: dict[bytes, Size] = {}
+        self._child: GitStream | None = None
+        self._known: dict[bytes, ObjectHeader] = {}
 
-    def of(self, oid: bytes) -> Size:
+    def of(self, oid: bytes) -> ObjectHeader:
         """The header of one object; `Damaged` where there is none."""
         if oid not in self._known:
             self._known[oid] = _read_line(oid, self._ask(oid))
         return self._known[oid]
 
-    def of_many(self, oids: Iterable[bytes]) -> dict[bytes, Size]:
+    def of_many(self, oids: Iterable[bytes]) -> dict[bytes, ObjectHeader]:
         """Those of many, for less."""
         wanted = sorted(set(oids) - self._known.keys())
         if wanted:
@@ -51,7 +51,7 @@ class Sizes:
 
     def _ask(self, oid: bytes) -> bytes:
         if self._child is None:
-            self._child = Child(self._git, "cat-file", FORMAT, talks=True)
+            self._child = GitStream(self._git, "cat-file", FORMAT, talks=True)
         line = b""
         try:
             self._child.write(oid.hex().encode("ascii") + b"\n")
@@ -81,10 +81,10 @@ def known_sizes(git: Git, oids: Iterable[bytes]) -> dict[bytes, int]:
     return {bytes.fromhex(words[0].decode("ascii")): int(words[2]) for words in told if len(words) == 3}
 
 
-def _read_line(oid: bytes, line: bytes) -> Size:
+def _read_line(oid: bytes, line: bytes) -> ObjectHeader:
     words = line.split()
     if len(words) != 3 or not words[2].isdigit():
         raise Damaged(
             f"an object is missing: {oid.hex()}", hint="'git envlog fsck' says what else is missing"
         )
-    return Size(words[1].decode("ascii"), int(words[2]))
+    return ObjectHeader(words[1].decode("ascii"), int(words[2]))

@@ -15,7 +15,7 @@ import stat
 from collections.abc import Iterable
 from contextlib import suppress
 
-from git_envhist.store.durable import forget, sync_directory
+from git_envhist.store.durable import remove_if_present, sync_directory
 from git_envhist.store.ownpacks import bears_mark, is_pack_name
 from git_envhist.store.places import BESIDE_STATE, make_directory, write_keep
 
@@ -36,7 +36,7 @@ def spare_beside(place: str) -> str:
     return os.path.join(above, BESIDE_STATE_TOO if name == BESIDE_STATE else BESIDE_PACKS_TOO)
 
 
-def give_second_name(index: str, spare: str, name: str) -> None:
+def link_spare_index(index: str, spare: str, name: str) -> None:
     """Link an index; a file system that cannot has no second names."""
     with suppress(OSError):
         make_directory(spare, stat.S_IMODE(os.stat(os.path.dirname(spare)).st_mode))
@@ -47,10 +47,10 @@ def forget_second_names(common_state: str, pack_dir: str, names: Iterable[str]) 
     """To be called before the packs go."""
     for name in names:
         for spare in spares(common_state, pack_dir):
-            forget(os.path.join(spare, name))
+            remove_if_present(os.path.join(spare, name))
 
 
-def bring_back(common_state: str, pack_dir: str) -> list[str]:
+def restore_lost_indexes(common_state: str, pack_dir: str) -> list[str]:
     """Give every pack of ours the index that it lost, and every index a second name; the packs that had lost theirs."""
     first, second = spares(common_state, pack_dir)
     known = {name: spare for spare in (first, second) for name in _names_in(spare)}
@@ -60,7 +60,7 @@ def bring_back(common_state: str, pack_dir: str) -> list[str]:
     back = [name for name in lost if f"{name}.pack" in present and _bring_back(known[name], pack_dir, name)]
     for name in lost:
         if f"{name}.pack" not in present and not os.path.lexists(os.path.join(pack_dir, f"{name}.pack")):
-            forget(os.path.join(known[name], name))
+            remove_if_present(os.path.join(known[name], name))
     if back:
         sync_directory(pack_dir)
     return back
@@ -76,7 +76,7 @@ def _bring_back(spare: str, pack_dir: str, name: str) -> bool:
         os.link(os.path.join(spare, name), base + ".idx")
     except OSError as error:
         if marked and not isinstance(error, FileExistsError):
-            forget(base + ".keep")
+            remove_if_present(base + ".keep")
         return False
     return True
 
@@ -94,7 +94,7 @@ def _name_again(
         ):
             index = os.path.join(pack_dir, f"{name}.idx")
             same = _device(os.path.dirname(first)) == _device(pack_dir)
-            give_second_name(index, first if same else second, name)
+            link_spare_index(index, first if same else second, name)
 
 
 def _device(path: str) -> int:

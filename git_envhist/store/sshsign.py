@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from tempfile import TemporaryDirectory
 
 from git_envhist.errors import EnvhistError
-from git_envhist.store.git import Completed
+from git_envhist.store.git import GitResult
 from git_envhist.values import dataclass
 
 PATIENCE = 60.0
@@ -91,7 +91,7 @@ def _key_file(key: str, place: str) -> tuple[str, list[str]]:
     return path, ["-U"]
 
 
-def _run(words: list[str], environ: Mapping[str, str], stdin: bytes = b"") -> Completed:
+def _run(words: list[str], environ: Mapping[str, str], stdin: bytes = b"") -> GitResult:
     import subprocess  # loaded late: most heads have no such signature
 
     try:
@@ -104,5 +104,5 @@ def _run(words: list[str], environ: Mapping[str, str], stdin: bytes = b"") -> Co
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Completed(127, b"", os.fsencode(f"ssh-keygen cannot be run: {error}"))
-    return Completed(done.returncode, done.stdout, done.stderr)
+        return GitResult(127, b"", os.fsencode(f"ssh-keygen cannot be run: {error}"))
+    return GitResult(done.returncode, done.stdout, done.stderr)

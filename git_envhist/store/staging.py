@@ -5,8 +5,8 @@ yet. It holds a `lock`, flocked for as long as any process of the capture lives 
 `update-ref` that outlives its killed parent still counts), and a `journal`: which packs it makes visible, which
 commits rely on them. Nobody reasons about process ids.
 
-**The story of a kill.** Making and sweeping stagings take turns (`turn`, a lock beside them), so that a directory whose
-lock is free, or not there, has no living owner. What a kill leaves, step by step:
+**The story of a kill.** Making and sweeping stagings take turns (`check_lock`, a lock beside them), so that a
+directory whose lock is free, or not there, has no living owner. What a kill leaves, step by step:
 
 - Anything up to the first rename, journal or not: files in the staging alone, and perhaps a `.keep` with no pack. The
   sweep finds no published commit, removes the `.keep` files it made (torn ones too: they are in the journal, and their
@@ -33,7 +33,14 @@ from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Self
 
-from git_envhist.store.durable import cannot_write, forget, sync, sync_directory, sync_files, write_all
+from git_envhist.store.durable import (
+    cannot_write,
+    remove_if_present,
+    sync,
+    sync_directory,
+    sync_files,
+    write_all,
+)
 from git_envhist.store.gitcaches import drop_broken_index, drop_caches_naming
 from git_envhist.store.openness import bits_of, file_mode, tighten
 from git_envhist.store.ownpacks import OwnPacks, is_pack_name
@@ -52,8 +59,8 @@ from git_envhist.store.places import (
     take_turn,
     write_keep,
 )
-from git_envhist.store.retiring import GONE, somebody_found_in, undecided
-from git_envhist.store.spares import bring_back, forget_second_names, give_second_name, spare_beside
+from git_envhist.store.retiring import GONE, restore_undecided, was_used_since
+from git_envhist.store.spares import forget_second_names, link_spare_index, restore_lost_indexes, spare_beside
 
 
 class Staging:
@@ -132,7 +139,7 @@ class Staging:
     def settle(self) -> None:
         """Have what was published stay, for good, whatever becomes of the staging: no journal speaks of it any more."""
         try:
-            forget(os.path.join(self.path, "journal"))
+            remove_if_present(os.path.join(self.path, "journal"))
             sync_directory(self.path)
         except OSError as error:
             raise cannot_write(error, self.path) from error
@@ -160,7 +167,7 @@ class Staging:
             for staged, suffix in ((pack.pack_path, ".pack"), (pack.index_path, ".idx")):
                 share(staged, target, file_mode(bits))
                 if suffix == ".idx":
-                    give_second_name(staged, spare_beside(os.path.dirname(self.path)), pack.name)
+                    link_spare_index(staged, spare_beside(os.path.dirname(self.path)), pack.name)
                 os.rename(staged, base + suffix)
         tighten(self._target, self._shared)
         sync_directory(self._target)
@@ -170,7 +177,7 @@ class Staging:
         # A sweep may help, and whatever cannot be removed now is the next one's: nothing of it matters any more.
         with suppress(OSError):
             if not all(os.path.exists(os.path.join(self._target, f"{name}.idx")) for name in self._published):
-                bring_back(self._common_state, self._target)
+                restore_lost_indexes(self._common_state, self._target)
             self._close_journal()
             remove_tree(self.path, self._release)
         self._release()
@@ -210,7 +217,7 @@ def sweep(common_state: str, pack_dir: str, is_published: Callable[[str], bool])
     """Clear up after captures that died: packs of published commits stay, everything else of theirs goes."""
     # First of all: below an index that misleads, or without one, a published commit would look like one that was not.
     try:
-        bring_back(common_state, pack_dir)
+        restore_lost_indexes(common_state, pack_dir)
         drop_broken_index(pack_dir)
     except OSError as error:
         raise cannot_write(error, pack_dir) from error
@@ -262,7 +269,7 @@ def _sweep_one(path: str, common_state: str, pack_dir: str, is_published: Callab
             return  # written by a later version, which knows what to do with it
         if journal.packs and not any(is_published(commit) for commit in journal.commits):
             _take_back(common_state, pack_dir, journal.packs, journal.commits)
-        undecided(path, pack_dir)
+        restore_undecided(path, pack_dir)
         _finish_taking_away(path, pack_dir)
         remove_tree(path, held.close)
 
@@ -273,7 +280,7 @@ def _finish_taking_away(path: str, pack_dir: str) -> None:
         begun = [name[:-4] for name in os.listdir(os.path.join(path, GONE)) if name.endswith(".idx")]
         for name in filter(is_pack_name, begun):
             for suffix in (".pack", ".keep"):
-                forget(os.path.join(pack_dir, name + suffix))
+                remove_if_present(os.path.join(pack_dir, name + suffix))
 
 
 def _take_back(common_state: str, pack_dir: str, names: Iterable[str], commits: Iterable[str]) -> None:
@@ -281,10 +288,10 @@ def _take_back(common_state: str, pack_dir: str, names: Iterable[str], commits: 
     if not ours:
         return
     forget_second_names(common_state, pack_dir, ours)
-    relied_on = {name for name in ours if somebody_found_in(os.path.join(pack_dir, name))}
+    relied_on = {name for name in ours if was_used_since(os.path.join(pack_dir, name))}
     for name in relied_on:
         # git cleans it away when nothing leads there any more; we never look into it again.
-        forget(os.path.join(pack_dir, name + ".keep"))
+        remove_if_present(os.path.join(pack_dir, name + ".keep"))
     ours = [name for name in ours if name not in relied_on]
     needles = [f"{name}.idx".encode() for name in ours] + [bytes.fromhex(commit) for commit in commits]
     objects_dir = os.path.dirname(pack_dir)
@@ -292,7 +299,7 @@ def _take_back(common_state: str, pack_dir: str, names: Iterable[str], commits: 
     for name in ours:
         # git stops seeing the pack with its index; the mark goes last, so that what is left is still known as ours.
         for suffix in (".idx", ".pack", ".keep"):
-            forget(os.path.join(pack_dir, name + suffix))
+            remove_if_present(os.path.join(pack_dir, name + suffix))
     # Once more: git may have written one of them while the packs were still there.
     drop_caches_naming(objects_dir, needles)
     sync_directory(pack_dir)

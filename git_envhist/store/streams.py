@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from git_envhist.errors import GitFailed
-from git_envhist.store.child import Child
+from git_envhist.store.child import GitStream
 from git_envhist.store.git import Git
 
 # git would hold a whole blob in memory, too, unless it takes it for a big one.
@@ -24,7 +24,7 @@ def blob_sizes(git: Git, oids: Iterable[str]) -> dict[str, int]:
 
 def blob_blocks(git: Git, oid: str) -> Iterator[bytes]:
     """The bytes of a blob, block by block."""
-    child = Child(git, *STREAMED, "cat-file", "blob", oid)
+    child = GitStream(git, *STREAMED, "cat-file", "blob", oid)
     try:
         while block := child.read():
             yield block

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 
-from git_envhist.errors import Damaged, EnvhistError, GitEnded, GitFailed
+from git_envhist.errors import Damaged, EnvhistError, GitFailed, GitKilled
 from git_envhist.store.commits import parse_commit
 from git_envhist.store.git import Git
 from git_envhist.store.layout import MANIFEST, PIECES, RESERVED, split_realm
@@ -29,7 +29,7 @@ Lost = tuple[tuple[bytes, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Hurt:
+class DamagedSnapshot:
     """A snapshot that is not whole."""
 
     commit: str
@@ -37,7 +37,7 @@ class Hurt:
     """Empty where the commit itself, or its tree, cannot be read."""
 
 
-class Touched:
+class DamageFinder:
     """Looks snapshots through; `is_there` tells whether an object can be had whole."""
 
     def __init__(self, git: Git, hash_length: int, is_there: Callable[[bytes], bool]) -> None:
@@ -51,19 +51,19 @@ class Touched:
     def close(self) -> None:
         self._reader.close()
 
-    def look(self, commit: str) -> Hurt | None:
+    def look(self, commit: str) -> DamagedSnapshot | None:
         """What a snapshot has lost; None where nothing is."""
         try:
             answer = self._reader.read(commit) if self._is_there(bytes.fromhex(commit)) else None
             if answer is None:
-                return Hurt(commit, ())
+                return DamagedSnapshot(commit, ())
             root = bytes.fromhex(parse_commit(answer.data).tree)
-        except GitEnded:
+        except GitKilled:
             raise
         except (Damaged, GitFailed):
-            return Hurt(commit, ())
+            return DamagedSnapshot(commit, ())
         lost = self._below(root)
-        return Hurt(commit, lost) if lost else None
+        return DamagedSnapshot(commit, lost) if lost else None
 
     def _below(self, tree: bytes) -> Lost:
         found = self._known.get(tree)
@@ -87,7 +87,7 @@ class Touched:
         try:
             answer = self._reader.read(tree.hex()) if self._is_there(tree) else None
             return None if answer is None else decode_tree(answer.data, self._length)
-        except GitEnded:
+        except GitKilled:
             raise
         except (Damaged, GitFailed):
             return None
@@ -98,7 +98,7 @@ class Touched:
             found = self._sound[oid] = self._is_there(oid)
         return found
 
-    def shown(self, hurt: Hurt) -> list[str]:
+    def shown(self, hurt: DamagedSnapshot) -> list[str]:
         """The paths that a snapshot has lost, as people know them."""
         found = dict.fromkeys(self._shown(hurt.commit, path) for path, _ in hurt.lost)
         return list(found)

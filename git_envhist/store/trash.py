@@ -12,19 +12,19 @@ from typing import NamedTuple
 
 from git_envhist.store.relinking import ObjectReader, read_links
 from git_envhist.store.repository import TRASH, Repository
-from git_envhist.store.retelling import Link
+from git_envhist.store.retelling import ChainCommit
 
 DAYS = 30
 NAME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})/([0-9a-f]{40,64})")
 
 
-class Bundle(NamedTuple):
+class TrashEntry(NamedTuple):
     """What was let go together."""
 
     ref: str
     tip: str
     since: date
-    links: tuple[Link, ...]
+    links: tuple[ChainCommit, ...]
     """Oldest first."""
 
     @property
@@ -42,14 +42,14 @@ def trash_ref(day: date, newest: str) -> str:
     return f"{TRASH}{day.isoformat()}/{newest}"
 
 
-def read_trash(repository: Repository, reader: ObjectReader) -> list[Bundle]:
+def read_trash(repository: Repository, reader: ObjectReader) -> list[TrashEntry]:
     """All of it, what went last first; what somebody else put there is passed over."""
     found = []
     for ref, tip in repository.list_refs(TRASH).items():
         name = NAME.fullmatch(ref.removeprefix(TRASH))
         day = _day(name[1]) if name is not None else None
         if day is not None:
-            found.append(Bundle(ref, tip, day, tuple(read_links(reader, tip))))
+            found.append(TrashEntry(ref, tip, day, tuple(read_links(reader, tip))))
     return sorted(found, key=lambda bundle: (bundle.since, bundle.ref), reverse=True)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from git_envhist import trace
 from git_envhist.errors import GitFailed
-from git_envhist.store.git import Completed, Git, memory_file, read_all, refuse_without_git
+from git_envhist.store.git import Git, GitResult, memory_file, read_all, refuse_without_git
 from git_envhist.store.pathspecs import at_top
 from git_envhist.store.rows import EMPTY_TREES, NOT_PIECES, RAW
 from git_envhist.system import keep_below
@@ -27,7 +27,7 @@ for again."""
 NO_MEMORY = b"ut of memory"
 
 
-class Comparison:
+class TreeDiffProcess:
     """Two trees that git is comparing; to be closed."""
 
     def __init__(self, git: Git, before: str, after: str, *, shards: bool) -> None:
@@ -39,7 +39,7 @@ class Comparison:
         self._running = _Running(self._git, self._words, self._environment)
 
     def finish(self) -> bytes:
-        """The rows; `EndlessTrees` where there are more than an environment has."""
+        """The rows; `TreeTooLarge` where there are more than an environment has."""
         done = self._running.finish()
         if _took_too_much(done):
             _refuse_endless(self._git, self._trees)
@@ -62,19 +62,19 @@ def compare_many(git: Git, words: Sequence[str | bytes], asked: bytes, trees: Se
     return _rows_of(done)
 
 
-def _rows_of(done: Completed) -> bytes:
+def _rows_of(done: GitResult) -> bytes:
     if done.by_itself().status != 0:
         raise GitFailed(done.complaint)
     return done.out
 
 
 def _refuse_endless(git: Git, trees: Iterable[str]) -> None:
-    from git_envhist.store.unfolding import refuse_endless  # loaded late: hardly anything takes so much
+    from git_envhist.store.unfolding import refuse_too_large  # loaded late: hardly anything takes so much
 
     names = "".join(f"{tree}^{{tree}}\n" for tree in trees).encode("ascii")
     told = git.run("cat-file", "--batch-check=%(objectname)", stdin=names).decode("ascii").splitlines()
     # What is missing is told by whoever needs it.
-    refuse_endless(git, [tree for tree in told if " " not in tree and tree not in EMPTY_TREES.values()])
+    refuse_too_large(git, [tree for tree in told if " " not in tree and tree not in EMPTY_TREES.values()])
 
 
 class _Running:
@@ -108,13 +108,13 @@ class _Running:
         if held:
             keep_below(self._child, memory=MOST_MEMORY, seconds=MOST_SECONDS)
 
-    def finish(self) -> Completed:
+    def finish(self) -> GitResult:
         """Wait for its end, and say what came of it."""
         self.is_finished = True
         try:
             status = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
             trace.tell_git(self._told, self._began, status)
-            return Completed(status, _content(self._answer), _content(self._complaints))
+            return GitResult(status, _content(self._answer), _content(self._complaints))
         finally:
             self._close()
 
@@ -124,7 +124,7 @@ class _Running:
         os.close(self._complaints)
 
 
-def _took_too_much(done: Completed) -> bool:
+def _took_too_much(done: GitResult) -> bool:
     return done.status == -signal.SIGXCPU or (done.status != 0 and NO_MEMORY in done.err)
 
 

@@ -21,7 +21,7 @@ HEAD = 2
 LINK_WORD = b" l="
 
 
-class Trimmed(NamedTuple):
+class TrimmedPair(NamedTuple):
     """The texts of two shards and the two trees that belong to them; how many lines were left out."""
 
     texts: tuple[bytes, bytes]
@@ -29,9 +29,9 @@ class Trimmed(NamedTuple):
     left_out: int
 
 
-def trim(texts: tuple[bytes, bytes], trees: tuple[Tree, Tree], *, top: bool) -> Trimmed:
+def drop_equal_lines(texts: tuple[bytes, bytes], trees: tuple[Tree, Tree], *, top: bool) -> TrimmedPair:
     """Leave out what is equal; nothing where the directory changed hands, since its lines mean its owner."""
-    whole = Trimmed(texts, trees, 0)
+    whole = TrimmedPair(texts, trees, 0)
     if max(map(len, texts)) > BUDGET.size:
         return whole
     old, new = (text.removesuffix(b"\n").split(b"\n") for text in texts)
@@ -41,7 +41,7 @@ def trim(texts: tuple[bytes, bytes], trees: tuple[Tree, Tree], *, top: bool) -> 
     told = {quote(name) for name in _true_names(moved)}
     kept, left_out = _differing(old[HEAD:], new[HEAD:], told, linked=LINK_WORD in texts[0])
     wanted = moved.union(_stored_names({unquote(_word(line)) for lines in kept for line in lines}, top))
-    return Trimmed(
+    return TrimmedPair(
         (_join(old, kept[0]), _join(new, kept[1])),
         (_choose(trees[0], wanted), _choose(trees[1], wanted)),
         left_out,

@@ -32,7 +32,7 @@ DEEPEST = 4096
 AT_ONCE = 500
 
 
-class EndlessTrees(EnvhistError):
+class TreeTooLarge(EnvhistError):
     """A few trees that hold each other many times over stand for more paths than anybody has."""
 
     code = "too-much"
@@ -44,7 +44,7 @@ class EndlessTrees(EnvhistError):
         )
 
 
-class _Weight(NamedTuple):
+class _TreeSize(NamedTuple):
     """Of a tree: its paths, the bytes of a list of them, and how deep they go."""
 
     paths: int
@@ -52,7 +52,7 @@ class _Weight(NamedTuple):
     depth: int
 
 
-class _Rows(NamedTuple):
+class _ParsedTree(NamedTuple):
     """One tree, read: how many entries it has, what a list of them takes, and the trees in it."""
 
     entries: int
@@ -64,13 +64,13 @@ class _Rows(NamedTuple):
     apart: tuple[bytes, ...] = ()
 
 
-class Unfolding:
+class TreeSizer:
     """Weighs trees; what was weighed once is known."""
 
     def __init__(self, reader: CatFile, hash_length: int) -> None:
         self._reader = reader
         self._length = hash_length
-        self._known: dict[bytes, _Weight] = {}
+        self._known: dict[bytes, _TreeSize] = {}
         self._read = 0
 
     def find_endless(self, trees: Iterable[str]) -> str | None:
@@ -86,15 +86,15 @@ class Unfolding:
                     return tree
         return None
 
-    def _is_endless(self, weight: _Weight) -> bool:
+    def _is_endless(self, weight: _TreeSize) -> bool:
         return weight.depth > DEEPEST or weight.listed > self._most(PLENTY)
 
     def _most(self, plenty: int) -> int:
         return max(plenty, ALIKE * self._read)
 
-    def _read_below(self, tops: Sequence[bytes]) -> Mapping[bytes, _Rows]:
+    def _read_below(self, tops: Sequence[bytes]) -> Mapping[bytes, _ParsedTree]:
         """All trees that are not weighed yet, each once."""
-        found: dict[bytes, _Rows] = {}
+        found: dict[bytes, _ParsedTree] = {}
         wanted = [top for top in tops if top not in self._known]
         while wanted:
             answers = self._reader.read_many(name[: self._length].hex() for name in wanted)
@@ -107,7 +107,7 @@ class Unfolding:
             wanted = [tree for tree in dict.fromkeys(below) if tree not in found and tree not in self._known]
         return found
 
-    def _weigh(self, top: bytes, rows: Mapping[bytes, _Rows]) -> None:
+    def _weigh(self, top: bytes, rows: Mapping[bytes, _ParsedTree]) -> None:
         # From below, without calls of calls: who makes up trees decides how deep they go.
         waiting = [top]
         while waiting:
@@ -120,7 +120,7 @@ class Unfolding:
             if not unknown:
                 self._known[name] = self._sum(rows[name])
 
-    def _sum(self, rows: _Rows) -> _Weight:
+    def _sum(self, rows: _ParsedTree) -> _TreeSize:
         paths, listed, depth = rows.entries, rows.listed, 0
         for tree, name in rows.below:
             more, below, deep = self._known[tree]
@@ -128,14 +128,14 @@ class Unfolding:
             listed += below + more * (name + 1)
             depth = max(depth, deep)
         too_many = any(self._known[tree].listed > self._most(PLENTY_OF_PIECES) for tree in rows.apart)
-        return _Weight(paths, listed, DEEPEST if too_many else depth + 1)
+        return _TreeSize(paths, listed, DEEPEST if too_many else depth + 1)
 
 
 TOP, OURS = b"top", b"ours"
 """Stand behind the id of a tree that is read in another way for where it hangs."""
 
 
-def _rows(name: bytes, data: bytes, length: int) -> _Rows:
+def _rows(name: bytes, data: bytes, length: int) -> _ParsedTree:
     where = name[length:]
     entries = _entry(length).findall(data)
     trees = [(stored, oid) for mode, stored, oid in entries if mode]
@@ -147,7 +147,7 @@ def _rows(name: bytes, data: bytes, length: int) -> _Rows:
     below = tuple((oid, len(stored)) for stored, oid in trees if not apart or stored != PIECES)
     # The mode of a file has six digits, that of a tree five.
     listed = len(data) - len(entries) * (length + 7) + len(trees)
-    return _Rows(len(entries), listed, below, tuple(oid for _, oid in trees), tuple(apart))
+    return _ParsedTree(len(entries), listed, below, tuple(oid for _, oid in trees), tuple(apart))
 
 
 @lru_cache
@@ -174,8 +174,8 @@ def trees_of_notes(git: Git, tips: Iterable[str]) -> list[str]:
     return [line for line in told.decode("ascii", "replace").splitlines() if " " not in line]
 
 
-def refuse_endless(git: Git, trees: Sequence[str]) -> None:
-    """`EndlessTrees` where one of some trees stands for any number of paths."""
+def refuse_too_large(git: Git, trees: Sequence[str]) -> None:
+    """`TreeTooLarge` where one of some trees stands for any number of paths."""
     with CatFile(git) as reader:
-        if trees and Unfolding(reader, len(trees[0]) // 2).find_endless(trees) is not None:
-            raise EndlessTrees
+        if trees and TreeSizer(reader, len(trees[0]) // 2).find_endless(trees) is not None:
+            raise TreeTooLarge

@@ -20,7 +20,7 @@ import os
 from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from git_envhist.store.durable import write_anew
+from git_envhist.store.durable import replace_file
 from git_envhist.store.packfile import PackFile
 from git_envhist.system import open_file_only
 from git_envhist.values import dataclass
@@ -38,7 +38,7 @@ LONG_AGO = 946684800.0
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class PackUsage:
     """A pack, and what of it is needed."""
 
     path: str
@@ -60,7 +60,7 @@ class Weighed:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class RepackDecision:
     """What is to be done."""
 
     keep_since: float
@@ -69,7 +69,7 @@ class Policy:
     """Somebody asked for it; else only what is worth it."""
 
 
-def weigh(pack: PackFile, told: str, needed: Container[bytes], now: float) -> Weighed:
+def weigh(pack: PackFile, told: str, needed: Container[bytes], now: float) -> PackUsage:
     """How much of a pack is needed; its index has to be sound. `told`: what stands in the list of packs."""
     seen = os.stat(pack.path)
     kind, *said = told.split() or [""]
@@ -86,10 +86,10 @@ def weigh(pack: PackFile, told: str, needed: Container[bytes], now: float) -> We
             size += end - offsets[number]
         else:
             dead.append(names[number])
-    return Weighed(pack.path, seen.st_size, time, kind, size, tuple(dead), min(oldest, time))
+    return PackUsage(pack.path, seen.st_size, time, kind, size, tuple(dead), min(oldest, time))
 
 
-def choose(packs: Sequence[Weighed], policy: Policy) -> list[Weighed]:
+def choose(packs: Sequence[PackUsage], policy: RepackDecision) -> list[PackUsage]:
     """Which packs are to be written anew, or to go."""
     # Whatever its age: merged by the captures, the packs of a week are one that is a minute old.
     chosen = [pack for pack in packs if _is_wasteful(pack, policy) or not pack.kind]
@@ -102,7 +102,7 @@ def choose(packs: Sequence[Weighed], policy: Policy) -> list[Weighed]:
     return [*chosen, *_to_be_joined(sorted(rest, key=lambda pack: pack.size), total)]
 
 
-def _to_be_joined(smallest_first: Sequence[Weighed], total: int) -> Sequence[Weighed]:
+def _to_be_joined(smallest_first: Sequence[PackUsage], total: int) -> Sequence[PackUsage]:
     """With as many bytes as are written anyhow: the packs that are not twice as large as all smaller ones together."""
     split = 0
     for number, pack in enumerate(smallest_first):
@@ -112,7 +112,7 @@ def _to_be_joined(smallest_first: Sequence[Weighed], total: int) -> Sequence[Wei
     return smallest_first[:split]
 
 
-def _of_one_week(apart: Iterable[Weighed]) -> list[Weighed]:
+def _of_one_week(apart: Iterable[PackUsage]) -> list[PackUsage]:
     weeks = _weeks(apart)
     return [
         pack
@@ -122,9 +122,9 @@ def _of_one_week(apart: Iterable[Weighed]) -> list[Weighed]:
     ]
 
 
-def _weeks(apart: Iterable[Weighed]) -> list[list[Weighed]]:
+def _weeks(apart: Iterable[PackUsage]) -> list[list[PackUsage]]:
     """In groups of which none spans more than a week, however often its packs were joined: one day each is old."""
-    weeks: list[list[Weighed]] = []
+    weeks: list[list[PackUsage]] = []
     for pack in sorted(apart, key=lambda pack: min(pack.oldest, pack.used)):
         if weeks and pack.used - min(weeks[-1][0].oldest, weeks[-1][0].used) < WEEK:
             weeks[-1].append(pack)
@@ -133,14 +133,14 @@ def _weeks(apart: Iterable[Weighed]) -> list[list[Weighed]]:
     return weeks
 
 
-def to_be_set_apart(chosen: Iterable[Weighed], policy: Policy) -> list[list[Weighed]]:
+def to_be_set_apart(chosen: Iterable[PackUsage], policy: RepackDecision) -> list[list[PackUsage]]:
     """The packs of which what nothing reaches has to stay, such as may share a pack together."""
     young = [pack for pack in chosen if pack.dead and pack.used > policy.keep_since]
     others = [pack for pack in young if pack.kind != SET_APART]
     return [*_weeks(pack for pack in young if pack.kind == SET_APART), *([others] if others else [])]
 
 
-def times_of(group: Iterable[Weighed]) -> str:
+def times_of(group: Iterable[PackUsage]) -> str:
     """What the list says of a pack of what nothing reaches: when it was used last, and what it was made of first."""
     packs = list(group)
     used = max(pack.used for pack in packs)
@@ -148,13 +148,13 @@ def times_of(group: Iterable[Weighed]) -> str:
     return f"{SET_APART} {int(used)} {int(first)}"
 
 
-def _is_wasteful(pack: Weighed, policy: Policy) -> bool:
+def _is_wasteful(pack: PackUsage, policy: RepackDecision) -> bool:
     if not pack.dead or pack.used > policy.keep_since:
         return False
     return policy.thorough or pack.wasted >= WORTH * pack.size
 
 
-def _largest(packs: Iterable[Weighed]) -> int:
+def _largest(packs: Iterable[PackUsage]) -> int:
     return max((pack.size for pack in packs), default=0)
 
 
@@ -171,4 +171,4 @@ def read_kinds(common_state: str) -> dict[str, str]:
 def write_kinds(common_state: str, kinds: Mapping[str, str]) -> None:
     """Keep what the packs are."""
     # One at a time: whoever calls holds the lock of the upkeep.
-    write_anew(os.path.join(common_state, STATE), json.dumps(dict(kinds), indent=0).encode("ascii"))
+    replace_file(os.path.join(common_state, STATE), json.dumps(dict(kinds), indent=0).encode("ascii"))

@@ -17,7 +17,7 @@ MOST_DIRECTORIES = 500_000
 """Trees that hold each other many times over stand for any number of them."""
 
 
-def told_by_path(git: Git, snapshots: tuple[str, ...], error: EnvhistError) -> EnvhistError:
+def with_damaged_path(git: Git, snapshots: tuple[str, ...], error: EnvhistError) -> EnvhistError:
     """The same failure, with the path that cannot be read, if it is one in these snapshots (commits or trees)."""
     for snapshot in snapshots:
         if len(snapshot) in LENGTHS:

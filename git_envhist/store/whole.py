@@ -10,8 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from git_envhist.model import Entry, EntryKind, EnvPath, Listing
-from git_envhist.store.halves import NESTED, ROOT, Half, Objects, Place, Tree, damaged, tree_text
+from git_envhist.model import DirectoryListing, Entry, EntryKind, EnvPath
+from git_envhist.store.halves import (
+    NESTED,
+    ROOT,
+    DirectoryPlace,
+    Objects,
+    SnapshotReader,
+    Tree,
+    damaged,
+    tree_text,
+)
 from git_envhist.store.layout import split_realm
 from git_envhist.store.manifest import shard_path
 from git_envhist.store.names import true_name
@@ -24,10 +33,10 @@ OF_DIRECTORIES = b"40000 "
 """How the entry of a directory begins in a tree."""
 
 
-class Found(NamedTuple):
+class FoundDirectory(NamedTuple):
     """A directory of a snapshot, not looked into yet."""
 
-    place: Place
+    place: DirectoryPlace
     tree: bytes | None
     """What its tree says; None where no tree can hold what it holds."""
     shard: bytes
@@ -42,12 +51,12 @@ class Found(NamedTuple):
         return self.place.stored.startswith(NESTED + b"/") and self.place.stored.count(b"/") == NESTED_DEPTH
 
 
-class Whole:
+class SnapshotWalker:
     """The working tree of one snapshot; what hangs beside it as further roots is only named."""
 
     def __init__(self, objects: Objects, root: bytes) -> None:
         self._objects = objects
-        self._half = Half(objects, root)
+        self._half = SnapshotReader(objects, root)
         # Read before processes are made of this one, so that each has them.
         self._top = self._half.tree(b"")
         self._shards = {
@@ -55,7 +64,7 @@ class Whole:
         }
         self._left: set[Shard] = set()
 
-    def directories(self) -> Iterator[Found]:
+    def directories(self) -> Iterator[FoundDirectory]:
         """Every directory, each behind the one it stands in."""
         self._left = set(self._shards)
         yield from self._walk(b"", None)
@@ -69,7 +78,7 @@ class Whole:
         """The names of the further roots that it holds."""
         return sorted({self._half.place(stored).realm for stored in self._tops(ROOT)})
 
-    def listing(self, found: Found, objects: Objects) -> Listing:
+    def listing(self, found: FoundDirectory, objects: Objects) -> DirectoryListing:
         """What stands in a directory; `objects`: who reads them in this process."""
         kind, text = objects.read(found.shard)
         if kind != b"blob":
@@ -90,7 +99,7 @@ class Whole:
                     yield listing.own
                 yield from (one for one in listing.entries.values() if one.kind is not EntryKind.DIRECTORY)
 
-    def _walk(self, top: bytes, oid: bytes | None) -> Iterator[Found]:
+    def _walk(self, top: bytes, oid: bytes | None) -> Iterator[FoundDirectory]:
         todo = [(top, oid)]
         while todo:
             stored, oid = todo.pop()
@@ -106,11 +115,11 @@ class Whole:
                 # Whoever reads what stands in it looks whether it is one.
                 entries = text.count(b"\0")
             names = tuple([true_name(name) for name, _ in below])
-            yield Found(self._half.place(stored), text, self._shard(stored), entries, names)
+            yield FoundDirectory(self._half.place(stored), text, self._shard(stored), entries, names)
             prefix = stored + b"/" if stored else b""
             todo += [(prefix + name, inner) for name, inner in reversed(below)]
 
-    def _nested(self, stored: bytes) -> Iterator[Found]:
+    def _nested(self, stored: bytes) -> Iterator[FoundDirectory]:
         if not self._half.is_named(stored):
             raise damaged("nothing holds the nested repository at", stored)
         mode, oid = self._half.tree(NESTED)[stored.rpartition(b"/")[2]]
@@ -126,10 +135,10 @@ class Whole:
             if not split_realm(stored)[0].startswith(ROOT + b"/"):
                 yield stored
 
-    def _bare(self, stored: bytes) -> Found:
+    def _bare(self, stored: bytes) -> FoundDirectory:
         if not self._half.is_named(stored):
             raise damaged("a directory is described that nothing holds:", stored)
-        return Found(self._half.place(stored), None, self._shard(stored), 0, ())
+        return FoundDirectory(self._half.place(stored), None, self._shard(stored), 0, ())
 
     def _shard(self, stored: bytes) -> bytes:
         outer, inner = (name.encode("ascii") for name in shard_path(stored))

@@ -49,14 +49,14 @@ NOWHERE = 0
 """Where a pack begins there is no object."""
 
 
-class Windows:
+class PackReader:
     """The objects of our packs."""
 
     def __init__(self, own: OwnPacks, object_format: str, *, reads_most: bool = False) -> None:
         """`reads_most`: a whole snapshot is going to be read."""
         self._own = own
         self._new = getattr(hashlib, object_format)
-        self._open: list[_Pack] | None = None
+        self._open: list[_PackCursor] | None = None
         self._reads_most = reads_most
 
     def packed(self, oid: bytes) -> bytes | None:
@@ -99,17 +99,17 @@ class Windows:
         self._open = None
         self._own.close()
 
-    def _open_all(self) -> list[_Pack]:
+    def _open_all(self) -> list[_PackCursor]:
         # The fullest pack is the likeliest to have what is looked for.
         packs = sorted(self._own.packs, key=lambda pack: -pack.index.count)
         listed, self._open = 0, []
         for pack in packs:
             listed += pack.index.count
-            self._open.append(_Pack(pack, listed <= MOST_LISTED, self._reads_most))
+            self._open.append(_PackCursor(pack, listed <= MOST_LISTED, self._reads_most))
         return self._open
 
 
-class _Pack:
+class _PackCursor:
     """One pack, opened when something is read."""
 
     def __init__(self, pack: PackFile, may_list: bool, reads_most: bool) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from git_envhist.errors import EnvhistError, SealingError
-from git_envhist.store.fetched import Fetched, without_fetched
+from git_envhist.store.fetched import FetchedStore, without_fetched
 from git_envhist.store.git import Git
 from git_envhist.store.keyforms import Key, OpeningKey, read_opening_key
 from git_envhist.store.objects import CatFile
@@ -85,7 +85,7 @@ class WrappedKeys:
 
     def _wrapped(self, key_id: str) -> Iterator[bytes]:
         repository = without_fetched(self._repository)
-        fetched = Fetched.of(repository)
+        fetched = FetchedStore.of(repository)
         for git in (repository.git, *([fetched.git] if fetched.is_there else [])):
             yield from _in_notes(git, key_id)
 

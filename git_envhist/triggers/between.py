@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from git_envhist.capture.masking import mask_text
 from git_envhist.errors import EnvhistError, in_words
 from git_envhist.history.timeline import subject
-from git_envhist.model import Captured, Ran, Trigger
-from git_envhist.triggers.passing import Kept, Take
+from git_envhist.model import CaptureResult, RunResult, Trigger
+from git_envhist.triggers.passing import HeadAndTail, Take
 
 if TYPE_CHECKING:
-    from git_envhist.capturing.request import Asked
+    from git_envhist.capturing.request import CaptureKeywords
 
-Capture = Callable[[str, "Asked"], Captured]
+Capture = Callable[[str, "CaptureKeywords"], CaptureResult]
 """Takes a snapshot with this intent."""
 Through = Callable[[Sequence[str], Take], int]
 """Runs a command and gives what it writes to whoever keeps it; its status."""
@@ -27,9 +27,9 @@ OUTPUT = "output"
 NOT_CAPTURED = "what came after the command is not captured"
 
 
-def run_between(
+def run_with_snapshots(
     capture: Capture, words: Sequence[str], intent: str | None, verify: str | None, through: Through
-) -> Ran:
+) -> RunResult:
     """Capture, run a command, capture again; `through` runs it and gives its status.
 
     Nothing is run where the moment before it cannot be had: it is what the command may destroy. Whatever becomes of the
@@ -38,17 +38,17 @@ def run_between(
     command = mask_text(shlex.join(words))[:LONGEST]
     intent = intent or command
     before = capture(f"before: {subject(intent)}", {"trigger": Trigger.RUN, "if_changed": True, "verify": ""})
-    kept, started = Kept(), time.monotonic()
+    kept, started = HeadAndTail(), time.monotonic()
     status = through(words, kept.take)
     duration = round((time.monotonic() - started) * 1000)
     text = kept.text
-    asked: Asked = {
+    asked: CaptureKeywords = {
         "trigger": Trigger.RUN,
         "verify": verify,
         "meta": (("command", command), ("exit", str(status)), ("duration-ms", str(duration))),
         "attached": ((OUTPUT, text),) if text else (),
     }
     try:
-        return Ran(status, before, capture(intent, asked), (), text)
+        return RunResult(status, before, capture(intent, asked), (), text)
     except (EnvhistError, OSError) as error:
-        return Ran(status, before, None, (f"{NOT_CAPTURED}: {in_words(error)}",), text)
+        return RunResult(status, before, None, (f"{NOT_CAPTURED}: {in_words(error)}",), text)

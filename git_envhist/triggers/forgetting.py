@@ -12,20 +12,20 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from git_envhist.capturing.tidying import COMMON_LOCK
-from git_envhist.errors import Refused, RestoreLeft
+from git_envhist.errors import Refused, UnfinishedRestore
 from git_envhist.settings import config_home
 from git_envhist.store.durable import cannot_write
-from git_envhist.store.fetched import Fetched
+from git_envhist.store.fetched import FetchedStore
 from git_envhist.store.gitcaches import drop_caches_naming
-from git_envhist.store.keyfiles import KeyPlace
+from git_envhist.store.keyfiles import KeyDirectory
 from git_envhist.store.keyorigins import REPOSITORY
 from git_envhist.store.keys import KeyRing
 from git_envhist.store.locks import UPKEEP_LOCK, locked, locked_now, state_directory
 from git_envhist.store.ownpacks import bears_mark
 from git_envhist.store.remotememory import directory_of
-from git_envhist.store.repository import RefMove, Repository
+from git_envhist.store.repository import RefUpdate, Repository
 from git_envhist.store.spares import spares
-from git_envhist.triggers.handingback import Held, held_for_git, refuse_beside_writers, take_packs
+from git_envhist.triggers.handingback import PackContents, held_for_git, refuse_beside_writers, take_packs
 from git_envhist.values import dataclass
 
 OURS = ("refs/envhist/", "refs/notes/envhist/")
@@ -34,7 +34,7 @@ KEYS = "keys"
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class HistoryInventory:
     """All that a history is made of."""
 
     refs: dict[str, str]
@@ -58,11 +58,11 @@ class Whole:
         return self.has_left or self.has_come
 
 
-def look_at_history(repository: Repository, environ: Mapping[str, str]) -> Whole:
+def look_at_history(repository: Repository, environ: Mapping[str, str]) -> HistoryInventory:
     """What there is to forget."""
     refs = _refs(repository)
     packs = tuple(_packs(repository.pack_dir))
-    return Whole(
+    return HistoryInventory(
         refs,
         packs,
         tuple(states_of(repository)),
@@ -70,11 +70,11 @@ def look_at_history(repository: Repository, environ: Mapping[str, str]) -> Whole
         _count(repository, [ref for ref in refs if ref.startswith(SNAPSHOTS)]),
         sum(os.path.getsize(path) for path in packs),
         os.path.isdir(directory_of(repository.common_state)),
-        os.path.isdir(Fetched.of(repository).path),
+        os.path.isdir(FetchedStore.of(repository).path),
     )
 
 
-def forget_history(repository: Repository, found: Whole) -> list[str]:
+def forget_history(repository: Repository, found: HistoryInventory) -> list[str]:
     """Take it all away; returns what the user has to know."""
     state_directory(repository.common_state)
     own = os.path.join(state_directory(repository.state), "lock")
@@ -91,7 +91,7 @@ def forget_history(repository: Repository, found: Whole) -> list[str]:
         refuse_beside_writers(repository)
         held = held_for_git(repository)
         _keep_keys(found)
-        repository.move_refs([RefMove(ref, None, oid) for ref, oid in found.refs.items()])
+        repository.move_refs([RefUpdate(ref, None, oid) for ref, oid in found.refs.items()])
         for prefix in (*OURS, "refs/notes/"):
             _remove_empty(os.path.join(repository.common_dir, prefix))
         _remove_packs(repository, found, held)
@@ -102,16 +102,16 @@ def _refs(repository: Repository) -> dict[str, str]:
     return {ref: oid for prefix in OURS for ref, oid in repository.list_refs(prefix).items()}
 
 
-def _refuse_changed(repository: Repository, found: Whole) -> None:
+def _refuse_changed(repository: Repository, found: HistoryInventory) -> None:
     """What came while somebody was asked stands on packs that would go, and was not in the question."""
     if (_refs(repository), tuple(_packs(repository.pack_dir))) != (found.refs, found.packs):
         raise Refused("the history has changed meanwhile", hint="run the command again: it asks anew")
 
 
-def _refuse_left(found: Whole) -> None:
+def _refuse_left(found: HistoryInventory) -> None:
     for state in found.states:
         if os.path.lexists(os.path.join(state, "restore", "journal")):
-            raise RestoreLeft
+            raise UnfinishedRestore
 
 
 def _remove_empty(top: str) -> None:
@@ -121,7 +121,7 @@ def _remove_empty(top: str) -> None:
             os.rmdir(directory)
 
 
-def _remove_packs(repository: Repository, found: Whole, held: Held) -> None:
+def _remove_packs(repository: Repository, found: HistoryInventory, held: PackContents) -> None:
     ids = [bytes.fromhex(oid) for oid in found.refs.values()]
     # A cache that names what has gone would hide what has not.
     drop_caches_naming(repository.objects_dir, ids)
@@ -133,7 +133,7 @@ def _remove_packs(repository: Repository, found: Whole, held: Held) -> None:
             os.unlink(path)
 
 
-def _remove_states(found: Whole) -> list[str]:
+def _remove_states(found: HistoryInventory) -> list[str]:
     if found.keys_stay:
         # First of all: killed after it, whoever begins again finds no key whose copy might go.
         with suppress(FileNotFoundError):
@@ -150,16 +150,16 @@ def _remove_states(found: Whole) -> list[str]:
     return []
 
 
-def _keep_keys(found: Whole) -> None:
+def _keep_keys(found: HistoryInventory) -> None:
     """Before anything goes: another repository of this user may have taken the copy along when it was forgotten."""
     for copy in found.keys if found.keys_stay else ():
         if os.path.lexists(copy):
             continue
         directory, name = os.path.split(copy)
         try:
-            content = KeyPlace(os.path.join(found.states[-1], KEYS)).read(name)
+            content = KeyDirectory(os.path.join(found.states[-1], KEYS)).read(name)
             if content is not None:
-                KeyPlace(directory).write(name, content)
+                KeyDirectory(directory).write(name, content)
         except OSError as error:
             raise cannot_write(error, copy) from error
 

@@ -15,17 +15,17 @@ from git_envhist.errors import Damaged, Refused
 from git_envhist.store.atwork import hint_after, in_words
 from git_envhist.store.durable import sync_directory
 from git_envhist.store.gitcaches import drop_broken_index
-from git_envhist.store.handover import let_go
+from git_envhist.store.handover import remove_packs
 from git_envhist.store.idx import PackIndex
 from git_envhist.store.places import share
-from git_envhist.store.reaching import NOT_OURS, elsewhere, git_dirs_of, reached
+from git_envhist.store.reaching import NOT_OURS, git_dirs_of, reachable_objects, unreferenced_tips
 from git_envhist.store.repacking import AS_IT_IS, write_pack
 from git_envhist.store.repository import Repository
 from git_envhist.store.retiring import may_write, names_of
 from git_envhist.store.staging import Staging, open_published
 
 
-class Held(NamedTuple):
+class PackContents(NamedTuple):
     """What our packs hold."""
 
     ids: frozenset[bytes]
@@ -43,17 +43,17 @@ def refuse_beside_writers(repository: Repository) -> None:
         )
 
 
-def held_for_git(repository: Repository) -> Held:
+def held_for_git(repository: Repository) -> PackContents:
     """What our packs hold, and what of it is git's; `GitFailed` where that cannot be told, before anything goes."""
     own = open_published(repository.common_state, repository.pack_dir, repository.object_format)
     try:
         held = frozenset(oid for pack in own.packs for oid in pack.index.names())
     finally:
         own.close()
-    return Held(held, _needed(repository, held))
+    return PackContents(held, _needed(repository, held))
 
 
-def take_packs(repository: Repository, packs: Sequence[str], held: Held) -> None:
+def take_packs(repository: Repository, packs: Sequence[str], held: PackContents) -> None:
     """Have packs of ours go; to be called where no ref of ours is left, and nobody captures."""
     bases = names_of(path for path in packs if path.endswith(".pack"))
     if not bases:
@@ -61,15 +61,15 @@ def take_packs(repository: Repository, packs: Sequence[str], held: Held) -> None
     with Staging.create(repository.common_state, repository.pack_dir, repository.shared) as staging:
         _give(repository, staging, _nowhere_else(repository, bases, held.theirs))
         gone = set(held.ids - held.theirs.keys())
-        anew = let_go(repository, staging, bases, gone, lambda _tips: _needed(repository, held.ids))
+        anew = remove_packs(repository, staging, bases, gone, lambda _tips: _needed(repository, held.ids))
     drop_broken_index(repository.pack_dir)
     if anew:
         repository.git.try_run(*anew)
 
 
 def _needed(repository: Repository, held: Collection[bytes]) -> dict[bytes, bytes]:
-    more = elsewhere(git_dirs_of(repository.common_dir), ours=False) if held else ()
-    return reached(repository.git, held.__contains__, roots=NOT_OURS, more=more) if held else {}
+    more = unreferenced_tips(git_dirs_of(repository.common_dir), ours=False) if held else ()
+    return reachable_objects(repository.git, held.__contains__, roots=NOT_OURS, more=more) if held else {}
 
 
 def _nowhere_else(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from git_envhist.capturing.attendance import trusted_list
-from git_envhist.model.causing import Edit, Part
+from git_envhist.model.causing import FileEdit, InstalledPart
 from git_envhist.opening import own_data
 from git_envhist.settings import config_home, data_home
 from git_envhist.store.repository import Repository
@@ -16,7 +16,7 @@ from git_envhist.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class InstallTarget:
     """Where something is installed: in one working tree's repository, or for everything of this user."""
 
     repository: Repository | None
@@ -67,13 +67,13 @@ NOT_NAMED = "no person named this repository to its hooks: git envlog install, o
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class InstallPlan:
     """What installing or taking away comes to."""
 
-    edits: tuple[Edit, ...] = ()
+    edits: tuple[FileEdit, ...] = ()
     remarks: tuple[str, ...] = ()
     """What the user has to know or do beside."""
-    own: tuple[Edit, ...] = ()
+    own: tuple[FileEdit, ...] = ()
     """Changes of our own files, which several repositories may share: what was there before does not come back."""
 
 
@@ -84,11 +84,11 @@ class Integration(Protocol):
     def name(self) -> str:
         """What `--agent` calls it; `git` for git itself."""
 
-    def plan_install(self, place: Place) -> Plan:
+    def plan_install(self, place: InstallTarget) -> InstallPlan:
         """What has to change so that it calls us; nothing where all is in place."""
 
-    def plan_uninstall(self, place: Place) -> Plan:
+    def plan_uninstall(self, place: InstallTarget) -> InstallPlan:
         """What has to change so that nothing of ours is left."""
 
-    def parts(self, place: Place) -> tuple[Part, ...]:
+    def parts(self, place: InstallTarget) -> tuple[InstalledPart, ...]:
         """What of ours is there; empty where nothing is and nothing was."""

@@ -16,41 +16,41 @@ from contextlib import suppress
 from typing import Any
 
 from git_envhist.errors import EnvhistError
-from git_envhist.model.causing import Content, Edit
-from git_envhist.store.durable import cannot_write, forget, sync_directory
+from git_envhist.model.causing import FileEdit, FileState
+from git_envhist.store.durable import cannot_write, remove_if_present, sync_directory
 from git_envhist.store.locks import state_directory
 from git_envhist.system import open_file_only
-from git_envhist.triggers.edits import NEW, carry_out, effective, look, missing_directories, remove_empty
+from git_envhist.triggers.edits import NEW, carry_out, changed_edits, look, missing_directories, remove_empty
 from git_envhist.values import dataclass, field, replace
 
 FILE = "installed"
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SavedFile:
     """A file we changed: what it was, and what we left."""
 
     owner: str
     """The integration that changed it."""
-    before: Content | None
-    after: Content | None
+    before: FileState | None
+    after: FileState | None
     at: float
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class InstallRecord:
     """All of them by path, and the directories that were made for them."""
 
-    files: dict[str, Kept] = field(default_factory=dict)
+    files: dict[str, SavedFile] = field(default_factory=dict)
     made: tuple[str, ...] = ()
-    begun: dict[str, Kept] = field(default_factory=dict)
+    begun: dict[str, SavedFile] = field(default_factory=dict)
     """What is about to be changed, or was when something broke off."""
 
-    def of(self, owner: str) -> dict[str, Kept]:
+    def of(self, owner: str) -> dict[str, SavedFile]:
         return {path: kept for path, kept in self.files.items() if kept.owner == owner}
 
 
-def read_record(state: str) -> Record:
+def read_record(state: str) -> InstallRecord:
     """What is remembered; nothing where there is no record, or none that can be read."""
     try:
         with open(os.path.join(state, FILE), "rb", opener=open_file_only) as file:
@@ -58,14 +58,14 @@ def read_record(state: str) -> Record:
         files = {path: _kept(row) for path, row in value["files"].items()}
         begun = {path: _kept(row) for path, row in value.get("begun", {}).items()}
         done = {path: kept for path, kept in begun.items() if _stands(path, kept.after)}
-        return Record({**files, **done}, tuple(map(str, value["made"])), begun)
+        return InstallRecord({**files, **done}, tuple(map(str, value["made"])), begun)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return Record()
+        return InstallRecord()
 
 
-def install_edits(state: str, owner: str, edits: Sequence[Edit]) -> tuple[Edit, ...]:
+def install_edits(state: str, owner: str, edits: Sequence[FileEdit]) -> tuple[FileEdit, ...]:
     """Carry edits out and remember what stood there; returns those that changed something."""
-    wanted = effective(edits)
+    wanted = changed_edits(edits)
     if not wanted:
         return ()
     record = read_record(state)
@@ -74,66 +74,66 @@ def install_edits(state: str, owner: str, edits: Sequence[Edit]) -> tuple[Edit, 
     begun = {edit.path: _remembered(record, owner, edit, now) for edit in wanted}
     made = tuple(dict.fromkeys((*record.made, *missing_directories(wanted))))
     # First of all: what a file was stands nowhere else once it is changed.
-    _write(state, Record(record.files, made, begun))
+    _write(state, InstallRecord(record.files, made, begun))
     try:
         carry_out(wanted)
     except BaseException:
         with suppress(EnvhistError):
             _write(state, replace(record, begun={}))
         raise
-    _write(state, Record({**record.files, **begun}, made))
+    _write(state, InstallRecord({**record.files, **begun}, made))
     return wanted
 
 
-def as_before(record: Record, owner: str, edits: Iterable[Edit]) -> tuple[Edit, ...]:
+def uninstall_plan(record: InstallRecord, owner: str, edits: Iterable[FileEdit]) -> tuple[FileEdit, ...]:
     """The edits that take ours away; a file that is as we left it becomes what it was."""
     planned = {edit.path: _as_before(record.files.get(edit.path), edit) for edit in edits}
     # What an installation that was broken off has left beside is in no plan.
     rest = [(path, kept) for path, kept in record.of(owner).items() if path not in planned]
-    left = [Edit(path, kept.after, kept.before) for path, kept in rest if _stands(path, kept.after)]
+    left = [FileEdit(path, kept.after, kept.before) for path, kept in rest if _stands(path, kept.after)]
     return (*planned.values(), *left)
 
 
-def uninstall_edits(state: str, owner: str, edits: Sequence[Edit]) -> tuple[Edit, ...]:
+def uninstall_edits(state: str, owner: str, edits: Sequence[FileEdit]) -> tuple[FileEdit, ...]:
     """Carry out the edits that take ours away, and forget them; returns those that changed something."""
     record = read_record(state)
     _sweep(record)
-    wanted = effective(as_before(record, owner, edits))
+    wanted = changed_edits(uninstall_plan(record, owner, edits))
     carry_out(wanted)
     files = {path: kept for path, kept in record.files.items() if kept.owner != owner}
-    _write(state, Record(files, record.made if files else ()))
+    _write(state, InstallRecord(files, record.made if files else ()))
     # Our own record may have stood in one of them.
     remove_empty(record.made)
     return wanted
 
 
-def _as_before(kept: Kept | None, edit: Edit) -> Edit:
+def _as_before(kept: SavedFile | None, edit: FileEdit) -> FileEdit:
     untouched = kept is not None and edit.before == kept.after and edit.before != edit.after
     return replace(edit, after=kept.before) if untouched and kept is not None else edit
 
 
-def _remembered(record: Record, owner: str, edit: Edit, now: float) -> Kept:
+def _remembered(record: InstallRecord, owner: str, edit: FileEdit, now: float) -> SavedFile:
     older = record.files.get(edit.path)
     # Installed twice: what was there first is what comes back.
     before = older.before if older is not None and older.after == edit.before else edit.before
-    return Kept(owner, before, edit.after, now)
+    return SavedFile(owner, before, edit.after, now)
 
 
-def _sweep(record: Record) -> None:
+def _sweep(record: InstallRecord) -> None:
     """Remove what was half written beside files when something broke off."""
     for path in {**record.files, **record.begun}:
         with suppress(OSError):
-            forget(path + NEW)
+            remove_if_present(path + NEW)
 
 
-def _stands(path: str, content: Content | None) -> bool:
+def _stands(path: str, content: FileState | None) -> bool:
     try:
         return look(path) == content
     except EnvhistError:
         return False
 
 
-def _write(state: str, record: Record) -> None:
+def _write(state: str, record: InstallRecord) -> None:
     path = os.path.join(state, FILE)
     if not record.files and not record.begun:
         if os.path.lexists(path):
@@ -147,7 +147,7 @@ def _write(state: str, record: Record) -> None:
         raise cannot_write(error, state) from error
 
 
-def _replace(path: str, record: Record) -> None:
+def _replace(path: str, record: InstallRecord) -> None:
     files, begun = (
         {each: _row(kept) for each, kept in rows.items()} for rows in (record.files, record.begun)
     )
@@ -162,17 +162,17 @@ def _replace(path: str, record: Record) -> None:
     sync_directory(os.path.dirname(path))
 
 
-def _row(kept: Kept) -> dict[str, Any]:
+def _row(kept: SavedFile) -> dict[str, Any]:
     return {"owner": kept.owner, "at": kept.at, "before": _text(kept.before), "after": _text(kept.after)}
 
 
-def _kept(row: dict[str, Any]) -> Kept:
-    return Kept(str(row["owner"]), _content(row["before"]), _content(row["after"]), float(row["at"]))
+def _kept(row: dict[str, Any]) -> SavedFile:
+    return SavedFile(str(row["owner"]), _content(row["before"]), _content(row["after"]), float(row["at"]))
 
 
-def _text(content: Content | None) -> list[Any] | None:
+def _text(content: FileState | None) -> list[Any] | None:
     return None if content is None else [b64encode(content.data).decode("ascii"), content.mode]
 
 
-def _content(row: list[Any] | None) -> Content | None:
-    return None if row is None else Content(b64decode(row[0]), row[1])
+def _content(row: list[Any] | None) -> FileState | None:
+    return None if row is None else FileState(b64decode(row[0]), row[1])

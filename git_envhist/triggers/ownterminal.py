@@ -17,8 +17,8 @@ from typing import Any
 from git_envhist.triggers.passing import (
     OUT,
     Take,
+    copy_until_exit,
     end_here,
-    follow,
     handing_on,
     status_of,
     write_all,
@@ -46,7 +46,7 @@ def run_on_terminal(words: Sequence[str], keep: Take) -> int:
 
     try:
         with handing_on(process), _same_size(master), _every_key(manner):
-            follow(process, (master,), take, typed=IN)
+            copy_until_exit(process, (master,), take, typed=IN)
             return status_of(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
     finally:
         os.close(master)

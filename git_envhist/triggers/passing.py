@@ -33,7 +33,7 @@ Taken = Callable[[int, bytes], None]
 """Given where it came from, too."""
 
 
-class Kept:
+class HeadAndTail:
     """The beginning and the end of a text; what is between them, where it is long, is counted."""
 
     def __init__(self, head: int = HEAD, tail: int = TAIL) -> None:
@@ -91,7 +91,7 @@ def _by_pipes(words: Sequence[str], keep: Take, out: int) -> int:
         write_all(targets[source], data)
 
     with child, handing_on(child.pid):
-        follow(child.pid, list(targets), take)
+        copy_until_exit(child.pid, list(targets), take)
         return status_of(child.wait())
 
 
@@ -102,7 +102,7 @@ def tell_not_started(words: Sequence[str], error: OSError) -> int:
     return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
 
 
-def follow(process: int, sources: Sequence[int], take: Taken, *, typed: int | None = None) -> None:
+def copy_until_exit(process: int, sources: Sequence[int], take: Taken, *, typed: int | None = None) -> None:
     """Take what comes until a process is over; what it left in the background is not waited for.
 
     `typed`: what is typed there is taken, too; what comes after the end is for whoever reads there next.

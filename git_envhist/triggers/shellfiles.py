@@ -18,7 +18,7 @@ PROGRAMS = ("git-envlog", "git-envdiff", "git-envrestore")
 FISH_START = "git-envhist.fish"
 
 
-class NoFiles(EnvhistError):
+class ShellFilesMissing(EnvhistError):
     """The installation came without the files."""
 
     code = "no-shell-files"
@@ -30,7 +30,7 @@ class NoFiles(EnvhistError):
         )
 
 
-class Link(NamedTuple):
+class ShellLink(NamedTuple):
     """One file, and the place where it is to be found."""
 
     place: str
@@ -51,34 +51,34 @@ class Link(NamedTuple):
             return True
 
 
-def links(environ: Mapping[str, str]) -> tuple[Link, ...]:
+def links(environ: Mapping[str, str]) -> tuple[ShellLink, ...]:
     """Every file of ours, and where this user's programs look for its like."""
     found = tuple(link for link in _links(environ) if os.path.isfile(link.target))
     if not found:
-        raise NoFiles
+        raise ShellFilesMissing
     return found
 
 
-def _links(environ: Mapping[str, str]) -> Iterator[Link]:
+def _links(environ: Mapping[str, str]) -> Iterator[ShellLink]:
     home = environ.get("HOME") or os.path.expanduser("~")
     data = _base(environ, "XDG_DATA_HOME", home, ".local/share")
     config = _base(environ, "XDG_CONFIG_HOME", home, ".config")
     for program in (*PROGRAMS, "git-envhist"):
-        yield Link(f"{data}/man/man1/{program}.1", _file("man/man1", "docs/man/man1", f"{program}.1"))
+        yield ShellLink(f"{data}/man/man1/{program}.1", _file("man/man1", "docs/man/man1", f"{program}.1"))
     for program in PROGRAMS:
-        yield Link(
+        yield ShellLink(
             f"{data}/bash-completion/completions/{program}",
             _file("bash-completion/completions", "completions/bash", program),
         )
-        yield Link(
+        yield ShellLink(
             f"{data}/zsh/site-functions/_{program}",
             _file("zsh/site-functions", "completions/zsh", f"_{program}"),
         )
         name = f"{program}.fish"
-        yield Link(
+        yield ShellLink(
             f"{config}/fish/completions/{name}", _file("fish/vendor_completions.d", "completions/fish", name)
         )
-    yield Link(
+    yield ShellLink(
         f"{config}/fish/conf.d/{FISH_START}", _file("fish/vendor_conf.d", "completions/fish-conf", FISH_START)
     )
 
@@ -95,12 +95,12 @@ def _file(shared: str, checkout: str, name: str) -> str:
     return installed if os.path.isfile(installed) else os.path.join(here, checkout, name)
 
 
-def missing(wanted: Sequence[Link]) -> tuple[Link, ...]:
+def missing(wanted: Sequence[ShellLink]) -> tuple[ShellLink, ...]:
     """Those that have to be made."""
     return tuple(link for link in wanted if not link.is_there and not link.is_anothers)
 
 
-def make(wanted: Sequence[Link]) -> None:
+def make(wanted: Sequence[ShellLink]) -> None:
     for link in wanted:
         os.makedirs(os.path.dirname(link.place), exist_ok=True)
         with suppress(FileNotFoundError):
@@ -108,7 +108,7 @@ def make(wanted: Sequence[Link]) -> None:
         os.symlink(link.target, link.place)
 
 
-def take_away(wanted: Sequence[Link]) -> tuple[Link, ...]:
+def take_away(wanted: Sequence[ShellLink]) -> tuple[ShellLink, ...]:
     """Remove the links that lead to us; returns them."""
     ours = tuple(link for link in wanted if os.path.islink(link.place) and link.is_there)
     for link in ours:

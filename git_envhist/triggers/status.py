@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Iterator
 
-from git_envhist.model.causing import HookRun, Mark, Part, Status
+from git_envhist.model.causing import HookRun, InstalledPart, IntegrationStatus, PendingHook
 from git_envhist.settings import Settings
 from git_envhist.store.repository import Repository
 from git_envhist.triggers import installing
@@ -17,7 +17,7 @@ from git_envhist.triggers.git.events import RIDING
 from git_envhist.triggers.git.outcomes import place_of, read_mark, read_outcomes
 from git_envhist.triggers.git.places import git_version
 from git_envhist.triggers.git.riding import place_of_pushes
-from git_envhist.triggers.integration import Place
+from git_envhist.triggers.integration import InstallTarget
 from git_envhist.triggers.kept import read_record
 from git_envhist.triggers.watch.lock import is_watched
 from git_envhist.values import replace
@@ -31,7 +31,7 @@ COMMANDS = re.compile(r"(commit|merge|pull|checkout: moving|cherry-pick|rebase.*
 CALLED = re.compile(rb"(?:^|[;{( \t])p=('[^']*(?:'\"'\"'[^']*)*'|[^;\s\\]+)", re.MULTILINE)
 
 
-def read_status(place: Place, settings: Settings, *, now: float | None = None) -> Status:
+def read_status(place: InstallTarget, settings: Settings, *, now: float | None = None) -> IntegrationStatus:
     """Look everywhere; nothing is changed."""
     repository = place.repository
     assert repository is not None
@@ -48,7 +48,7 @@ def read_status(place: Place, settings: Settings, *, now: float | None = None) -
         *_about_pushes(settings, [*here.get("git", ()), *everywhere.get("git", ())], pushes),
     ]
     told = tuple(sorted((*outcomes, *pushes, *_of_agents(repository)), key=lambda one: one.at))
-    return Status(
+    return IntegrationStatus(
         settings.enabled,
         place.program,
         git_version(),
@@ -68,7 +68,9 @@ def _of_agents(repository: Repository) -> Iterator[HookRun]:
         yield HookRun(f"{agent} {kind}", at, result, message=message)
 
 
-def _about_pushes(settings: Settings, found: list[Part], pushes: tuple[HookRun, ...]) -> Iterator[str]:
+def _about_pushes(
+    settings: Settings, found: list[InstalledPart], pushes: tuple[HookRun, ...]
+) -> Iterator[str]:
     if settings.auto_push and not any(part.active and part.event == RIDING for part in found):
         yield "envhist.autoPush is set, and git's hooks are not installed here: git envlog install"
     if settings.auto_push and pushes and pushes[-1].result in ("failed", "refused"):
@@ -77,12 +79,12 @@ def _about_pushes(settings: Settings, found: list[Part], pushes: tuple[HookRun, 
 
 
 def _warnings(
-    place: Place,
+    place: InstallTarget,
     settings: Settings,
-    here: dict[str, tuple[Part, ...]],
-    everywhere: dict[str, tuple[Part, ...]],
+    here: dict[str, tuple[InstalledPart, ...]],
+    everywhere: dict[str, tuple[InstalledPart, ...]],
     outcomes: tuple[HookRun, ...],
-    waiting: Mark | None,
+    waiting: PendingHook | None,
     now: float,
 ) -> Iterator[str]:
     found = [*here.get("git", ()), *everywhere.get("git", ())]
@@ -99,7 +101,7 @@ def _warnings(
         yield from _never_called(place, outcomes)
 
 
-def _about_parts(found: list[Part]) -> Iterator[str]:
+def _about_parts(found: list[InstalledPart]) -> Iterator[str]:
     remarks = dict.fromkeys(part.remark for part in found if part.remark and not part.active)
     yield from remarks
     if any(part.active for part in found):
@@ -108,13 +110,13 @@ def _about_parts(found: list[Part]) -> Iterator[str]:
             yield f"{', '.join(sorted(missing))}: another tool's hook is in place of ours: git envlog install"
 
 
-def _lost(place: Place, here: dict[str, tuple[Part, ...]]) -> Iterator[str]:
+def _lost(place: InstallTarget, here: dict[str, tuple[InstalledPart, ...]]) -> Iterator[str]:
     if "git" in here or not read_record(place.state).of("git"):
         return
     yield "the hooks that were installed here have gone, another tool may have replaced them: git envlog install"
 
 
-def _vanished(found: list[Part]) -> Iterator[str]:
+def _vanished(found: list[InstalledPart]) -> Iterator[str]:
     """Programs that our lines call, and that are there no more."""
     files = dict.fromkeys(os.path.realpath(part.place) for part in found if part.active)
     called = {program for path in files for program in _called(path)}
@@ -132,7 +134,7 @@ def _called(path: str) -> Iterator[str]:
             yield words[0]
 
 
-def _never_called(place: Place, outcomes: tuple[HookRun, ...]) -> Iterator[str]:
+def _never_called(place: InstallTarget, outcomes: tuple[HookRun, ...]) -> Iterator[str]:
     """A hook that never fires is told, not assumed: git's own log knows when it should have."""
     assert place.repository is not None
     kept = read_record(place.state).of("git")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from git_envhist.core import Core
+from git_envhist.core import HistoryContext
 from git_envhist.store.fetched import is_fetched
 from git_envhist.store.repository import TRASH
 from git_envhist.values import replace
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from git_envhist.api import EnvHistory
-    from git_envhist.model import Collected, Health, Moment, Space
+    from git_envhist.model import DiskUsage, FsckReport, GcResult, Moment
 
 
-class Upkeep(Core):
+class Upkeep(HistoryContext):
     """The part of a history that keeps it in order."""
 
     def gc(  # type: ignore[misc]
@@ -26,7 +26,7 @@ class Upkeep(Core):
         empty_trash: bool = False,
         force: bool = False,
         tell: Callable[[str], None] | None = None,
-    ) -> Collected:
+    ) -> GcResult:
         """Take away what nothing reaches, and pack the rest well.
 
         `prune`: what nothing reaches goes where its pack was not used since then (`now`, `never`, `3 days ago`; two
@@ -44,7 +44,7 @@ class Upkeep(Core):
 
     def fsck(
         self, *, quick: bool = False, repair: bool = False, tell: Callable[[str], None] | None = None
-    ) -> Health:
+    ) -> FsckReport:
         """Whether every snapshot is whole, to the last byte; `quick`: whether all that they need is there.
 
         `repair`: what is lost is brought back where it can be, what cannot is set aside; nothing is deleted.
@@ -70,19 +70,19 @@ class Upkeep(Core):
         *revisions: Moment,
         paths: Sequence[bytes] = (),
         tell: Callable[[str], None] | None = None,
-    ) -> Space:
+    ) -> DiskUsage:
         """What holds the space: moments, directories, classes, and what each of them alone would free.
 
         `revisions`: what dropping these would free together; `paths`: what the history would lose without them.
         """
-        from git_envhist.upkeep.space import Moments, measure  # loaded late: keeps envlog fast
+        from git_envhist.upkeep.space import SnapshotSet, measure  # loaded late: keeps envlog fast
 
         lines = {name: self.log(timeline=name) for name in self.timelines() if not is_fetched(name)}
         repository = self._capturing.repository
         trash = list(repository.list_refs(TRASH).values())
         told = repository.git.run("rev-list", *trash).split() if trash else []
         chosen = self._snapshots(revisions)
-        moments = Moments(lines, [one.decode("ascii") for one in told])
+        moments = SnapshotSet(lines, [one.decode("ascii") for one in told])
         return measure(repository, moments, chosen, paths, tell or _say_nothing)
 
     @property

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError
-from git_envhist.opening import Opened
+from git_envhist.opening import OpenedRepository
 from git_envhist.store.git import Git
 from git_envhist.store.plain import OBJECT_FORMAT
 from git_envhist.store.repository import Repository
@@ -25,7 +25,7 @@ def run_upkeep(words: Sequence[str]) -> int:
         root, git_dir, common_dir, OBJECT_FORMAT, git, plain=True, library=kind == "library"
     )
     try:
-        EnvHistory(Opened(repository), os.environ, directory=root).daily()
+        EnvHistory(OpenedRepository(repository), os.environ, directory=root).daily()
     except EnvhistError as error:
         return error.exit_code
     return 0

@@ -13,38 +13,38 @@ from contextlib import closing
 from git_envhist.capture.statcache import StatCache
 from git_envhist.capturing.timelines import FILE as TIMELINE
 from git_envhist.capturing.timelines import read_name
-from git_envhist.errors import Damaged, GitEnded, GitFailed
+from git_envhist.errors import Damaged, GitFailed, GitKilled
 from git_envhist.keeping.caches import states_of
-from git_envhist.model import Broken, Fault, Health, Snapshot
+from git_envhist.model import BrokenSnapshot, Fault, FsckReport, Snapshot
 from git_envhist.store.chain import read_snapshot
-from git_envhist.store.checking import BadPack, Looked, check_packs
+from git_envhist.store.checking import DamagedPack, PackCheck, check_packs
 from git_envhist.store.commits import parse_commit
 from git_envhist.store.deflate import crc32
 from git_envhist.store.git import Git
 from git_envhist.store.objects import CatFile
 from git_envhist.store.packlist import SINGLE, list_is_damaged
-from git_envhist.store.refhealth import Refs, read_refs
+from git_envhist.store.refhealth import RefListing, read_refs
 from git_envhist.store.repository import HEADS, NOTES, Repository
 from git_envhist.store.staging import open_published
-from git_envhist.store.touched import Hurt, Touched
+from git_envhist.store.touched import DamagedSnapshot, DamageFinder
 from git_envhist.store.trees import object_id
-from git_envhist.upkeep.finding import left_behind, outside_trash
+from git_envhist.upkeep.finding import lost_snapshots, outside_trash
 from git_envhist.values import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FsckFindings:
     """What a check found, in the store's own words."""
 
-    refs: Refs
-    looked: Looked
-    hurt: tuple[tuple[str, Hurt], ...] = ()
+    refs: RefListing
+    looked: PackCheck
+    hurt: tuple[tuple[str, DamagedSnapshot], ...] = ()
     """(ref, the commit that is not whole) of every chain."""
     lost: frozenset[bytes] = frozenset()
     """The objects that cannot be had."""
     more: tuple[Fault, ...] = ()
     snapshots: int = 0
-    told: tuple[Broken, ...] = field(default=())
+    told: tuple[BrokenSnapshot, ...] = field(default=())
 
     @property
     def faults(self) -> tuple[Fault, ...]:
@@ -56,15 +56,15 @@ class Found:
         ]
         return (*refs, *packs, *notes, *self.more)
 
-    def health(self, *, quick: bool, repaired: Iterable[str] = ()) -> Health:
+    def health(self, *, quick: bool, repaired: Iterable[str] = ()) -> FsckReport:
         looked = self.looked
         counts = (self.snapshots, looked.packs, looked.objects, looked.bytes)
-        return Health(quick, *counts, self.faults, self.told, tuple(repaired))
+        return FsckReport(quick, *counts, self.faults, self.told, tuple(repaired))
 
 
 def check(
     repository: Repository, *, quick: bool, tell: Callable[[str], None], only: Iterable[str] | None = None
-) -> Found:
+) -> FsckFindings:
     """Look at all of it; `only`: at the bytes of these packs."""
     tell("looking at the refs")
     refs = read_refs(repository)
@@ -74,8 +74,8 @@ def check(
     lists = () if quick else _lists(repository)
     more = (*lists, *_caches(repository), *_gone(repository, refs), *_name(repository))
     if not looked.bad and is_connected(repository.git, refs.sound.values()):
-        return Found(refs, looked, more=more, snapshots=_count(repository.git, refs))
-    with closing(_Search(repository, looked)) as search:
+        return FsckFindings(refs, looked, more=more, snapshots=_count(repository.git, refs))
+    with closing(_DamageSearch(repository, looked)) as search:
         return search.run(refs, more)
 
 
@@ -88,10 +88,10 @@ def is_connected(git: Git, tips: Iterable[str]) -> bool:
     return done.status == 0
 
 
-class _Search:
+class _DamageSearch:
     """Looks for what cannot be had, and which snapshots it touches."""
 
-    def __init__(self, repository: Repository, looked: Looked) -> None:
+    def __init__(self, repository: Repository, looked: PackCheck) -> None:
         self._repository = repository
         self._git = repository.git
         self._looked = looked
@@ -102,16 +102,16 @@ class _Search:
             named = zip(own.names, own.packs, strict=True)
             self._ours = {oid for name, pack in named if name not in unread for oid in pack.index.names()}
         self._reader = CatFile(self._git)
-        self._touched = Touched(self._git, repository.hash_length, self._is_there)
+        self._touched = DamageFinder(self._git, repository.hash_length, self._is_there)
         self._asked: dict[bytes, bool] = {}
 
     def close(self) -> None:
         self._reader.close()
         self._touched.close()
 
-    def run(self, refs: Refs, more: tuple[Fault, ...]) -> Found:
-        hurt: list[tuple[str, Hurt]] = []
-        told: list[Broken] = []
+    def run(self, refs: RefListing, more: tuple[Fault, ...]) -> FsckFindings:
+        hurt: list[tuple[str, DamagedSnapshot]] = []
+        told: list[BrokenSnapshot] = []
         snapshots = 0
         for ref, tip in refs.sound.items():
             for commit in self._chain(tip):
@@ -123,7 +123,7 @@ class _Search:
                     told += [] if ref.startswith(NOTES) else [self._tell(ref, found)]
         lost = {oid for _, one in hurt for _, oid in one.lost}
         lost |= {bytes.fromhex(one.commit) for _, one in hurt if not one.lost}
-        return Found(refs, self._looked, tuple(hurt), frozenset(lost), more, snapshots, tuple(told))
+        return FsckFindings(refs, self._looked, tuple(hurt), frozenset(lost), more, snapshots, tuple(told))
 
     def _chain(self, tip: str) -> Iterator[str]:
         following: str | None = tip
@@ -137,7 +137,7 @@ class _Search:
         try:
             answer = self._reader.read(commit)
             parents = parse_commit(answer.data).parents if answer is not None else []
-        except GitEnded:
+        except GitKilled:
             raise
         except (Damaged, GitFailed):
             return None
@@ -155,7 +155,7 @@ class _Search:
         """Whether git has it whole, in whatever other place."""
         try:
             answer = self._reader.read(oid.hex())
-        except GitEnded:
+        except GitKilled:
             raise
         except (Damaged, GitFailed):
             # git ends at what it cannot read.
@@ -166,26 +166,28 @@ class _Search:
             return False
         return object_id(answer.kind.encode("ascii"), answer.data, self._repository.object_format) == oid
 
-    def _tell(self, ref: str, found: Hurt) -> Broken:
+    def _tell(self, ref: str, found: DamagedSnapshot) -> BrokenSnapshot:
         snapshot: Snapshot | None = None
         if self._is_there(bytes.fromhex(found.commit)):
             try:
                 answer = self._reader.read(found.commit)
                 snapshot = read_snapshot(found.commit, answer.data) if answer is not None else None
-            except GitEnded:
+            except GitKilled:
                 raise
             except (Damaged, GitFailed):
                 snapshot = None
-        return Broken(found.commit, ref.removeprefix(HEADS), snapshot, tuple(self._touched.shown(found)))
+        return BrokenSnapshot(
+            found.commit, ref.removeprefix(HEADS), snapshot, tuple(self._touched.shown(found))
+        )
 
 
-def _why(bad: BadPack) -> str:
+def _why(bad: DamagedPack) -> str:
     if not bad.lost:
         return bad.why
     return f"{bad.why}; {len(bad.lost):,} object{'' if len(bad.lost) == 1 else 's'} in it cannot be read"
 
 
-def _gone(repository: Repository, refs: Refs) -> Iterator[Fault]:
+def _gone(repository: Repository, refs: RefListing) -> Iterator[Fault]:
     """Timelines of working trees here whose ref is gone, while our packs still hold moments of them."""
     known = {*refs.sound, *(bad.ref for bad in refs.bad)}
     for state in states_of(repository):
@@ -194,7 +196,7 @@ def _gone(repository: Repository, refs: Refs) -> Iterator[Fault]:
             continue
         if held := outside_trash(repository, name):
             yield Fault("gone", HEADS + name, f"our packs still hold {len(held):,} moments that it led to")
-    for name, links in left_behind(repository).items():
+    for name, links in lost_snapshots(repository).items():
         told = f"it began anew; our packs still hold {len(links):,} moments from before"
         yield Fault("gone", HEADS + name, told)
 
@@ -214,7 +216,7 @@ def _lists(repository: Repository) -> Iterator[Fault]:
         yield Fault("cache", where, "it does not say what the packs say, and git goes by it")
 
 
-def _count(git: Git, refs: Refs) -> int:
+def _count(git: Git, refs: RefListing) -> int:
     tips = [oid for ref, oid in refs.sound.items() if ref.startswith(HEADS)]
     return int(git.run("rev-list", "--count", *tips)) if tips else 0
 

@@ -9,12 +9,12 @@ from contextlib import suppress
 
 from git_envhist.capturing.publish import is_published
 from git_envhist.errors import EnvhistError, UsageError
-from git_envhist.model import Collected, Fault
+from git_envhist.model import Fault, GcResult
 from git_envhist.store.checking import check_packs
 from git_envhist.store.collecting import DAY, NOTHING_STAYS, collect
 from git_envhist.store.deflate import crc32
-from git_envhist.store.fetched import Fetched
-from git_envhist.store.handover import SomebodyAtWork
+from git_envhist.store.fetched import FetchedStore
+from git_envhist.store.handover import RepositoryBusy
 from git_envhist.store.locks import state_directory
 from git_envhist.store.ownpacks import own_names
 from git_envhist.store.reflocks import sweep_locks
@@ -22,9 +22,9 @@ from git_envhist.store.repository import HEADS, NOTES, TRASH, Repository
 from git_envhist.store.staging import sweep
 from git_envhist.system import core_count
 from git_envhist.upkeep.checking import check
-from git_envhist.upkeep.daily import postpone, step_back
-from git_envhist.upkeep.finding import left_behind
-from git_envhist.upkeep.trouble import keep_trouble
+from git_envhist.upkeep.daily import lower_priority, postpone
+from git_envhist.upkeep.finding import lost_snapshots
+from git_envhist.upkeep.trouble import save_problems
 from git_envhist.values import replace
 
 SHARES = 14
@@ -34,14 +34,14 @@ NOW, NEVER = ("now", "all"), ("never", "false")
 HINT = "git envlog gc --prune=now"
 
 
-def clean(repository: Repository, prune: str | None, tell: Callable[[str], None]) -> Collected:
+def clean(repository: Repository, prune: str | None, tell: Callable[[str], None]) -> GcResult:
     """Run the cleaning that a command asked for."""
     keep_since = since_when(repository, prune)
     sweep_killed(repository)
     spared = _left_behind(repository)
     done = collect(repository, keep_since=keep_since, threads=core_count(), tell=tell, also=spared)
     pack_refs(repository)
-    fetched = Fetched.of(repository)
+    fetched = FetchedStore.of(repository)
     if fetched.is_there:
         tell("packing what was fetched")
         packed = fetched.git.try_run("gc", "--quiet")
@@ -52,7 +52,7 @@ def clean(repository: Repository, prune: str | None, tell: Callable[[str], None]
 
 def daily(repository: Repository, thin: Callable[[], None]) -> None:
     """What comes by itself, behind everybody else; `thin`: lets go what is not to be kept."""
-    step_back()
+    lower_priority()
     do_daily(repository, thin)
 
 
@@ -65,14 +65,14 @@ def do_daily(repository: Repository, thin: Callable[[], None]) -> None:
             thin()
         collect(repository, thorough=False, also=_left_behind(repository))
         pack_refs(repository)
-    except SomebodyAtWork:
+    except RepositoryBusy:
         postpone(repository)
-    look_at_a_share(repository)
+    check_some_packs(repository)
 
 
 def _left_behind(repository: Repository) -> list[str]:
     """The commits that a repair is to put back."""
-    return [link.commit for links in left_behind(repository).values() for link in links]
+    return [link.commit for links in lost_snapshots(repository).values() for link in links]
 
 
 def pack_refs(repository: Repository) -> None:
@@ -100,7 +100,7 @@ def _may_pack_all(repository: Repository) -> bool:
     )
 
 
-def look_at_a_share(repository: Repository, now: float | None = None) -> None:
+def check_some_packs(repository: Repository, now: float | None = None) -> None:
     """Check whether all is there, and every byte of some packs: each comes around in two weeks."""
     day = int((time.time() if now is None else now) // DAY)
     share = [name for name in own_names(repository.pack_dir) if crc32(name.encode()) % SHARES == day % SHARES]
@@ -117,7 +117,7 @@ def look_at_a_share(repository: Repository, now: float | None = None) -> None:
     told = {fault.subject: f"damage was found: {fault.kind} {fault.subject}: {fault.why}" for fault in found}
     if told:
         hint = "'git envlog fsck' says which moments it touches"
-        keep_trouble(repository.common_state, [*told.values(), hint])
+        save_problems(repository.common_state, [*told.values(), hint])
 
 
 def _say_nothing(_: str) -> None:

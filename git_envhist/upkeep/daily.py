@@ -11,7 +11,7 @@ import sys
 import time
 from contextlib import suppress
 
-from git_envhist.ourselves import start_words
+from git_envhist.ourselves import own_command
 from git_envhist.store.asconfigured import parse_config
 from git_envhist.store.git import SAFE_GIT, clean_environment, spawn
 from git_envhist.store.repository import Repository
@@ -49,7 +49,7 @@ def postpone(repository: Repository) -> None:
         _touch(os.path.join(repository.common_state, STAMP), time.time() - DAY + AGAIN)
 
 
-def step_back() -> None:
+def lower_priority() -> None:
     """Let everybody else go first."""
     with suppress(OSError):
         os.nice(LOWEST)
@@ -83,11 +83,11 @@ def _start(repository: Repository) -> None:
         # Its directory may be in a repository of the user's, which is not to be cleaned instead.
         kind = "library" if repository.library else "plain"
         places = (repository.root, repository.git_dir, repository.common_dir)
-        words = [*start_words("upkeep"), kind, *places]
+        words = [*own_command("upkeep"), kind, *places]
     else:
         environment[b"GIT_DIR"] = os.fsencode(repository.git_dir)
         environment[b"GIT_WORK_TREE"] = os.fsencode(repository.root)
-        words = [*start_words("envlog"), "-C", repository.root, "gc", "--auto"]
+        words = [*own_command("envlog"), "-C", repository.root, "gc", "--auto"]
     # The shell complains if the directory of this process is gone.
     quiet = [(os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
     child = os.posix_spawn(

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 
-from git_envhist.errors import Damaged, EnvhistError, GitEnded, GitFailed
+from git_envhist.errors import Damaged, EnvhistError, GitFailed, GitKilled
 from git_envhist.model import Snapshot
 from git_envhist.store.chain import read_snapshot
 from git_envhist.store.commits import moment_of, parse_commit
 from git_envhist.store.leftbehind import read_left_behind
 from git_envhist.store.objects import CatFile
-from git_envhist.store.refhealth import kept_aside
+from git_envhist.store.refhealth import set_aside_commits
 from git_envhist.store.relinking import read_links
 from git_envhist.store.repository import HEADS, NOTES, Repository
-from git_envhist.store.retelling import Link, read_link
-from git_envhist.store.rewritten import newest, read_rewritten
+from git_envhist.store.retelling import ChainCommit, read_link
+from git_envhist.store.rewritten import current_commit, read_rewritten
 from git_envhist.store.staging import open_published
 from git_envhist.store.trash import read_trash
 from git_envhist.upkeep.gathering import gather
@@ -36,7 +36,9 @@ def _without_older(repository: Repository, found: Sequence[Snapshot]) -> list[Sn
     rewritten = read_rewritten(repository.common_state)
     present = {one.commit for one in found}
     return [
-        one for one in found if (now := newest(rewritten, one.commit)) == one.commit or now not in present
+        one
+        for one in found
+        if (now := current_commit(rewritten, one.commit)) == one.commit or now not in present
     ]
 
 
@@ -61,23 +63,23 @@ def outside_trash(repository: Repository, timeline: str) -> list[Snapshot]:
     """Those of them that were neither let go nor set aside as broken."""
     with CatFile(repository.git) as reader:
         let_go = {link.id for bundle in read_trash(repository, reader) for link in bundle.links}
-    aside = frozenset(kept_aside(repository.common_state))
+    aside = frozenset(set_aside_commits(repository.common_state))
     found = snapshots_of(repository, timeline, dropped=False)
     broken = {one.id for one in found if one.commit in aside}
     return [one for one in found if one.id not in let_go | broken]
 
 
-def left_behind(repository: Repository) -> dict[str, tuple[Link, ...]]:
+def lost_snapshots(repository: Repository) -> dict[str, tuple[ChainCommit, ...]]:
     """By timeline, what stood on it before it began anew, and nothing leads to; oldest first."""
     found = {name: _off_the_chain(repository, name) for name in read_left_behind(repository.common_state)}
     return {name: links for name, links in found.items() if links}
 
 
-def _off_the_chain(repository: Repository, timeline: str) -> tuple[Link, ...]:
+def _off_the_chain(repository: Repository, timeline: str) -> tuple[ChainCommit, ...]:
     with CatFile(repository.git) as reader:
         try:
             chain = read_links(reader, repository.resolve_ref(HEADS + timeline))
-        except GitEnded:
+        except GitKilled:
             raise
         except (Damaged, GitFailed):
             return ()  # a repair has another one there first
@@ -96,11 +98,11 @@ def _off_the_chain(repository: Repository, timeline: str) -> tuple[Link, ...]:
     return _in_order([link for link in links if (link.tree, link.data.committer) not in told])
 
 
-def _in_order(links: Sequence[Link]) -> tuple[Link, ...]:
+def _in_order(links: Sequence[ChainCommit]) -> tuple[ChainCommit, ...]:
     """Oldest first; of those of one second, each behind the one that it follows."""
     known = {link.commit: link for link in links}
 
-    def depth(link: Link) -> int:
+    def depth(link: ChainCommit) -> int:
         steps, following = 0, link.parent
         while following is not None and following in known:
             steps, following = steps + 1, known[following].parent
@@ -110,7 +112,9 @@ def _in_order(links: Sequence[Link]) -> tuple[Link, ...]:
     return tuple({link.id: link for link in ordered}.values())
 
 
-def older_than(repository: Repository, timeline: str, links: Sequence[Link]) -> tuple[Link, ...]:
+def older_than(
+    repository: Repository, timeline: str, links: Sequence[ChainCommit]
+) -> tuple[ChainCommit, ...]:
     """What came before a chain whose oldest snapshot names one that cannot be read; oldest first."""
     known = {link.id for link in links}
     before = moment_of(links[0].data.committer)

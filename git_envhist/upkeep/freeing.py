@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from git_envhist.store.ledger import Sizes
-from git_envhist.store.reaching import reached
+from git_envhist.store.ledger import PackedSizes
+from git_envhist.store.reaching import reachable_objects
 from git_envhist.store.repacking import packed_size
 from git_envhist.store.repository import Repository
 
@@ -19,14 +19,14 @@ MOST = 64 << 20
 """More packed bytes are not packed to be counted: it would take as long as the cleaning."""
 
 
-def freed(repository: Repository, sizes: Sizes, going: Collection[bytes], estimate: int) -> int:
+def bytes_freed(repository: Repository, sizes: PackedSizes, going: Collection[bytes], estimate: int) -> int:
     """How many bytes less our packs take without some objects; `estimate`: what sums say, where it is too much."""
     lost = sum(sizes.of[oid] for oid in going if oid in sizes.of)
     hanging = frozenset(_hanging(sizes, going))
     if hanging.issubset(going):
         return lost
     # As a cleaning comes to them: that order decides what is held against what.
-    found = reached(repository.git, sizes.of.__contains__, roots=OURS)
+    found = reachable_objects(repository.git, sizes.of.__contains__, roots=OURS)
     paths = {found[oid] for oid in hanging if oid in found}
     left = _beside(found, paths, going)
     before = sum(sizes.once(oid) for oid in left)
@@ -35,7 +35,7 @@ def freed(repository: Repository, sizes: Sizes, going: Collection[bytes], estima
     return max(0, lost + before - packed_size(repository.git, left, repository.hash_length))
 
 
-def _hanging(sizes: Sizes, going: Collection[bytes]) -> Iterator[bytes]:
+def _hanging(sizes: PackedSizes, going: Collection[bytes]) -> Iterator[bytes]:
     """All that hangs together, by differences, with what goes."""
     waiting, seen = list(going), set(going)
     while waiting:

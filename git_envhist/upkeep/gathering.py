@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from contextlib import closing
 
-from git_envhist.errors import Damaged, GitEnded, GitFailed
+from git_envhist.errors import Damaged, GitFailed, GitKilled
 from git_envhist.store.commits import Commit, moment_of
 from git_envhist.store.notes import MESSAGE, move_notes
 from git_envhist.store.objects import CatFile
@@ -37,7 +37,7 @@ def gather(
     """
     own = open_published(repository.common_state, repository.pack_dir, repository.object_format)
     with closing(own):
-        found = _Gathered(repository, own)
+        found = _NotesUnion(repository, own)
         notes = {oid: one for oid, one in commits.items() if one.message == MESSAGE}
         others = _of_others(repository, timeline)
         told = sorted((one for oid, one in notes.items() if oid not in others), key=_moment)
@@ -76,7 +76,7 @@ def _without_commit(repository: Repository, own: OwnPacks, commits: Iterable[Com
     return sorted(trees - {bytes.fromhex(commit.tree) for commit in commits})
 
 
-class _Gathered:
+class _NotesUnion:
     """Lines by snapshot, and attached files by path, of the versions that were added, oldest first."""
 
     def __init__(self, repository: Repository, own: OwnPacks) -> None:
@@ -153,14 +153,14 @@ class _Gathered:
         with CatFile(self._repository.git) as reader:
             try:
                 answer = reader.read(oid.hex())
-            except GitEnded:
+            except GitKilled:
                 raise
             except (Damaged, GitFailed):
                 return None
         return answer.data if answer is not None else None
 
 
-def _write(repository: Repository, found: _Gathered, identity: bytes) -> str | None:
+def _write(repository: Repository, found: _NotesUnion, identity: bytes) -> str | None:
     with (
         CatFile(repository.git) as reader,
         Staging.create(repository.common_state, repository.pack_dir, repository.shared) as staging,

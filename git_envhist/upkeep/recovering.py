@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 
 from git_envhist.capture.statcache import StatCache
-from git_envhist.capturing.capture import Capturing
+from git_envhist.capturing.capture import CapturePipeline
 from git_envhist.errors import Damaged, EnvhistError, GitFailed
 from git_envhist.sharing.bringing import transport_for
 from git_envhist.store.deflate import crc32
-from git_envhist.store.fetched import Fetched
+from git_envhist.store.fetched import FetchedStore
 from git_envhist.store.idx import PackIndex
 from git_envhist.store.objects import CatFile
 from git_envhist.store.packfile import PackFile
 from git_envhist.store.packs import PackWriter
-from git_envhist.store.remotememory import Memory, read_memory
+from git_envhist.store.remotememory import RemoteState, read_memory
 from git_envhist.store.remotes import Transport, find_remote, key_of
 from git_envhist.store.repository import Repository
 from git_envhist.store.staging import Staging
@@ -35,14 +35,14 @@ Objects = dict[bytes, tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveredObjects:
     """What came back, and from where."""
 
     ids: frozenset[bytes]
     told: tuple[str, ...]
 
 
-def recover(capturing: Capturing, directory: str, lost: frozenset[bytes]) -> Recovered:
+def recover(capturing: CapturePipeline, directory: str, lost: frozenset[bytes]) -> RecoveredObjects:
     """Bring back what can be had of some objects, into a pack of ours."""
     repository = capturing.repository
     found: Objects = {}
@@ -57,10 +57,12 @@ def recover(capturing: Capturing, directory: str, lost: frozenset[bytes]) -> Rec
             break
     if found:
         _keep(repository, found)
-    return Recovered(frozenset(found), tuple(told))
+    return RecoveredObjects(frozenset(found), tuple(told))
 
 
-def _sources(capturing: Capturing, directory: str, lost: frozenset[bytes]) -> Iterator[tuple[str, Objects]]:
+def _sources(
+    capturing: CapturePipeline, directory: str, lost: frozenset[bytes]
+) -> Iterator[tuple[str, Objects]]:
     repository = capturing.repository
     yield "what was fetched", _fetched(repository, lost)
     # A capture is cheaper than a network, and asks nobody.
@@ -69,9 +71,9 @@ def _sources(capturing: Capturing, directory: str, lost: frozenset[bytes]) -> It
     for name in os.fsdecode(repository.git.ask("remote").out).split():
         with suppress(EnvhistError):
             remote = find_remote(repository, name, directory)
-            if read_memory(repository.common_state, key_of(remote)) == Memory():
+            if read_memory(repository.common_state, key_of(remote)) == RemoteState():
                 continue  # nothing of ours was ever sent there
-            fetched = Fetched.of(repository)
+            fetched = FetchedStore.of(repository)
             fetched.ensure()
             fetched.know(remote.name, remote.url)
             transport = transport_for(repository, fetched, remote, capturing.environ)
@@ -86,12 +88,12 @@ def _ask(transport: Transport, names: list[str]) -> None:
 
 
 def _fetched(repository: Repository, lost: frozenset[bytes]) -> Objects:
-    fetched = Fetched.of(repository)
+    fetched = FetchedStore.of(repository)
     return dict(_read(repository, fetched, lost)) if fetched.is_there else {}
 
 
 def _read(
-    repository: Repository, fetched: Fetched, lost: frozenset[bytes]
+    repository: Repository, fetched: FetchedStore, lost: frozenset[bytes]
 ) -> Iterator[tuple[bytes, tuple[bytes, bytes]]]:
     for oid in sorted(lost):
         with CatFile(fetched.git) as reader, suppress(Damaged, GitFailed):
@@ -102,7 +104,7 @@ def _read(
                     yield oid, (kind, answer.data)
 
 
-def _present(capturing: Capturing, lost: frozenset[bytes]) -> Objects:
+def _present(capturing: CapturePipeline, lost: frozenset[bytes]) -> Objects:
     repository = capturing.repository
     # What it remembers may name what was lost.
     StatCache(os.path.join(repository.state, "cache"), crc32).forget()

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from git_envhist.capture.statcache import StatCache
 from git_envhist.capturing.timelines import ensure_timeline
 from git_envhist.keeping.caches import states_of
-from git_envhist.keeping.rewriting import Rewriting
-from git_envhist.keeping.stands import Stand, Wanted
-from git_envhist.model import Health
+from git_envhist.keeping.rewriting import TimelineRewriter
+from git_envhist.keeping.stands import TimelineState, TimelineTarget
+from git_envhist.model import FsckReport
 from git_envhist.store.checking import mend
 from git_envhist.store.deflate import crc32
 from git_envhist.store.gitcaches import drop_broken_index, drop_graphs_of
@@ -23,17 +23,17 @@ from git_envhist.store.leftbehind import forget_left_behind
 from git_envhist.store.locks import COMMON_LOCK, UPKEEP_LOCK, locked, state_directory
 from git_envhist.store.packlist import drop_damaged_list
 from git_envhist.store.refhealth import set_aside, write_down
-from git_envhist.store.repository import HEADS, NOTES, TRASH, RefMove
-from git_envhist.store.retelling import Link
-from git_envhist.store.spares import bring_back
+from git_envhist.store.repository import HEADS, NOTES, TRASH, RefUpdate
+from git_envhist.store.retelling import ChainCommit
+from git_envhist.store.spares import restore_lost_indexes
 from git_envhist.store.staging import Staging
-from git_envhist.upkeep.checking import Found, check
-from git_envhist.upkeep.finding import gathered_notes, left_behind, newest_whole, older_than
+from git_envhist.upkeep.checking import FsckFindings, check
+from git_envhist.upkeep.finding import gathered_notes, lost_snapshots, newest_whole, older_than
 from git_envhist.upkeep.recovering import recover
 
 if TYPE_CHECKING:
-    from git_envhist.capturing.capture import Capturing
-    from git_envhist.core import Core
+    from git_envhist.capturing.capture import CapturePipeline
+    from git_envhist.core import HistoryContext
 
 ROUNDS = 6
 """What comes back may show that more is missing: a tree, what is below it."""
@@ -42,14 +42,16 @@ ROUNDS = 6
 class Repair:
     """One repair."""
 
-    def __init__(self, history: Core, capturing: Capturing, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, history: HistoryContext, capturing: CapturePipeline, tell: Callable[[str], None]
+    ) -> None:
         self._history = history
         self._capturing = capturing
         self._repository = self._capturing.repository
         self._tell = tell
         self._done: list[str] = []
 
-    def run(self) -> Health:
+    def run(self) -> FsckReport:
         """Mend what can be mended; what a thorough check says afterwards."""
         state = state_directory(self._repository.common_state)
         with locked(os.path.join(state, UPKEEP_LOCK)):
@@ -67,14 +69,14 @@ class Repair:
                 self._leave_out()
             self._forget_caches(found)
         self._write_name(found)
-        if not left_behind(self._repository):
+        if not lost_snapshots(self._repository):
             forget_left_behind(self._repository.common_state)
         after = check(self._repository, quick=False, tell=self._tell)
         return after.health(quick=False, repaired=self._done)
 
-    def _mend_packs(self) -> Found:
+    def _mend_packs(self) -> FsckFindings:
         repository = self._repository
-        for name in bring_back(repository.common_state, repository.pack_dir):
+        for name in restore_lost_indexes(repository.common_state, repository.pack_dir):
             self._done.append(f"the index of {name} is back")
         if drop_broken_index(repository.pack_dir):
             self._done.append("git's multi-pack-index named packs that are gone, and was dropped")
@@ -87,7 +89,7 @@ class Repair:
             self._done.append(f"what is sound of {bad.name} stands in a new pack, the damaged one in {place}")
         return check(repository, quick=False, tell=self._tell) if found.looked.bad else found
 
-    def _bring_back(self, found: Found) -> Found:
+    def _bring_back(self, found: FsckFindings) -> FsckFindings:
         for _ in range(ROUNDS):
             lost = found.lost | {
                 bytes.fromhex(bad.said) for bad in found.refs.bad if len(bad.said) in (40, 64)
@@ -102,14 +104,14 @@ class Repair:
             found = check(self._repository, quick=True, tell=self._tell)
         return found
 
-    def _set_refs_aside(self, found: Found) -> None:
+    def _set_refs_aside(self, found: FsckFindings) -> None:
         repository = self._repository
         for bad in found.refs.bad:
             place = os.path.relpath(set_aside(repository, bad), repository.root)
             self._done.append(f"'{bad.ref}' is set aside: {bad.why} ({place})")
             self._put_another(bad.ref)
 
-    def _put_back(self, found: Found) -> None:
+    def _put_back(self, found: FsckFindings) -> None:
         """Have a timeline that somebody deleted by hand be there again."""
         for fault in found.more:
             if fault.kind == "gone" and self._repository.resolve_ref(fault.subject) is None:
@@ -120,17 +122,19 @@ class Repair:
 
     def _rejoin(self) -> bool:
         """Have timelines that began anew go on from what stood before; whether any did."""
-        found = left_behind(self._repository)
+        found = lost_snapshots(self._repository)
         for timeline, older in found.items():
             self._put_before(timeline, older)
         return bool(found)
 
-    def _put_before(self, timeline: str, older: Sequence[Link]) -> None:
-        def decide(stand: Stand, _staging: Staging) -> Wanted:
+    def _put_before(self, timeline: str, older: Sequence[ChainCommit]) -> None:
+        def decide(stand: TimelineState, _staging: Staging) -> TimelineTarget:
             known = {link.id for link in stand.links}
-            return Wanted((*(link for link in older if link.id not in known), *stand.links), begins=True)
+            return TimelineTarget(
+                (*(link for link in older if link.id not in known), *stand.links), begins=True
+            )
 
-        done = Rewriting(self._history).rewrite(timeline, decide, keeps=False)
+        done = TimelineRewriter(self._history).rewrite(timeline, decide, keeps=False)
         self._history.forget_world()
         many = f"{len(older):,} moments are" if len(older) > 1 else "1 moment is"
         self._done.append(f"{many} on '{timeline}' again, which had begun anew")
@@ -140,11 +144,11 @@ class Repair:
         """Have a timeline, or its notes, be what the packs still hold of it."""
         newest = newest_whole(self._repository, ref)
         if newest is not None:
-            self._repository.move_refs([RefMove(ref, newest, None)])
+            self._repository.move_refs([RefUpdate(ref, newest, None)])
             self._repository.sync_refs([ref])
             self._done.append(f"'{ref}' is the newest that the packs hold of it: {newest[:7]}")
 
-    def _drop_graph(self, found: Found) -> None:
+    def _drop_graph(self, found: FsckFindings) -> None:
         repository = self._repository
         lost = {bytes.fromhex(one.commit) for _, one in found.hurt if not one.lost}
         if drop_graphs_of(repository.objects_dir, lost, repository.hash_length):
@@ -170,7 +174,7 @@ class Repair:
             return
         tip = self._repository.resolve_ref(ref)
         if ref.startswith(TRASH) or tip is None:
-            self._repository.move_refs([RefMove(ref, None, tip)])
+            self._repository.move_refs([RefUpdate(ref, None, tip)])
             self._done.append(f"'{ref}' is set aside: what was dropped there is not whole")
         else:
             self._renew_notes(ref, tip)
@@ -178,14 +182,14 @@ class Repair:
     def _rewrite(self, timeline: str, hurt: set[str]) -> None:
         repository = self._repository
 
-        def decide(stand: Stand, _staging: Staging) -> Wanted:
+        def decide(stand: TimelineState, _staging: Staging) -> TimelineTarget:
             links = tuple(link for link in stand.links if link.commit not in hurt)
-            older: Sequence[Link] = ()
+            older: Sequence[ChainCommit] = ()
             if stand.links and stand.links[0].parent is not None:
                 older = older_than(repository, timeline, stand.links)
-            return Wanted((*older, *links), begins=True)
+            return TimelineTarget((*older, *links), begins=True)
 
-        done = Rewriting(self._history).rewrite(timeline, decide, keeps=False)
+        done = TimelineRewriter(self._history).rewrite(timeline, decide, keeps=False)
         self._history.forget_world()
         many = f"{len(hurt):,} moments are" if len(hurt) > 1 else "1 moment is"
         self._done.append(f"{many} not whole and set aside; '{timeline}' goes on without")
@@ -194,18 +198,18 @@ class Repair:
     def _renew_notes(self, ref: str, tip: str) -> None:
         """Have notes hold what can be read of them, with no history of their own."""
         new = gathered_notes(self._repository, ref)
-        self._repository.move_refs([RefMove(ref, new, tip)])
+        self._repository.move_refs([RefUpdate(ref, new, tip)])
         self._repository.sync_refs([ref])
         self._done.append(f"'{ref}' holds what can be read of it and of what it was before")
 
-    def _write_name(self, found: Found) -> None:
+    def _write_name(self, found: FsckFindings) -> None:
         """Write the name of this working tree's timeline again if its file is damaged."""
         if any(fault.kind == "timeline" for fault in found.more):
             state = state_directory(self._repository.state)
             with locked(os.path.join(state, "lock")):
                 ensure_timeline(self._repository, self._capturing.settings, self._done.append)
 
-    def _forget_caches(self, found: Found) -> None:
+    def _forget_caches(self, found: FsckFindings) -> None:
         if any(fault.kind == "cache" for fault in found.more):
             for state in states_of(self._repository):
                 StatCache(os.path.join(state, "cache"), crc32).forget()

@@ -8,14 +8,14 @@ from contextlib import closing
 
 from git_envhist.errors import Damaged
 from git_envhist.history.classes import class_of, generated_in
-from git_envhist.model import Holder, Snapshot, Space
-from git_envhist.store.ledger import ABOUT, Held, Ledger, Sizes, Step
+from git_envhist.model import DiskUsage, Snapshot, SpaceUser
+from git_envhist.store.ledger import ABOUT, LabelUsage, ObjectLabels, PackedSizes, Step
 from git_envhist.store.names import true_path
 from git_envhist.store.ownpacks import OwnPacks
-from git_envhist.store.reaching import NOT_OURS, reached
+from git_envhist.store.reaching import NOT_OURS, reachable_objects
 from git_envhist.store.repository import HEADS, TRASH, Repository
 from git_envhist.store.staging import open_published
-from git_envhist.upkeep.freeing import freed
+from git_envhist.upkeep.freeing import bytes_freed
 from git_envhist.values import dataclass
 
 DEPTH = 2
@@ -27,7 +27,7 @@ GENERATED = (b"packages", b"built", b"cache")
 
 
 @dataclass(frozen=True, slots=True)
-class Moments:
+class SnapshotSet:
     """The moments there are."""
 
     lines: Mapping[str, Sequence[Snapshot]]
@@ -38,18 +38,18 @@ class Moments:
 
 def measure(
     repository: Repository,
-    moments: Moments,
+    moments: SnapshotSet,
     chosen: Sequence[Snapshot],
     paths: Sequence[bytes],
     tell: Callable[[str], None],
-) -> Space:
+) -> DiskUsage:
     """What holds the space; `chosen`, `paths`: what these moments, these paths would free together."""
     with closing(
         open_published(repository.common_state, repository.pack_dir, repository.object_format)
     ) as own:
-        sizes = Sizes.read(own.packs, repository.hash_length)
+        sizes = PackedSizes.read(own.packs, repository.hash_length)
         tell("looking at what is yours")
-        ours = reached(repository.git, sizes.of.__contains__, roots=NOT_OURS)
+        ours = reachable_objects(repository.git, sizes.of.__contains__, roots=NOT_OURS)
         count = _Count(repository, own, sizes, moments, frozenset(ours))
         tell("counting by moment")
         by_moment = count.by_moment()
@@ -60,12 +60,12 @@ def measure(
             f"{path.removesuffix('.pack')}{suffix}" for path in own.paths for suffix in (".pack", ".idx")
         ]
         on_disk = sum(os.stat(path).st_size for path in files)
-        return Space(
+        return DiskUsage(
             on_disk,
             len(own.paths),
             sum(len(line) for line in moments.lines.values()),
             len(moments.in_trash),
-            by_moment.pop(TRASH.encode(), Held()).frees,
+            by_moment.pop(TRASH.encode(), LabelUsage()).frees,
             _moments(by_moment, moments),
             _rows(by_directory),
             _rows(by_class),
@@ -75,7 +75,12 @@ def measure(
 
 class _Count:
     def __init__(
-        self, repository: Repository, own: OwnPacks, sizes: Sizes, moments: Moments, kept: frozenset[bytes]
+        self,
+        repository: Repository,
+        own: OwnPacks,
+        sizes: PackedSizes,
+        moments: SnapshotSet,
+        kept: frozenset[bytes],
     ) -> None:
         self._repository = repository
         self._own = own
@@ -84,14 +89,14 @@ class _Count:
         self._moments = moments
         self._kept = kept
 
-    def by_moment(self) -> dict[bytes, Held]:
-        ledger = Ledger(self._own, self._sizes, self._length)
+    def by_moment(self) -> dict[bytes, LabelUsage]:
+        ledger = ObjectLabels(self._own, self._sizes, self._length)
         for snapshot in self._all():
             ledger.add(snapshot.commit, snapshot.commit.encode("ascii"))
         return self._finish(ledger, TRASH.encode())
 
-    def by(self, step: Step) -> dict[bytes, Held]:
-        ledger = Ledger(self._own, self._sizes, self._length, step)
+    def by(self, step: Step) -> dict[bytes, LabelUsage]:
+        ledger = ObjectLabels(self._own, self._sizes, self._length, step)
         for commit in (*(one.commit for one in self._all()), *self._moments.in_trash):
             ledger.add(commit, b"")
         ledger.keep(self._kept)
@@ -101,25 +106,25 @@ class _Count:
         """What moments would free, gone together; or paths, gone from these moments (from all, without any)."""
         everything = [*(one.commit for one in self._all()), *self._moments.in_trash]
         if paths:
-            ledger = Ledger(self._own, self._sizes, self._length, _inside(frozenset(paths)))
+            ledger = ObjectLabels(self._own, self._sizes, self._length, _inside(frozenset(paths)))
             for commit in everything:
                 ledger.add(commit, b"")
             return self._freed(ledger, IN)
         commits = {one.commit for one in chosen}
-        ledger = Ledger(self._own, self._sizes, self._length)
+        ledger = ObjectLabels(self._own, self._sizes, self._length)
         for commit in everything:
             ledger.add(commit, CHOSEN if commit in commits else OUT)
         return self._freed(ledger, CHOSEN)
 
-    def _freed(self, ledger: Ledger, label: bytes) -> int:
+    def _freed(self, ledger: ObjectLabels, label: bytes) -> int:
         ledger.keep(self._kept)
-        estimate = ledger.held().get(label, Held()).frees
-        return freed(self._repository, self._sizes, ledger.alone(label), estimate)
+        estimate = ledger.held().get(label, LabelUsage()).frees
+        return bytes_freed(self._repository, self._sizes, ledger.alone(label), estimate)
 
     def _all(self) -> Iterable[Snapshot]:
         return (one for line in self._moments.lines.values() for one in line)
 
-    def _finish(self, ledger: Ledger, trash: bytes) -> dict[bytes, Held]:
+    def _finish(self, ledger: ObjectLabels, trash: bytes) -> dict[bytes, LabelUsage]:
         for commit in self._moments.in_trash:
             ledger.add(commit, trash)
         ledger.keep(self._kept)
@@ -157,22 +162,22 @@ def _inside(paths: frozenset[bytes]) -> Step:
     return step
 
 
-def _moments(found: dict[bytes, Held], moments: Moments) -> tuple[Holder, ...]:
+def _moments(found: dict[bytes, LabelUsage], moments: SnapshotSet) -> tuple[SpaceUser, ...]:
     rows = []
     for timeline, line in moments.lines.items():
         for one in line:
-            held = found.get(one.commit.encode("ascii"), Held())
-            rows.append(Holder(one.id, held.holds, held.frees, timeline.removeprefix(HEADS), one))
+            held = found.get(one.commit.encode("ascii"), LabelUsage())
+            rows.append(SpaceUser(one.id, held.holds, held.frees, timeline.removeprefix(HEADS), one))
     return tuple(sorted(rows, key=lambda row: -row.frees))
 
 
-def _rows(found: dict[bytes, Held]) -> tuple[Holder, ...]:
+def _rows(found: dict[bytes, LabelUsage]) -> tuple[SpaceUser, ...]:
     # What stands nowhere yet is the trees at the top: they are of no directory and of no class.
     about = [found[label] for label in (ABOUT, b"") if label in found]
     told = {label: held for label, held in found.items() if label not in (ABOUT, b"")}
     if about:
-        told[ABOUT] = Held(sum(one.holds for one in about), sum(one.frees for one in about))
-    rows = [Holder(_shown(label), held.holds, held.frees) for label, held in told.items()]
+        told[ABOUT] = LabelUsage(sum(one.holds for one in about), sum(one.frees for one in about))
+    rows = [SpaceUser(_shown(label), held.holds, held.frees) for label, held in told.items()]
     return tuple(sorted(rows, key=lambda row: (-row.holds, row.name)))
 
 

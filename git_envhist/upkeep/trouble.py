@@ -23,7 +23,7 @@ def read_trouble(common_state: str) -> list[str]:
         return []
 
 
-def keep_trouble(common_state: str, sentences: Iterable[str]) -> None:
+def save_problems(common_state: str, sentences: Iterable[str]) -> None:
     """Have it shown."""
     path = os.path.join(common_state, FILE)
     with open(path + ".new", "w", encoding="utf-8", errors="replace") as file:

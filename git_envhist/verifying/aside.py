@@ -15,16 +15,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
-from git_envhist.capturing.capture import Capturing
+from git_envhist.capturing.capture import CapturePipeline
 from git_envhist.forking.origins import origins_of, place_of
-from git_envhist.forking.relocation import Moved
-from git_envhist.model import Restored, Snapshot
+from git_envhist.forking.relocation import Relocation
+from git_envhist.model import RestoreResult, Snapshot
 from git_envhist.store.git import Git
 from git_envhist.store.repository import Repository
 from git_envhist.system import SYSTEM
 from git_envhist.verifying import inside
 from git_envhist.verifying.areas import TREE, area, hidden_base, open_base, sweep
-from git_envhist.verifying.leading import lead_away, leads_back
+from git_envhist.verifying.leading import live_paths_in, rewrite_live_paths
 
 PROGRAM = (sys.executable, "-IS", os.path.abspath(inside.__file__))
 COMMON = "common"
@@ -34,10 +34,10 @@ FIRST_PATHS = 3
 class Going(Protocol):
     """What writes a moment into a directory."""
 
-    def write_to(self, snapshot: Snapshot, directory: str) -> Restored: ...
+    def write_to(self, snapshot: Snapshot, directory: str) -> RestoreResult: ...
 
 
-class Aside(NamedTuple):
+class Sandbox(NamedTuple):
     """A throw-away environment."""
 
     tree: str
@@ -46,7 +46,7 @@ class Aside(NamedTuple):
     """Where the check sees it."""
     words: Sequence[str]
     """What puts a command in there; none where it runs in the tree itself."""
-    written: Restored
+    written: RestoreResult
     leading: tuple[str, ...]
     """What in it names a living environment."""
 
@@ -71,7 +71,7 @@ class Aside(NamedTuple):
 
 
 @contextmanager
-def aside(capturing: Capturing, going: Going, snapshot: Snapshot, original: str) -> Iterator[Aside]:
+def sandbox(capturing: CapturePipeline, going: Going, snapshot: Snapshot, original: str) -> Iterator[Sandbox]:
     """The environment of a moment, for as long as the context is open; `original` is where it stood."""
     repository = capturing.repository
     bases = hidden_base(repository.common_state), open_base(capturing.environ)
@@ -87,10 +87,10 @@ def aside(capturing: Capturing, going: Going, snapshot: Snapshot, original: str)
             _make_git(repository, snapshot, tree)
         leading = _leading(capturing, snapshot, tree, original, can_mount)
         told = tuple(os.fsdecode(path[len(os.fsencode(tree)) + 1 :]) for path in leading)
-        yield Aside(tree, original if can_mount else tree, words, written, told)
+        yield Sandbox(tree, original if can_mount else tree, words, written, told)
 
 
-def original_place(capturing: Capturing, snapshot: Snapshot) -> str:
+def original_place(capturing: CapturePipeline, snapshot: Snapshot) -> str:
     """Where the environment of a moment stood: the working tree of its timeline, where there still is one."""
     return place_of(capturing, snapshot.timeline) or capturing.repository.root
 
@@ -139,11 +139,11 @@ def _write(path: str, text: str) -> None:
 
 
 def _leading(
-    capturing: Capturing, snapshot: Snapshot, tree: str, original: str, can_mount: bool
+    capturing: CapturePipeline, snapshot: Snapshot, tree: str, original: str, can_mount: bool
 ) -> list[bytes]:
     """What leads to a living environment, once what can be is rewritten."""
     places = origins_of(capturing, snapshot.timeline, capturing.repository)
     if not can_mount:
-        return lead_away(tree, Moved.between(places, tree))
+        return rewrite_live_paths(tree, Relocation.between(places, tree))
     others = [place for place in places if place != original]
-    return leads_back(tree, Moved.between(others, original)) if others else []
+    return live_paths_in(tree, Relocation.between(others, original)) if others else []

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from git_envhist.errors import EnvhistError, UsageError
 from git_envhist.history.timeline import own_verdict
-from git_envhist.model import Bisected, Checked, Snapshot, VerdictStatus
+from git_envhist.model import BisectResult, CheckResult, Snapshot, VerdictStatus
 from git_envhist.values import replace
 from git_envhist.verifying.outcome import NOT_JUDGED
-from git_envhist.verifying.search import next_to_try, suspects, tries_left
-from git_envhist.verifying.watching import Watching
+from git_envhist.verifying.search import candidates, next_to_try, tries_left
+from git_envhist.verifying.watching import CheckListener
 
-Check = Callable[[Snapshot], Checked]
+Check = Callable[[Snapshot], CheckResult]
 WHERE_BAD = (
     "where does it fail? git envlog bisect --bad <rev>; 'git envlog --verdict=fail' lists such moments"
 )
@@ -22,21 +22,21 @@ WHERE_GOOD = (
 )
 
 
-class NothingToFind(EnvhistError):
+class NothingToBisect(EnvhistError):
     """There is no first bad moment between these two."""
 
     exit_code = 1
     code = "nothing-to-find"
 
 
-class CannotTell(EnvhistError):
+class CheckInconclusive(EnvhistError):
     """A check that had to tell could not."""
 
     exit_code = NOT_JUDGED
     code = "cannot-tell"
 
 
-class Ends(NamedTuple):
+class BisectRange(NamedTuple):
     """Between what is searched, and whether each end is known to be what it is taken for."""
 
     good: Snapshot
@@ -45,9 +45,11 @@ class Ends(NamedTuple):
     trust_bad: bool
 
 
-def bisect(line: Sequence[Snapshot], ends: Ends, command: str, check: Check, watching: Watching) -> Bisected:
+def bisect(
+    line: Sequence[Snapshot], ends: BisectRange, command: str, check: Check, watching: CheckListener
+) -> BisectResult:
     """The first bad one; `line` holds the moments from the good end to the bad one, oldest first."""
-    search = _Search(command, check, watching)
+    search = _Bisection(command, check, watching)
     search.expect(ends.bad, VerdictStatus.FAIL, ends.trust_bad)
     search.expect(ends.good, VerdictStatus.PASS, ends.trust_good)
     good, bad, skipped = 0, len(line) - 1, set[int]()
@@ -59,11 +61,11 @@ def bisect(line: Sequence[Snapshot], ends: Ends, command: str, check: Check, wat
             bad = place
         else:
             skipped.add(place)
-    found = tuple(line[place] for place in suspects(good, bad, skipped))
-    return Bisected(command, line[good], line[bad], found, tuple(search.tried))
+    found = tuple(line[place] for place in candidates(good, bad, skipped))
+    return BisectResult(command, line[good], line[bad], found, tuple(search.tried))
 
 
-def line_between(newest_first: Sequence[Snapshot], good: Snapshot, bad: Snapshot) -> list[Snapshot]:
+def snapshots_between(newest_first: Sequence[Snapshot], good: Snapshot, bad: Snapshot) -> list[Snapshot]:
     """The moments from one to another, oldest first."""
     ids = [snapshot.id for snapshot in newest_first]
     if good.id not in ids or bad.id not in ids:
@@ -78,15 +80,15 @@ def line_between(newest_first: Sequence[Snapshot], good: Snapshot, bad: Snapshot
     return list(newest_first[new : old + 1])[::-1]
 
 
-class _Search:
+class _Bisection:
     """What is known of moments: said of them before, or tried now; equal environments are tried once."""
 
-    def __init__(self, command: str, check: Check, watching: Watching) -> None:
+    def __init__(self, command: str, check: Check, watching: CheckListener) -> None:
         self._command = command
         self._check = check
         self._watching = watching
         self._known: dict[str, VerdictStatus] = {}
-        self.tried: list[Checked] = []
+        self.tried: list[CheckResult] = []
 
     def expect(self, end: Snapshot, wanted: VerdictStatus, trusted: bool) -> None:
         """Make sure that an end is what it is taken for."""
@@ -95,14 +97,14 @@ class _Search:
             return
         status = self.status(end, 1, 1)
         if status is VerdictStatus.ERROR:
-            raise CannotTell(
+            raise CheckInconclusive(
                 f"the check cannot tell at '{end.id[:7]}': {self._command}",
                 hint=f"git envlog show {end.id[:7]}",
             )
         if status is not wanted:
             what = "passes" if status is VerdictStatus.PASS else "fails already"
             hint = WHERE_BAD if status is VerdictStatus.PASS else WHERE_GOOD
-            raise NothingToFind(f"the check {what} at '{end.id[:7]}': {self._command}", hint=hint)
+            raise NothingToBisect(f"the check {what} at '{end.id[:7]}': {self._command}", hint=hint)
 
     def status(self, snapshot: Snapshot, left: int, tries: int) -> VerdictStatus:
         if not snapshot.trusted:

@@ -10,14 +10,14 @@ import hashlib
 from collections.abc import Iterable
 
 from git_envhist.facts import PACKAGES, PROBES, SERVICES
-from git_envhist.facts.probe import TreeProbe
-from git_envhist.model import Record, Verdict, VerdictStatus
+from git_envhist.facts.probe import FileProbe
+from git_envhist.model import NoteRecord, Verdict, VerdictStatus
 from git_envhist.store import layout
 from git_envhist.store.facts import SUFFIX
 from git_envhist.store.git import Git
 from git_envhist.store.records import verdict_record
 from git_envhist.values import replace
-from git_envhist.verifying.ledger import Ledger, Line
+from git_envhist.verifying.ledger import LoggedVerdict, VerdictLog
 
 FACTS = layout.FACTS + b"/"
 DUMP = b"dump"
@@ -34,7 +34,7 @@ def circumstances(facts: Iterable[tuple[bytes, str]]) -> str:
 
 def _counts(name: bytes) -> bool:
     probe = PROBES.get(name.decode("utf-8", "replace"))
-    return probe is not None and not isinstance(probe, TreeProbe) and probe.kind in (PACKAGES, SERVICES)
+    return probe is not None and not isinstance(probe, FileProbe) and probe.kind in (PACKAGES, SERVICES)
 
 
 def circumstances_of(git: Git, tree: str) -> tuple[str, str]:
@@ -52,7 +52,7 @@ def service_states(facts: Iterable[tuple[bytes, str]]) -> str:
     return hashlib.sha256(repr(told).encode("ascii")).hexdigest() if told else ""
 
 
-def carried_verdict(line: Line, content: str, services: str = "") -> Verdict | None:
+def known_verdict(line: LoggedVerdict, content: str, services: str = "") -> Verdict | None:
     """Return the verdict of an equal environment for another snapshot of it; None for an error.
 
     `services`: the states of services now; the verdict says where they differ from those that were checked.
@@ -69,8 +69,8 @@ def carried_verdict(line: Line, content: str, services: str = "") -> Verdict | N
     )
 
 
-def carried_record(common_state: str, content: str, facts: str, services: str = "") -> Record | None:
+def carried_record(common_state: str, content: str, facts: str, services: str = "") -> NoteRecord | None:
     """Return the verdict to note on a snapshot that is taken now, where its environment is known."""
-    line = Ledger(common_state).known(content, facts)
-    verdict = carried_verdict(line, content, services) if line is not None else None
+    line = VerdictLog(common_state).known(content, facts)
+    verdict = known_verdict(line, content, services) if line is not None else None
     return verdict_record(verdict) if verdict is not None else None

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import suppress
 
-from git_envhist.forking.relocation import Moved, is_text, rewrite
+from git_envhist.forking.relocation import Relocation, is_text, rewrite
 from git_envhist.history.classes import CACHES
 
 LARGEST_TEXT = 64 << 20
@@ -27,14 +27,14 @@ WITH_PROGRAMS = frozenset((b".next", b".nuxt", b".svelte-kit", b".angular", b".d
 """Directories of built sites: what they hold is run, but for the directory `cache` in them."""
 
 
-def lead_away(root: str, moved: Moved) -> list[bytes]:
+def rewrite_live_paths(root: str, moved: Relocation) -> list[bytes]:
     """Rewrite what names the other place; return what still does, and would be run or loaded."""
     return [
         path for path in _naming(os.fsencode(root), moved) if not _rewritten(path, moved) and _is_run(path)
     ]
 
 
-def leads_back(root: str, moved: Moved) -> list[bytes]:
+def live_paths_in(root: str, moved: Relocation) -> list[bytes]:
     """Return what names the other place, and would be run, loaded or followed."""
     top = os.fsencode(root)
     return [
@@ -68,7 +68,7 @@ def _is_in_cache(path: bytes, top: bytes) -> bool:
     )
 
 
-def _naming(top: bytes, moved: Moved) -> Iterator[bytes]:
+def _naming(top: bytes, moved: Relocation) -> Iterator[bytes]:
     for directory, names, files in os.walk(top):
         for name in (*names, *files):
             path = os.path.join(directory, name)
@@ -80,7 +80,7 @@ def _naming(top: bytes, moved: Moved) -> Iterator[bytes]:
                 yield path
 
 
-def _is_named_in(path: bytes, moved: Moved) -> bool:
+def _is_named_in(path: bytes, moved: Relocation) -> bool:
     with open(path, "rb", opener=_opened) as file:
         before = b""
         while chunk := file.read(CHUNK):
@@ -104,7 +104,7 @@ def _opened(path: str, flags: int) -> int:
             os.chmod(path, mode)
 
 
-def _rewritten(path: bytes, moved: Moved) -> bool:
+def _rewritten(path: bytes, moved: Relocation) -> bool:
     seen = os.lstat(path)
     if stat.S_ISLNK(seen.st_mode):
         target = moved.rewritten(os.readlink(path))

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from git_envhist.model import SnapshotId, Verdict, VerdictStatus
-from git_envhist.store.durable import cannot_write, forget, write_anew
+from git_envhist.store.durable import cannot_write, remove_if_present, replace_file
 from git_envhist.store.locks import state_directory
 from git_envhist.system import open_file_only
 from git_envhist.values import dataclass, replace
@@ -25,7 +25,7 @@ LONGEST_LINE = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LoggedVerdict:
     """One verdict: of what, where it was reached, and the command as it was typed."""
 
     snapshot: SnapshotId
@@ -37,14 +37,14 @@ class Line:
     """The states of services that the snapshot held, as one word; empty where it held none."""
 
 
-class Ledger:
+class VerdictLog:
     """The list of one repository, shared by its working trees."""
 
     def __init__(self, common_state: str) -> None:
         self._directory = common_state
         self._path = os.path.join(common_state, FILE)
 
-    def add(self, line: Line) -> None:
+    def add(self, line: LoggedVerdict) -> None:
         """Put a line at the end; `OSError` where it cannot be kept."""
         text = _text(line)
         if len(text) > LONGEST_LINE:
@@ -58,7 +58,7 @@ class Ledger:
         finally:
             os.close(descriptor)
 
-    def known(self, content: str, facts: str) -> Line | None:
+    def known(self, content: str, facts: str) -> LoggedVerdict | None:
         """Return the last line on this content, where everything else agrees too; an error is no verdict on it."""
         return next(
             (
@@ -77,17 +77,17 @@ class Ledger:
     def rewrite(self, digest: Callable[[str], str]) -> None:
         """Have every line say another content, durable; what is no line of ours goes."""
         try:
-            forget(self._path + ".new")
+            remove_if_present(self._path + ".new")
             lines = list(self._newest_first())[::-1]
             if not lines:
                 return
             # The states of services are known by sealed texts, which another key seals otherwise.
             told = [_text(replace(line, content=digest(line.content), services="")) for line in lines]
-            write_anew(self._path, b"".join(told))
+            replace_file(self._path, b"".join(told))
         except OSError as error:
             raise cannot_write(error, self._path) from error
 
-    def _newest_first(self) -> Iterator[Line]:
+    def _newest_first(self) -> Iterator[LoggedVerdict]:
         try:
             with open(self._path, "rb", opener=open_file_only) as file:
                 lines = file.read(2 * LARGEST).split(b"\n")
@@ -116,11 +116,11 @@ def _privately(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
-def _text(line: Line) -> bytes:
+def _text(line: LoggedVerdict) -> bytes:
     return json.dumps(_fields(line)).encode("ascii") + b"\n"
 
 
-def _fields(line: Line) -> dict[str, Any]:
+def _fields(line: LoggedVerdict) -> dict[str, Any]:
     verdict = line.verdict
     return {
         "snapshot": line.snapshot,
@@ -137,7 +137,7 @@ def _fields(line: Line) -> dict[str, Any]:
     }
 
 
-def _read(text: bytes) -> Line | None:
+def _read(text: bytes) -> LoggedVerdict | None:
     """The line that a text holds; None where it was cut short, or another version wrote it."""
     try:
         fields = json.loads(text)
@@ -149,7 +149,7 @@ def _read(text: bytes) -> Line | None:
             fields["signal"],
             fields["duration_ms"],
         )
-        return Line(
+        return LoggedVerdict(
             fields["snapshot"],
             fields["content"],
             fields["facts"],

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from git_envhist.capturing.capture import Capturing
+from git_envhist.capturing.capture import CapturePipeline
 from git_envhist.errors import EnvhistError, in_words
-from git_envhist.model import Checked, Snapshot
-from git_envhist.verifying.recording import Scribe
-from git_envhist.verifying.runner import Manner, run
-from git_envhist.verifying.turns import turn
-from git_envhist.verifying.watching import Watching
+from git_envhist.model import CheckResult, Snapshot
+from git_envhist.verifying.recording import VerdictWriter
+from git_envhist.verifying.runner import RunOptions, run
+from git_envhist.verifying.turns import check_lock
+from git_envhist.verifying.watching import CheckListener
 
 
 def check_live(
-    capturing: Capturing, scribe: Scribe, snapshot: Snapshot, command: str, watching: Watching
-) -> Checked:
+    capturing: CapturePipeline,
+    scribe: VerdictWriter,
+    snapshot: Snapshot,
+    command: str,
+    watching: CheckListener,
+) -> CheckResult:
     """Run a check on what is here, which is what the snapshot holds, and say what it came to."""
     repository = capturing.repository
-    with turn(repository, capturing.environ, watching.waiting):
+    with check_lock(repository, capturing.environ, watching.waiting):
         limit = capturing.settings.verify_timeout
         if watching.running is not None:
             watching.running(command)
-        ended = run(command, Manner(repository.root, capturing.environ, limit, watching.through))
+        ended = run(command, RunOptions(repository.root, capturing.environ, limit, watching.through))
         after, warnings = content_now(capturing)
         verdict = scribe.verdict(command, ended, snapshot.content, after)
         warnings += scribe.record(snapshot, verdict, command)
-    return Checked(snapshot, verdict, repository.root, tuple(warnings))
+    return CheckResult(snapshot, verdict, repository.root, tuple(warnings))
 
 
-def content_now(capturing: Capturing) -> tuple[str | None, list[str]]:
+def content_now(capturing: CapturePipeline) -> tuple[str | None, list[str]]:
     """What `Env-Content` is of what is here now; None, and why, where that cannot be told."""
     try:
         with capturing.present() as held:

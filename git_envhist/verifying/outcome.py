@@ -13,7 +13,7 @@ BY_SIGNAL = range(129, 193)
 NOT_JUDGED, NOT_RUN, TOOK_TOO_LONG = 125, 127, 124
 
 
-class Ended(NamedTuple):
+class CommandExit(NamedTuple):
     """How a command ended."""
 
     exit_code: int | None = None
@@ -24,7 +24,7 @@ class Ended(NamedTuple):
     """It was ended because it took longer than it may."""
 
 
-def status_of(ended: Ended) -> VerdictStatus:
+def status_of(ended: CommandExit) -> VerdictStatus:
     """Pass is 0; an error is whatever says nothing about the environment; all else is a failure."""
     code = ended.exit_code
     if code is None or ended.too_long or ended.signal is not None:
@@ -34,7 +34,7 @@ def status_of(ended: Ended) -> VerdictStatus:
     return VerdictStatus.FAIL if code else VerdictStatus.PASS
 
 
-def signal_of(ended: Ended) -> int | None:
+def signal_of(ended: CommandExit) -> int | None:
     """The signal that ended it, also where a shell tells of that."""
     if ended.signal is None and ended.exit_code in BY_SIGNAL:
         return (ended.exit_code or 0) - 128

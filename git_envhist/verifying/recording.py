@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from git_envhist.capture.masking import mask_text
-from git_envhist.capturing.annotating import annotate_now
+from git_envhist.capturing.annotating import add_note_records
 from git_envhist.capturing.attendance import approve
-from git_envhist.capturing.identity import moment, signature, who_am_i
+from git_envhist.capturing.identity import current_actor, current_time, signature
 from git_envhist.errors import EnvhistError, SealingError, in_words
-from git_envhist.model import Record, Snapshot, Verdict
+from git_envhist.model import NoteRecord, Snapshot, Verdict
 from git_envhist.settings import Settings
 from git_envhist.store.keys import Key, KeyRing
 from git_envhist.store.records import verdict_record
@@ -17,13 +17,13 @@ from git_envhist.store.repository import Repository
 from git_envhist.store.signatures import AUTHOR, signed
 from git_envhist.values import dataclass, replace
 from git_envhist.verifying.carried import circumstances_of
-from git_envhist.verifying.ledger import Ledger, Line
-from git_envhist.verifying.outcome import Ended, signal_of, status_of
+from git_envhist.verifying.ledger import LoggedVerdict, VerdictLog
+from git_envhist.verifying.outcome import CommandExit, signal_of, status_of
 from git_envhist.verifying.outputs import seal_output
 
 
 @dataclass(frozen=True, slots=True)
-class Scribe:
+class VerdictWriter:
     """Whose notes they are."""
 
     repository: Repository
@@ -32,15 +32,15 @@ class Scribe:
     environ: Mapping[str, str]
 
     @property
-    def ledger(self) -> Ledger:
-        return Ledger(self.repository.common_state)
+    def ledger(self) -> VerdictLog:
+        return VerdictLog(self.repository.common_state)
 
-    def verdict(self, command: str, ended: Ended, before: str, after: str | None) -> Verdict:
+    def verdict(self, command: str, ended: CommandExit, before: str, after: str | None) -> Verdict:
         """What a command came to, in words that may be kept."""
         return Verdict(
             status_of(ended),
             mask_text(command),
-            moment(self.repository.git, self.environ),
+            current_time(self.repository.git, self.environ),
             ended.exit_code,
             signal_of(ended),
             ended.duration_ms,
@@ -56,13 +56,13 @@ class Scribe:
         key = self._key(warnings)
         sealed = seal_output(verdict, snapshot.id, key) if key is not None else ""
         note = verdict_record(replace(verdict, sealed_output=sealed))
-        actor = who_am_i(self.settings, self.environ)
-        note = Record(note.kind, note.at, {**note.fields, AUTHOR: mask_text(actor.name)})
+        actor = current_actor(self.settings, self.environ)
+        note = NoteRecord(note.kind, note.at, {**note.fields, AUTHOR: mask_text(actor.name)})
         if key is not None:
             note = signed(note, snapshot.id, key)
         line = signature(actor, verdict.at)
         try:
-            annotate_now(self.repository, self.settings, snapshot, (note,), line)
+            add_note_records(self.repository, self.settings, snapshot, (note,), line)
         except (EnvhistError, OSError) as error:
             return [*warnings, f"the verdict could not be noted, the snapshot is whole: {in_words(error)}"]
         return [*warnings, *self._remember(snapshot, verdict, typed)]
@@ -78,7 +78,9 @@ class Scribe:
         approve(self.environ, self.repository.common_dir, typed)
         try:
             facts, services = circumstances_of(self.repository.git, snapshot.tree)
-            self.ledger.add(Line(snapshot.id, verdict.tree_before or "", facts, typed, verdict, services))
+            self.ledger.add(
+                LoggedVerdict(snapshot.id, verdict.tree_before or "", facts, typed, verdict, services)
+            )
         except (EnvhistError, OSError) as error:
             return [f"an equal environment will not be recognised: {in_words(error)}"]
         return []

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from git_envhist.store.git import LOCAL_VARIABLES
-from git_envhist.verifying.outcome import Ended
+from git_envhist.verifying.outcome import CommandExit
 
 SHELL = ("/bin/sh", "-c")
 KEPT = 16 << 10
@@ -33,7 +33,7 @@ OURS_ALONE = ("GIT_PAGER_IN_USE", "OLDPWD")
 Take = Callable[[bytes], None]
 
 
-class Manner(NamedTuple):
+class RunOptions(NamedTuple):
     """How a command is run."""
 
     root: str
@@ -46,7 +46,7 @@ class Manner(NamedTuple):
     """The words that put it where it is to run."""
 
 
-def run(command: str, manner: Manner) -> Ended:
+def run(command: str, manner: RunOptions) -> CommandExit:
     """Run it to its end."""
     tail = _Tail(manner.through)
     started = time.monotonic()
@@ -63,13 +63,13 @@ def run(command: str, manner: Manner) -> Ended:
             start_new_session=True,
         )
     except OSError as error:
-        return Ended(tail=os.fsencode(f"it could not be started: {error}\n"))
+        return CommandExit(tail=os.fsencode(f"it could not be started: {error}\n"))
     with child:
         deadline = None if manner.limit is None else started + manner.limit
         too_long = _follow(child, tail, deadline)
     duration = round((time.monotonic() - started) * 1000)
     code = child.returncode
-    return Ended(
+    return CommandExit(
         code if code >= 0 else None, -code if code < 0 else None, duration, bytes(tail.kept), too_long
     )
 
@@ -112,7 +112,7 @@ def _follow(child: subprocess.Popen[bytes], tail: _Tail, deadline: float | None)
     os.set_blocking(reading, False)
     too_long = False
     try:
-        with _Watch(child.pid, reading) as watch:
+        with _ProcessWatch(child.pid, reading) as watch:
             while not watch.is_over():
                 if deadline is not None and time.monotonic() >= deadline:
                     too_long = True
@@ -128,7 +128,7 @@ def _follow(child: subprocess.Popen[bytes], tail: _Tail, deadline: float | None)
     return too_long
 
 
-class _Watch:
+class _ProcessWatch:
     """Waits for output, and for the end of a process without taking notice of it: its group is still its own then."""
 
     def __init__(self, process: int, reading: int) -> None:
@@ -140,7 +140,7 @@ class _Watch:
             self._end = os.pidfd_open(process)
             self._poll.register(self._end, select.POLLIN)
 
-    def __enter__(self) -> _Watch:
+    def __enter__(self) -> _ProcessWatch:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -160,7 +160,7 @@ class _Watch:
             self._poll.unregister(reading)
 
 
-def _read_all(watch: _Watch | None, reading: int, tail: _Tail) -> None:
+def _read_all(watch: _ProcessWatch | None, reading: int, tail: _Tail) -> None:
     """Take what is there; what nobody will write any more is not waited for."""
     while True:
         try:

@@ -16,6 +16,6 @@ def tries_left(good: int, bad: int) -> int:
     return max(0, bad - good - 1).bit_length()
 
 
-def suspects(good: int, bad: int, skipped: Collection[int]) -> tuple[int, ...]:
+def candidates(good: int, bad: int, skipped: Collection[int]) -> tuple[int, ...]:
     """The places of which one is the first bad: more than one where some could not tell."""
     return tuple(place for place in range(good + 1, bad + 1) if place == bad or place in skipped)

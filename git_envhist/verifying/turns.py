@@ -31,7 +31,7 @@ def is_inside(repository: Repository, environ: Mapping[str, str]) -> bool:
 
 
 @contextmanager
-def turn(
+def check_lock(
     repository: Repository, environ: Mapping[str, str], waiting: Callable[[], None] | None
 ) -> Iterator[None]:
     """Nobody else checks this working tree."""

@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING, Protocol
 from git_envhist.capture.masking import mask_text
 from git_envhist.capturing.attendance import NOT_APPROVED, may_run
 from git_envhist.errors import EnvhistError, Refused, in_words
-from git_envhist.model import Bisected, Captured, Checked, Snapshot, Trigger
+from git_envhist.model import BisectResult, CaptureResult, CheckResult, Snapshot, Trigger
 from git_envhist.values import replace
 from git_envhist.verifying.commands import check_of_capture, check_to_run, recorded_check
 from git_envhist.verifying.live import check_live
-from git_envhist.verifying.recording import Scribe
+from git_envhist.verifying.recording import VerdictWriter
 from git_envhist.verifying.turns import is_inside, somebody_checks
-from git_envhist.verifying.watching import UNWATCHED, Watching
+from git_envhist.verifying.watching import UNWATCHED, CheckListener
 
 if TYPE_CHECKING:
-    from git_envhist.capturing.capture import Capturing
-    from git_envhist.capturing.request import Asked, Request
-    from git_envhist.model import Restored
-    from git_envhist.restoring.verbs import Going
+    from git_envhist.capturing.capture import CapturePipeline
+    from git_envhist.capturing.request import CaptureKeywords, CaptureOptions
+    from git_envhist.model import RestoreResult
+    from git_envhist.restoring.verbs import Restorer
 
 
-class History(Protocol):
+class HistoryContext(Protocol):
     """What the verbs need of a history."""
 
     @property
-    def going(self) -> Going: ...
+    def going(self) -> Restorer: ...
     def resolve(self, text: str) -> Snapshot: ...
     def judge(self, snapshot: Snapshot) -> Snapshot: ...
     def log(self, limit: int | None = None, timeline: str | None = None) -> list[Snapshot]: ...
@@ -43,16 +43,20 @@ class NotApproved(Refused):
 class Checks:
     """Runs checks, now and on older moments."""
 
-    def __init__(self, history: History, capturing: Capturing) -> None:
+    def __init__(self, history: HistoryContext, capturing: CapturePipeline) -> None:
         self._history = history
         self._capturing = capturing
-        self.scribe = Scribe(capturing.repository, capturing.settings, capturing.keys, capturing.environ)
+        self.scribe = VerdictWriter(
+            capturing.repository, capturing.settings, capturing.keys, capturing.environ
+        )
 
     @property
     def _environ(self) -> Mapping[str, str]:
         return self._capturing.environ
 
-    def after_capture(self, captured: Captured, request: Request, asked: Asked) -> Captured:
+    def after_capture(
+        self, captured: CaptureResult, request: CaptureOptions, asked: CaptureKeywords
+    ) -> CaptureResult:
         """Check what was captured just now, where that is wanted; whatever goes wrong, the snapshot stands."""
         given, watching = asked.get("verify"), asked.get("watching", UNWATCHED)
         trigger = request.trigger
@@ -76,7 +80,7 @@ class Checks:
             self._history.forget_world()
         return replace(captured, verdict=checked.verdict, warnings=(*captured.warnings, *checked.warnings))
 
-    def now(self, command: str | None = None, watching: Watching = UNWATCHED) -> Checked:
+    def now(self, command: str | None = None, watching: CheckListener = UNWATCHED) -> CheckResult:
         """Check what is here now; it is captured first, where the newest snapshot is another."""
         command = self._command(command, None)
         captured = self._capture()
@@ -85,8 +89,11 @@ class Checks:
         return replace(checked, warnings=(*captured.warnings, *checked.warnings))
 
     def run(
-        self, revision: str | Snapshot = "now", command: str | None = None, watching: Watching = UNWATCHED
-    ) -> Checked:
+        self,
+        revision: str | Snapshot = "now",
+        command: str | None = None,
+        watching: CheckListener = UNWATCHED,
+    ) -> CheckResult:
         """Check what is here now, or an older moment in a throw-away environment of it."""
         if revision == "now":
             return self.now(command, watching)
@@ -98,21 +105,21 @@ class Checks:
         good: str | Snapshot | None,
         bad: str | Snapshot | None,
         command: str | None = None,
-        watching: Watching = UNWATCHED,
-    ) -> Bisected:
+        watching: CheckListener = UNWATCHED,
+    ) -> BisectResult:
         """The first moment between two where the check fails; from `good` to `@`, where they are not said."""
         from git_envhist.verifying.bisect import (  # loaded late: nothing else needs it
-            Ends,
+            BisectRange,
             bisect,
-            line_between,
+            snapshots_between,
         )
 
         first, last = self._moment(good or "good"), self._moment(bad or "@")
         typed = command or self.recorded(first)
         line = [self._history.judge(one) for one in self._history.log(timeline=last.timeline)]
-        ends = Ends(first, last, good is not None, bad is not None)
+        ends = BisectRange(first, last, good is not None, bad is not None)
         return bisect(
-            line_between(line, first, last),
+            snapshots_between(line, first, last),
             ends,
             mask_text(typed),
             lambda one: self._older(one, typed, watching),
@@ -123,7 +130,9 @@ class Checks:
         """The check that a moment was judged by, else the configured one."""
         return self._approved(recorded_check(snapshot, self.scribe.ledger.typed) or self._command(None, None))
 
-    def after_restore(self, restored: Restored, command: str, watching: Watching = UNWATCHED) -> Checked:
+    def after_restore(
+        self, restored: RestoreResult, command: str, watching: CheckListener = UNWATCHED
+    ) -> CheckResult:
         """Check what a restore brought."""
         return self._live(restored.moment or restored.target, command, watching)
 
@@ -131,13 +140,13 @@ class Checks:
         found = self._history.resolve(revision) if isinstance(revision, str) else revision
         return self._history.judge(found)
 
-    def _live(self, snapshot: Snapshot, command: str, watching: Watching) -> Checked:
+    def _live(self, snapshot: Snapshot, command: str, watching: CheckListener) -> CheckResult:
         try:
             return check_live(self._capturing, self.scribe, snapshot, command, watching)
         finally:
             self._history.forget_world()
 
-    def _older(self, snapshot: Snapshot, command: str, watching: Watching) -> Checked:
+    def _older(self, snapshot: Snapshot, command: str, watching: CheckListener) -> CheckResult:
         from git_envhist.verifying.older import (
             check_older,  # loaded late: a check of what is here needs no other
         )
@@ -148,10 +157,10 @@ class Checks:
         finally:
             self._history.forget_world()
 
-    def _capture(self) -> Captured:
-        from git_envhist.capturing.request import Request  # loaded late: with the capture itself
+    def _capture(self) -> CaptureResult:
+        from git_envhist.capturing.request import CaptureOptions  # loaded late: with the capture itself
 
-        captured = self._capturing.capture(Request(if_changed=True, trigger=Trigger.MANUAL))
+        captured = self._capturing.capture(CaptureOptions(if_changed=True, trigger=Trigger.MANUAL))
         self._history.forget_world()
         return captured
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from git_envhist.model import Checked, Snapshot
+    from git_envhist.model import CheckResult, Snapshot
 
 
-class Watching(NamedTuple):
+class CheckListener(NamedTuple):
     """What whoever waits for a check is told."""
 
     running: Callable[[str], None] | None = None
@@ -20,8 +20,8 @@ class Watching(NamedTuple):
     """That another check comes first."""
     trying: Callable[[Snapshot, int, int], None] | None = None
     """The moment that is to be checked next, how many may be the first bad one, how many checks that takes at most."""
-    tried: Callable[[Checked], None] | None = None
+    tried: Callable[[CheckResult], None] | None = None
     """What that check came to."""
 
 
-UNWATCHED = Watching()
+UNWATCHED = CheckListener()

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from git_envhist.api import EnvHistory
-from git_envhist.model import Captured
+from git_envhist.model import CaptureResult
 from tests.alive.selfchecking import is_whole, plant
 from tests.alive.sqlite import crash_in_a_transaction, crash_with_a_log, rows_of, whole_rows, writing
 from tests.conftest import sealed_environment
@@ -52,7 +52,7 @@ class Row:
         figures = f"{self.captures:,} | {met} | {self.judged:,} | {self.flagged:,} | {len(self.wrong)}"
         return f"| {self.name} | {figures} | {self.longest:.1f} s |"
 
-    def capture(self, repo: Repo) -> Captured:
+    def capture(self, repo: Repo) -> CaptureResult:
         started = time.monotonic()
         taken = EnvHistory.open(str(repo.path), workers="fork").capture(f"{self.captures}")
         self.longest = max(self.longest, time.monotonic() - started)
@@ -110,7 +110,7 @@ def busy_files(repo: Repo, scale: float) -> Row:
     return row
 
 
-def judge_files(row: Row, repo: Repo, taken: Captured) -> None:
+def judge_files(row: Row, repo: Repo, taken: CaptureResult) -> None:
     assert taken.snapshot is not None
     told = {one.path for one in taken.missing}
     row.flagged += len(told)
@@ -263,7 +263,7 @@ def live_databases(mode: str) -> Callable[[Repo, float], Row]:
     return captures
 
 
-def judge_database(row: Row, repo: Repo, taken: Captured, name: str, committed: int) -> None:
+def judge_database(row: Row, repo: Repo, taken: CaptureResult, name: str, committed: int) -> None:
     row.flagged += bool(taken.missing)
     if taken.missing:
         return
@@ -279,7 +279,7 @@ def judge_database(row: Row, repo: Repo, taken: Captured, name: str, committed: 
 
 
 @contextmanager
-def given_back(repo: Repo, taken: Captured) -> Iterator[Path]:
+def given_back(repo: Repo, taken: CaptureResult) -> Iterator[Path]:
     """The directory of a database as plain git gives it back."""
     assert taken.snapshot is not None
     with tempfile.TemporaryDirectory(prefix="back-") as place:
@@ -327,7 +327,9 @@ def crashes(row: Row, repo: Repo, wanted: int, sidecar: str, crash: Callable[[Pa
     return finished(row, repo)
 
 
-def judge_crashed(row: Row, repo: Repo, taken: Captured, name: str, kept: set[int], *, exact: bool) -> None:
+def judge_crashed(
+    row: Row, repo: Repo, taken: CaptureResult, name: str, kept: set[int], *, exact: bool
+) -> None:
     row.flagged += bool(taken.missing)
     row.judged += 1
     with given_back(repo, taken) as copy:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.api import EnvHistory
-from git_envhist.model import Captured
+from git_envhist.model import CaptureResult
 from tests.alive.servers import (
     give_away,
     make_cluster,
@@ -45,11 +45,11 @@ def open_repo() -> Iterator[Repo]:
         shutil.rmtree(place)
 
 
-def captured(repo: Repo) -> Captured:
+def captured(repo: Repo) -> CaptureResult:
     return EnvHistory.open(str(repo.path), workers="fork").capture("x")
 
 
-def told(taken: Captured) -> list[tuple[bytes, str, str]]:
+def told(taken: CaptureResult) -> list[tuple[bytes, str, str]]:
     """What of a snapshot is said to be no state: (path, why, the server)."""
     return [(one.path, one.why.value, one.detail.partition(" is at work")[0]) for one in taken.missing]
 

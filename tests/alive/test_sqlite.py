@@ -16,7 +16,7 @@ import pytest
 
 from git_envhist.api import EnvHistory
 from git_envhist.capture import content, databases, reading
-from git_envhist.model import SQLITE_HEADER, Captured
+from git_envhist.model import SQLITE_HEADER, CaptureResult
 from tests.alive.sqlite import crash_in_a_transaction, crash_with_a_log, rows_of
 from tests.end_to_end.captures import assert_holds
 from tests.support.oracle import listing
@@ -26,11 +26,11 @@ from tests.support.snapshot import contents
 LARGE = 2 << 20
 
 
-def captured(repo: Repo) -> Captured:
+def captured(repo: Repo) -> CaptureResult:
     return EnvHistory.open(str(repo.path), workers="fork").capture("x")
 
 
-def given_back(repo: Repo, taken: Captured, target: Path, directory: bytes = b"data/") -> Path:
+def given_back(repo: Repo, taken: CaptureResult, target: Path, directory: bytes = b"data/") -> Path:
     """The databases of a directory as plain git gives them back."""
     assert taken.snapshot is not None
     target.mkdir()
@@ -137,9 +137,9 @@ def test_a_database_that_is_opened_while_it_is_read_is_taken_with_its_log_or_tol
     make_database(data / "app.db", size=size)
     mark = tmp_path / "opened"
     openers: list[subprocess.Popen[bytes]] = []
-    real = content.Taker.take_open
+    real = content.FileSaver.take_open
 
-    def take_open(self: content.Taker, visit: object, leaf: object, descriptor: int) -> None:
+    def take_open(self: content.FileSaver, visit: object, leaf: object, descriptor: int) -> None:
         if not mark.exists():
             mark.touch()
             words = [sys.executable, "-c", textwrap.dedent(OPENER), str(data / "app.db")]
@@ -150,7 +150,7 @@ def test_a_database_that_is_opened_while_it_is_read_is_taken_with_its_log_or_tol
 
     stdin, ending = os.pipe()
     with monkeypatch.context() as patch:
-        patch.setattr(content.Taker, "take_open", take_open)
+        patch.setattr(content.FileSaver, "take_open", take_open)
         taken = captured(repo)
     assert mark.exists()
     if size:
@@ -181,7 +181,7 @@ def test_what_became_a_database_after_it_was_looked_at_is_held_like_one(
         print("half way", flush=True)
         input()
     """
-    real = reading.open_seen
+    real = reading.open_with_stat
     writers = []
 
     def late(name: bytes) -> tuple[int, os.stat_result]:
@@ -191,7 +191,7 @@ def test_what_became_a_database_after_it_was_looked_at_is_held_like_one(
         return real(name)
 
     with monkeypatch.context() as patch:
-        patch.setattr(content, "open_seen", late)
+        patch.setattr(content, "open_with_stat", late)
         taken = captured(repo)
     assert [(one.path, one.why.value) for one in taken.missing] == [(b"data/app.db", "unstable")]
 
@@ -235,7 +235,7 @@ def test_many_databases_that_are_kept_from_us_cost_no_more_time_than_two(
         print("kept", flush=True)
         input()
     """
-    patience = databases.Patience()
+    patience = databases.WaitBudget()
     granted = []
     with program(kept, *names):
         for name in names:
@@ -244,8 +244,8 @@ def test_many_databases_that_are_kept_from_us_cost_no_more_time_than_two(
                 granted.append(round(deadline - now, 1))
             descriptor = os.open(name, os.O_RDONLY)
             with (
-                pytest.raises(databases.Restless, match="keeps it locked"),
-                databases.held_still(descriptor, os.fsencode(name), patience),
+                pytest.raises(databases.DatabaseBusy, match="keeps it locked"),
+                databases.locked_database(descriptor, os.fsencode(name), patience),
             ):
                 pass
             os.close(descriptor)
@@ -285,15 +285,15 @@ def test_a_database_that_another_replaces_is_one_or_the_other(
 ) -> None:
     make_database(data / "app.db", "delete")
     make_database(tmp_path / "next.db", "delete", size=5000)
-    real = content.Taker.take_open
+    real = content.FileSaver.take_open
 
-    def take_open(self: content.Taker, visit: object, leaf: object, descriptor: int) -> None:
+    def take_open(self: content.FileSaver, visit: object, leaf: object, descriptor: int) -> None:
         real(self, visit, leaf, descriptor)  # type: ignore[arg-type]
         if (tmp_path / "next.db").exists():
             os.replace(tmp_path / "next.db", data / "app.db")
 
     with monkeypatch.context() as patch:
-        patch.setattr(content.Taker, "take_open", take_open)
+        patch.setattr(content.FileSaver, "take_open", take_open)
         taken = captured(repo)
     assert [(one.path, one.why.value) for one in taken.missing] == [(b"data/app.db", "unstable")]
     assert captured(repo).missing == ()

@@ -12,13 +12,13 @@ from datetime import timedelta
 from pathlib import Path
 
 from git_envhist.api import EnvHistory
-from git_envhist.model import ChangeCount, Record
+from git_envhist.model import ChangeCount, NoteRecord
 from git_envhist.store.commits import encode_commit, identity_line
 from git_envhist.store.message import mac_input, read_message, with_mac, write_message
 from git_envhist.store.notes import add_records
 from git_envhist.store.objects import CatFile
 from git_envhist.store.packs import PackWriter
-from git_envhist.store.repository import HEADS, NOTES, RefMove
+from git_envhist.store.repository import HEADS, NOTES, RefUpdate
 from git_envhist.store.staging import Staging
 
 INTENTS = (
@@ -57,7 +57,7 @@ def _append(history: EnvHistory, writer: PackWriter, trees: list[str], number: i
     tip, at = str(newest.id), newest.at
     raw = repository.git.run("cat-file", "commit", tip).partition(b"\n\n")[2]
     first = replace(read_message(raw).draft, changed=ChangeCount(0, 1, 0))
-    additions: dict[str, list[Record]] = {}
+    additions: dict[str, list[NoteRecord]] = {}
     for count in range(number):
         at += timedelta(minutes=3)
         author = identity_line("A Developer", "dev@example.com", at)
@@ -66,7 +66,7 @@ def _append(history: EnvHistory, writer: PackWriter, trees: list[str], number: i
         tree = trees[count % 2]
         message = with_mac(message, key.mac(mac_input(tree, author, message)))
         tip = writer.add(b"commit", encode_commit(tree, tip, author, author, message)).hex()
-        additions[tip] = [Record("intent", at, {"text": intent, "source": "given"})]
+        additions[tip] = [NoteRecord("intent", at, {"text": intent, "source": "given"})]
     with CatFile(repository.git) as reader:
         old = repository.resolve_ref(NOTES + str(history.timeline))
         notes = add_records(
@@ -78,7 +78,7 @@ def _append(history: EnvHistory, writer: PackWriter, trees: list[str], number: i
 def _move(history: EnvHistory, tip: str, notes: str) -> None:
     repository = history.repository
     moves = [(HEADS + str(history.timeline), tip), (NOTES + str(history.timeline), notes)]
-    repository.move_refs([RefMove(ref, new, repository.resolve_ref(ref)) for ref, new in moves])
+    repository.move_refs([RefUpdate(ref, new, repository.resolve_ref(ref)) for ref, new in moves])
 
 
 if __name__ == "__main__":

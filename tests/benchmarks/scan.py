@@ -15,11 +15,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from git_envhist.capture.check import differing_records, no_collection
-from git_envhist.capture.records import Record, stat_columns
+from git_envhist.capture.check import differing_records, gc_paused
+from git_envhist.capture.records import DirectoryRecord, stat_columns
 
 
-def make_records(top: bytes) -> list[Record]:
+def make_records(top: bytes) -> list[DirectoryRecord]:
     """A record of every directory, as a capture leaves it."""
     found = []
     for place, directories, names in os.walk(top):
@@ -27,7 +27,7 @@ def make_records(top: bytes) -> list[Record]:
         own = os.lstat(b".")
         links = [name for name in directories if os.path.islink(name)]
         path = os.path.relpath(place, top) if place != top else b""
-        record = Record(path, names=names + links, columns=stat_columns(names + links))
+        record = DirectoryRecord(path, names=names + links, columns=stat_columns(names + links))
         record.ctime_ns, record.mtime_ns = own.st_ctime_ns, own.st_mtime_ns
         record.inode, record.device = own.st_ino, own.st_dev
         found.append(record)
@@ -47,7 +47,7 @@ def loop_over_scandir(top: bytes) -> int:
     return count
 
 
-def only_stats(top: bytes, records: list[Record]) -> None:
+def only_stats(top: bytes, records: list[DirectoryRecord]) -> None:
     """The least that has to be asked of the kernel."""
     for record in records:
         os.chdir(top + b"/" + record.path)
@@ -71,7 +71,7 @@ def main(words: list[str]) -> None:
     print(f"{sum(len(record.names) for record in records):,} files in {len(records):,} directories")
     report("a loop over scandir", lambda: loop_over_scandir(top))
     report("lstat of every file, no more", lambda: only_stats(top, records))
-    with no_collection():
+    with gc_paused():
         report("compared with the records", lambda: list(differing_records(data, {b"": top}, lambda _: None)))
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from git_envhist.api import EnvHistory
-from git_envhist.model import Captured, Snapshot
+from git_envhist.model import CaptureResult, Snapshot
 from tests.support.repository import Repo, make_repo
 
 HOWS = ("here", "fork", "spawn")
@@ -26,7 +26,7 @@ def fresh_repo(object_format: str = "sha1") -> Iterator[Repo]:
         shutil.rmtree(directory)
 
 
-def take(repo: Repo, how: str = "here", **options: object) -> Captured:
+def take(repo: Repo, how: str = "here", **options: object) -> CaptureResult:
     """Capture, and tell what was done."""
     return EnvHistory.open(str(repo.path), workers=how).capture("x", **options)  # type: ignore[arg-type]
 

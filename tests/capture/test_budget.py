@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.model import Captured, WhyMissing
+from git_envhist.model import CaptureResult, MissingReason
 from tests.capture.taking import HOWS, forget_cache, snapshot, take
 from tests.end_to_end.captures import assert_holds
 from tests.support.oracle import git_fsck
@@ -22,7 +22,7 @@ def fill(repo: Repo, **sizes: int) -> None:
         repo.write(f"dir/{name}", os.urandom(size))
 
 
-def held(repo: Repo, taken: Captured) -> set[str]:
+def held(repo: Repo, taken: CaptureResult) -> set[str]:
     assert taken.snapshot is not None
     found = read_back(repo, taken.snapshot.commit).listing
     return {path.decode().removeprefix("dir/") for path in found if path.startswith(b"dir/")}
@@ -36,8 +36,8 @@ def test_the_largest_files_are_left_out(repo: Repo, how: str, workers: int) -> N
     fill(repo, tiny=10, small=MIB // 2, middle=2 * MIB, large=3 * MIB, huge=12 * MIB)
     taken = take(repo, how)
     assert {(one.path, one.why) for one in taken.missing} == {
-        (b"dir/large", WhyMissing.BUDGET),
-        (b"dir/huge", WhyMissing.BUDGET),
+        (b"dir/large", MissingReason.BUDGET),
+        (b"dir/huge", MissingReason.BUDGET),
     }
     assert held(repo, taken) == {"tiny", "small", "middle"}
     assert taken.snapshot is not None
@@ -85,7 +85,7 @@ def test_the_last_pieces_of_a_file_count_too(repo: Repo) -> None:
     repo.git("config", "envhist.budget", "4m")
     fill(repo, small=MIB, large=5 * MIB)
     taken = take(repo, "fork")
-    assert [(one.path, one.why) for one in taken.missing] == [(b"dir/large", WhyMissing.BUDGET)]
+    assert [(one.path, one.why) for one in taken.missing] == [(b"dir/large", MissingReason.BUDGET)]
     assert held(repo, taken) == {"small"}
     assert taken.stored_bytes < 2 * MIB
 

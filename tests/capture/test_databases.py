@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.capture.databases import Patience, Restless, base_of, held_still, is_database
+from git_envhist.capture.databases import DatabaseBusy, WaitBudget, base_of, is_database, locked_database
 from tests.support.talk import Talk, end
 
 WRITER = """
@@ -161,7 +161,10 @@ def test_a_database_that_somebody_keeps_to_himself_is_told(
     owner.stdout.readline()
     descriptor = os.open("app.db", os.O_RDONLY)
     started = time.monotonic()
-    with pytest.raises(Restless, match="keeps it locked"), held_still(descriptor, b"app.db", Patience()):
+    with (
+        pytest.raises(DatabaseBusy, match="keeps it locked"),
+        locked_database(descriptor, b"app.db", WaitBudget()),
+    ):
         pass
     assert time.monotonic() - started >= 0.2
     os.close(descriptor)

@@ -9,8 +9,8 @@ import random
 import pytest
 
 from git_envhist.capture import content
-from git_envhist.capture.reading import Vanished, open_seen
-from git_envhist.model import WhyMissing
+from git_envhist.capture.reading import FileVanished, open_with_stat
+from git_envhist.model import MissingReason
 from tests.capture.taking import HOWS, take
 from tests.end_to_end.captures import assert_holds
 from tests.support.repository import Repo
@@ -35,7 +35,7 @@ def test_a_large_file_that_fails_when_its_turn_comes_is_listed(
     taken = take(repo, "here")
 
     assert len(looks) > 1
-    assert [(one.path, one.why) for one in taken.missing] == [(b"large", WhyMissing.IO_ERROR)]
+    assert [(one.path, one.why) for one in taken.missing] == [(b"large", MissingReason.IO_ERROR)]
 
 
 @pytest.mark.parametrize("large", [False, True], ids=["small", "large"])
@@ -52,10 +52,10 @@ def test_of_many_files_in_one_directory_those_that_vanish_are_no_entries(
 
     def vanishing(name: bytes) -> tuple[int, os.stat_result]:
         if name.isdigit() and int(name) % 3:
-            raise Vanished
-        return open_seen(name)
+            raise FileVanished
+        return open_with_stat(name)
 
-    monkeypatch.setattr(content, "open_seen", vanishing)
+    monkeypatch.setattr(content, "open_with_stat", vanishing)
     taken = take(repo, "here")
 
     assert taken.missing == ()

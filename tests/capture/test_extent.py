@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from git_envhist.api import EnvHistory
-from git_envhist.model import WhyMissing
+from git_envhist.model import MissingReason
 from tests.capture.taking import (
     HOWS,
     everything_stored,
@@ -75,7 +75,7 @@ def test_a_root_that_is_closed_to_us_is_told_and_looked_at_again(repo: Repo, etc
     etc.chmod(0)
     with permissions_bind():
         closed = take(repo)
-    assert [(one.path, one.why) for one in closed.missing] == [(b"nginx://", WhyMissing.UNREADABLE)]
+    assert [(one.path, one.why) for one in closed.missing] == [(b"nginx://", MissingReason.UNREADABLE)]
     etc.chmod(0o755)
     assert read_back(repo, snapshot(repo).commit).roots["nginx"] == listing(etc, top=True)
 
@@ -265,7 +265,7 @@ def test_a_deep_tree_needs_few_descriptors(repo: Repo, how: str) -> None:
 def test_what_is_too_deep_is_told(repo: Repo) -> None:
     with deep(repo, 1100):
         taken = take(repo)
-    assert [one.why for one in taken.missing] == [WhyMissing.TOO_DEEP]
+    assert [one.why for one in taken.missing] == [MissingReason.TOO_DEEP]
     assert taken.snapshot is not None
     assert not taken.snapshot.complete
     assert git_fsck(repo.path) == ""
@@ -283,7 +283,7 @@ def test_unreadable_entries_cost_a_line_each_and_never_their_siblings(repo: Repo
         taken = take(repo, how)
     missing = {(one.path, one.why) for one in taken.missing}
     (repo.path / "shut").chmod(0o700)
-    assert missing == {(b"dir/closed", WhyMissing.UNREADABLE), (b"shut", WhyMissing.UNREADABLE)}
+    assert missing == {(b"dir/closed", MissingReason.UNREADABLE), (b"shut", MissingReason.UNREADABLE)}
     assert taken.snapshot is not None
     assert not taken.snapshot.complete
     found = read_back(repo, taken.snapshot.commit).listing

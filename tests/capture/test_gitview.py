@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.store.gitview import GitView, read_view
+from git_envhist.store.gitview import GitStatus, read_view
 from git_envhist.store.repository import Repository
 from tests.support.repository import Repo, make_repo
 
@@ -23,7 +23,7 @@ def state(make: State) -> State:
     return make
 
 
-def view(repo: Repo) -> GitView:
+def view(repo: Repo) -> GitStatus:
     repository = Repository.open(str(repo.path))
     return read_view(repository.git, repository.root, repository.git_dir, repository.object_format)
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from git_envhist.capture import content
 from git_envhist.capture.fingerprints import chained
-from git_envhist.capture.reading import BLOCK, open_seen
-from git_envhist.model import SQLITE_HEADER, WhyMissing
+from git_envhist.capture.reading import BLOCK, open_with_stat
+from git_envhist.model import SQLITE_HEADER, MissingReason
 from git_envhist.store.pieces import (
     IN_HOLE,
     LARGEST,
@@ -264,7 +264,7 @@ def test_a_file_that_is_secret_and_too_large_to_be_sealed_is_told(repo: Repo) ->
     with_holes(repo.path / ".env", 8 << 40, {})
     repo.write("beside", "1")
     taken = take(repo, "fork")
-    assert [(one.path, one.why) for one in taken.missing] == [(b".env", WhyMissing.BUDGET)]
+    assert [(one.path, one.why) for one in taken.missing] == [(b".env", MissingReason.BUDGET)]
     assert taken.files == 2
 
 
@@ -279,13 +279,13 @@ def test_a_file_that_grew_since_it_was_looked_at_is_kept_in_pieces(
         if name == b"grows":
             repo.write("dir/grows", noise(3 * MIB))
             monkeypatch.setattr(os, "pread", watched)
-        return open_seen(name)
+        return open_with_stat(name)
 
     def watched(descriptor: int, size: int, at: int) -> bytes:
         asked.append(size)
         return real(descriptor, size, at)
 
-    monkeypatch.setattr(content, "open_seen", grown)
+    monkeypatch.setattr(content, "open_with_stat", grown)
     commit = snapshot(repo).commit
     monkeypatch.undo()
     assert max(asked) <= MIB

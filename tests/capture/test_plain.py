@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from git_envhist.api import EnvHistory
 from git_envhist.capture.known import SHARD_SIZE
-from git_envhist.capturing.merge import Merged
+from git_envhist.capturing.merge import RecordChanges
 from git_envhist.history.diff import count
 from git_envhist.model import ChangeCount, Snapshot
 from git_envhist.store.chain import read_chain
@@ -149,8 +149,8 @@ def test_plain_changes_are_counted_without_a_comparison(repo: Repo, monkeypatch:
 
 
 def test_what_came_or_went_is_not_counted_from_records() -> None:
-    assert Merged(gone={b"dir"}).count() is None
-    assert Merged().count() == ChangeCount()
+    assert RecordChanges(gone={b"dir"}).count() is None
+    assert RecordChanges().count() == ChangeCount()
 
 
 def test_the_snapshot_that_is_told_is_the_one_that_is_read(repo: Repo) -> None:

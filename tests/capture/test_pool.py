@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from git_envhist.api import EnvHistory
-from git_envhist.capture.lines import HereLine, Inbox, Outbox, fork_line, receive, send
-from git_envhist.capture.pool import MAX_TICKETS, Frame, Line, Pool, Shared, WorkerFailed
-from git_envhist.capturing.gather import Gatherer
+from git_envhist.capture.lines import Inbox, InlineWorker, Outbox, fork_line, receive, send
+from git_envhist.capture.pool import MAX_TICKETS, Frame, Pool, SharedCounters, WorkerFailed, WorkerHandle
+from git_envhist.capturing.gather import ScanDriver
 from git_envhist.capturing.worker import CaptureWorker
 from git_envhist.errors import Damaged, EnvhistError, StorageFull, WorkingTreeGone
 from tests.capture.taking import HOWS, snapshot, take
@@ -60,10 +60,10 @@ class Echo:
 
 
 def pool_of(workers: int, *, here: bool = False) -> Pool:
-    lines: list[Line] = []
+    lines: list[WorkerHandle] = []
     for number in range(workers):
-        lines.append(HereLine(Echo(number)) if here else fork_line(lambda n=number: Echo(n), lines))  # type: ignore[misc]
-    return Pool(Shared(workers), lines)
+        lines.append(InlineWorker(Echo(number)) if here else fork_line(lambda n=number: Echo(n), lines))  # type: ignore[misc]
+    return Pool(SharedCounters(workers), lines)
 
 
 @pytest.mark.parametrize("here", [True, False])
@@ -148,8 +148,8 @@ def test_error_of_a_worker_that_cannot_start_reaches_the_caller() -> None:
     def make() -> Echo:
         raise StorageFull("no room")
 
-    lines: list[Line] = [fork_line(make, [])]
-    pool = Pool(Shared(1), lines)
+    lines: list[WorkerHandle] = [fork_line(make, [])]
+    pool = Pool(SharedCounters(1), lines)
     try:
         with pytest.raises(StorageFull, match="no room"):
             list(pool.ask_each("echo"))
@@ -165,13 +165,13 @@ def test_capture_reports_the_directory_as_gone_when_it_is_removed_before_a_worke
     directory.mkdir()
     (directory / "a").write_text("1")
     history = EnvHistory.init(directory, workers=how)
-    make = Gatherer._make_pool
+    make = ScanDriver._make_pool
 
-    def remove_and_make(gatherer: Gatherer) -> Pool:
+    def remove_and_make(gatherer: ScanDriver) -> Pool:
         shutil.rmtree(directory)
         return make(gatherer)
 
-    monkeypatch.setattr(Gatherer, "_make_pool", remove_and_make)
+    monkeypatch.setattr(ScanDriver, "_make_pool", remove_and_make)
     with pytest.raises(WorkingTreeGone, match="nothing was captured"):
         history.capture("x")
     assert capfd.readouterr().err == ""
@@ -201,7 +201,7 @@ def test_a_question_to_a_dead_worker_is_an_error_of_ours() -> None:
 
 
 def test_each_ticket_is_drawn_once() -> None:
-    shared = Shared(1)
+    shared = SharedCounters(1)
     shared.offer(MAX_TICKETS)
     drawn = []
     while (ticket := shared.take()) is not None:
@@ -233,7 +233,7 @@ def small(ends: tuple[int, int]) -> tuple[int, int]:
 
 
 def test_workers_at_the_same_moment_draw_different_tickets() -> None:
-    shared = Shared(3)
+    shared = SharedCounters(3)
     pool = Pool(shared, [])
     for _ in range(3):
         pool.lines.append(fork_line(lambda: Drawer(shared), pool.lines))
@@ -249,7 +249,7 @@ def test_workers_at_the_same_moment_draw_different_tickets() -> None:
 class Drawer(Echo):
     """A worker that takes as many tickets as it gets."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: SharedCounters) -> None:
         self.shared = shared
 
     def call(self, method: str, arguments: tuple[object, ...]) -> Iterator[Frame]:

@@ -16,10 +16,17 @@ import pytest
 
 from git_envhist.capture import content, reading
 from git_envhist.capture.byname import descent_into
-from git_envhist.capture.reading import OtherKind, Unreadable, Vanished, open_file, read_file, read_streamed
+from git_envhist.capture.reading import (
+    FileVanished,
+    KindChanged,
+    Unreadable,
+    open_file,
+    read_file,
+    read_streamed,
+)
 from git_envhist.capture.records import COLUMNS, CTIME, WIDTH
-from git_envhist.capture.visits import Leaf, Visit, finish
-from git_envhist.model import WhyMissing
+from git_envhist.capture.visits import ScannedDirectory, ScannedEntry, build_record
+from git_envhist.model import MissingReason
 from tests.capture.taking import HOWS, snapshot, take
 from tests.end_to_end.captures import assert_holds
 from tests.support.oracle import listing
@@ -141,7 +148,7 @@ def test_a_file_that_is_written_all_the_time_is_whole_or_said_to_be_unstable(rep
             for name in ("small", "large"):
                 held = repo.run_git("show", f"{taken.snapshot.commit}:{name}").stdout
                 told = [one.why for one in taken.missing if one.path == name.encode()]
-                assert told == [WhyMissing.UNSTABLE] or len(set(held)) == 1
+                assert told == [MissingReason.UNSTABLE] or len(set(held)) == 1
     assert take(repo).missing == ()
     assert_holds(repo, snapshot(repo).commit)
 
@@ -159,7 +166,7 @@ def test_what_never_stood_still_is_told_by_whichever_worker(
         patch.setattr(content, "read_file", lambda *words, **how: real(*words, **how)._replace(stable=False))
         taken = take(repo, how)
     assert sorted(one.path.decode() for one in taken.missing) == sorted([*names, "app.py"])
-    assert {one.why for one in taken.missing} == {WhyMissing.UNSTABLE}
+    assert {one.why for one in taken.missing} == {MissingReason.UNSTABLE}
     assert taken.snapshot is not None
     assert not taken.snapshot.complete
     assert {name.encode() for name in names} <= set(read_back(repo, taken.snapshot.commit).listing)
@@ -195,8 +202,8 @@ def test_an_error_of_the_disk_costs_one_file(repo: Repo, monkeypatch: pytest.Mon
         patch.setattr(reading.os, "pread", read)
         taken = take(repo)
     assert {(one.path, one.why, one.detail) for one in taken.missing} == {
-        (b"dir/rotten", WhyMissing.IO_ERROR, "input/output error"),
-        (b"dir/rotten big", WhyMissing.IO_ERROR, "input/output error"),
+        (b"dir/rotten", MissingReason.IO_ERROR, "input/output error"),
+        (b"dir/rotten big", MissingReason.IO_ERROR, "input/output error"),
     }
     assert taken.snapshot is not None
     assert not taken.snapshot.complete
@@ -215,16 +222,16 @@ def test_what_is_no_file_by_the_time_it_is_opened_is_looked_at_again(tmp_path: P
         path.mkdir()
     else:
         path = Path("/dev/zero")
-    with pytest.raises(OtherKind):
+    with pytest.raises(KindChanged):
         open_file(os.fsencode(path))
 
 
 def test_what_is_gone_or_closed_is_told_apart(tmp_path: Path) -> None:
-    with pytest.raises(Vanished):
+    with pytest.raises(FileVanished):
         open_file(os.fsencode(tmp_path / "none"))
     with pytest.raises(Unreadable) as met:
         open_file(os.fsencode(tmp_path / ("x" * 300)))
-    assert met.value.why is WhyMissing.IO_ERROR
+    assert met.value.why is MissingReason.IO_ERROR
 
 
 TURNS: dict[str, Callable[[Path], None]] = {
@@ -242,7 +249,7 @@ def test_a_file_replaced_between_the_look_and_the_reading(
 ) -> None:
     path = repo.write("dir/victim", b"as it was")
     repo.write("dir/witness", b"beside")
-    real = content.open_seen
+    real = content.open_with_stat
 
     def replaced(name: bytes) -> tuple[int, os.stat_result]:
         if name == b"victim" and os.lstat(path).st_size == len(b"as it was"):
@@ -251,7 +258,7 @@ def test_a_file_replaced_between_the_look_and_the_reading(
         return real(name)
 
     with monkeypatch.context() as patch:
-        patch.setattr(content, "open_seen", replaced)
+        patch.setattr(content, "open_with_stat", replaced)
         taken = take(repo)
     assert taken.snapshot is not None
     found = read_back(repo, taken.snapshot.commit).listing
@@ -272,9 +279,9 @@ def test_a_pipe_replaced_between_the_look_and_its_taking(
     path = repo.write("dir/witness", b"beside").with_name("victim")
     os.mkfifo(path, 0o640)
     met: list[bytes] = []
-    real = content.Taker._take_node
+    real = content.FileSaver._take_node
 
-    def replaced(self: content.Taker, visit: Visit, leaf: Leaf) -> None:
+    def replaced(self: content.FileSaver, visit: ScannedDirectory, leaf: ScannedEntry) -> None:
         if not met:
             path.unlink()
             TURNS[turn](path)
@@ -282,7 +289,7 @@ def test_a_pipe_replaced_between_the_look_and_its_taking(
         real(self, visit, leaf)
 
     with monkeypatch.context() as patch:
-        patch.setattr(content.Taker, "_take_node", replaced)
+        patch.setattr(content.FileSaver, "_take_node", replaced)
         taken = take(repo)
     assert met[0] == b"victim"
     assert taken.snapshot is not None
@@ -326,9 +333,9 @@ def test_where_the_clock_ticks_in_seconds_a_second_is_young(tmp_path: Path) -> N
     rows = {
         name: (when, when, 5, 7, stat.S_IFREG | 0o644) for name, when in ((b"fine", fine), (b"whole", whole))
     }
-    visit = Visit(b"", os.stat(tmp_path))
-    visit.leaves = [Leaf(name, row, oid=bytes(20)) for name, row in rows.items()]
-    record = finish(visit, started, 20, b"")
+    visit = ScannedDirectory(b"", os.stat(tmp_path))
+    visit.leaves = [ScannedEntry(name, row, oid=bytes(20)) for name, row in rows.items()]
+    record = build_record(visit, started, 20, b"")
     assert list(record.cells[CTIME::WIDTH]) == [fine, 0]
 
 

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from git_envhist.capturing import staged
-from git_envhist.model import Captured
+from git_envhist.model import CaptureResult
 from tests.capture.taking import take
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo
@@ -25,7 +25,7 @@ def stage(repo: Repo, name: str, data: bytes) -> str:
     return repo.git("rev-parse", f":{name}")
 
 
-def places(repo: Repo, taken: Captured) -> dict[str, str]:
+def places(repo: Repo, taken: CaptureResult) -> dict[str, str]:
     """What is kept of the staged contents: (mode of git's) by name."""
     assert taken.snapshot is not None
     rows = repo.git("ls-tree", f"{taken.snapshot.commit}:.envhist/staged/content").splitlines()

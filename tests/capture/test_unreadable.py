@@ -11,9 +11,9 @@ import pytest
 from git_envhist.capture.byname import descent_into
 from git_envhist.capture.content import _look_again
 from git_envhist.capture.records import COLUMNS
-from git_envhist.capture.scan import Limits, Scanner, walk
-from git_envhist.capture.visits import Leaf, Visit
-from git_envhist.model import WhyMissing
+from git_envhist.capture.scan import ScanLimits, Scanner, walk
+from git_envhist.capture.visits import ScannedDirectory, ScannedEntry
+from git_envhist.model import MissingReason
 from tests.crash.faults import needs_strace
 from tests.end_to_end.captures import capture
 from tests.support.repository import Repo
@@ -40,19 +40,21 @@ def test_leaf_is_listed_as_missing_when_the_second_look_fails(
     # The name is longer than any file system takes: the look fails, and the path is not known to be gone.
     monkeypatch.chdir(tmp_path)
     seen = os.stat(tmp_path)
-    visit, leaf = Visit(b"", seen), Leaf(b"x" * 300, COLUMNS(seen), True)
+    visit, leaf = ScannedDirectory(b"", seen), ScannedEntry(b"x" * 300, COLUMNS(seen), True)
     assert not _look_again(visit, leaf)
-    assert visit.missing == [(leaf.name, WhyMissing.IO_ERROR.value, os.strerror(errno.ENAMETOOLONG).lower())]
+    assert visit.missing == [
+        (leaf.name, MissingReason.IO_ERROR.value, os.strerror(errno.ENAMETOOLONG).lower())
+    ]
     visit.missing.clear()
-    assert not _look_again(visit, Leaf(b"gone", COLUMNS(seen), True))
+    assert not _look_again(visit, ScannedEntry(b"gone", COLUMNS(seen), True))
     assert visit.missing == []
 
 
 def test_walk_notes_no_error_of_a_directory_that_is_gone(tmp_path: Path) -> None:
     unlisted: dict[bytes, int] = {}
     descent = descent_into({b"": os.fsencode(tmp_path)})
-    Scanner(descent, None, Limits(), 0)
-    walk(descent, [b"gone"], Limits(), None, unlisted)
+    Scanner(descent, None, ScanLimits(), 0)
+    walk(descent, [b"gone"], ScanLimits(), None, unlisted)
     assert unlisted == {}
-    walk(descent, [b"x" * 300], Limits(), None, unlisted)
+    walk(descent, [b"x" * 300], ScanLimits(), None, unlisted)
     assert unlisted == {b"x" * 300: errno.ENAMETOOLONG}

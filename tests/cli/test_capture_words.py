@@ -9,7 +9,7 @@ import pytest
 from git_envhist.cli.capture import dry_run_lines, tell_that_we_wait, why_missing
 from git_envhist.cli.command import Session
 from git_envhist.cli.output import Output
-from git_envhist.model import Captured, EnvPath, Missing, WhyMissing
+from git_envhist.model import CaptureResult, EnvPath, MissingPath, MissingReason
 from tests.end_to_end.captures import capture
 from tests.support.repository import Repo
 
@@ -17,7 +17,7 @@ from tests.support.repository import Repo
 def test_dry_run_folds_directories_by_their_top() -> None:
     directories = [(EnvPath(b"node_modules/p%d" % number), 1, 10) for number in range(2000)]
     directories += [(EnvPath(b"src%d/deep" % number), 1, 1) for number in range(13)]
-    looked = Captured(
+    looked = CaptureResult(
         None, files=2013, new_files=2013, new_bytes=20013, stored_bytes=0, seconds=0.1,
         directories=tuple(directories),
     )  # fmt: skip
@@ -28,12 +28,12 @@ def test_dry_run_folds_directories_by_their_top() -> None:
 
 
 def test_size_of_a_missing_file_is_readable() -> None:
-    over = Missing(EnvPath(b"model.bin"), WhyMissing.BUDGET, f"{5 << 30} bytes")
+    over = MissingPath(EnvPath(b"model.bin"), MissingReason.BUDGET, f"{5 << 30} bytes")
     assert why_missing(over) == "budget: 5.0 GiB"
-    assert why_missing(Missing(EnvPath(b"x"), WhyMissing.UNREADABLE, "permission denied")) == (
+    assert why_missing(MissingPath(EnvPath(b"x"), MissingReason.UNREADABLE, "permission denied")) == (
         "unreadable: permission denied"
     )
-    assert why_missing(Missing(EnvPath(b"x"), WhyMissing.MOUNT)) == "mount"
+    assert why_missing(MissingPath(EnvPath(b"x"), MissingReason.MOUNT)) == "mount"
 
 
 def test_file_over_the_budget_is_reported_with_the_setting(repo: Repo) -> None:

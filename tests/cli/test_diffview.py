@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from git_envhist.cli.colour import DEFAULTS, Palette
-from git_envhist.cli.diffsource import Manner, Source
+from git_envhist.cli.diffsource import DiffSource, DiffStyle
 from git_envhist.cli.diffstat import renamed
 from git_envhist.cli.diffview import diff_texts
 from git_envhist.cli.paths import quoted
@@ -53,10 +53,10 @@ class Views:
         self.after = write_snapshot(repo.path, after, **{key: value[1] for key, value in more.items()})  # type: ignore[arg-type]
         self.git = git
 
-    def show(self, form: str, manner: Manner | None = None, renames: int | None = None) -> str:
+    def show(self, form: str, manner: DiffStyle | None = None, renames: int | None = None) -> str:
         changes = compare(self.git, self.before, self.after, renames=renames)
-        source = Source(self.git, self.before, self.after, changes, open_sealed, renames)
-        return b"".join(diff_texts(form, source, manner or Manner())).decode("utf-8", "surrogateescape")
+        source = DiffSource(self.git, self.before, self.after, changes, open_sealed, renames)
+        return b"".join(diff_texts(form, source, manner or DiffStyle())).decode("utf-8", "surrogateescape")
 
     def said_by_git(self, *options: str) -> str:
         words = ["git", "diff", "--no-renames", *options, self.before, self.after]
@@ -83,7 +83,7 @@ def plain(repo: Repo, git: Git) -> Views:
 
 def test_a_patch_of_plain_files_is_gits_own(plain: Views) -> None:
     assert plain.show("patch") == plain.said_by_git("-p")
-    whole = plain.show("patch", Manner(whole_ids=True))
+    whole = plain.show("patch", DiffStyle(whole_ids=True))
     assert whole == plain.said_by_git("-p", "--full-index") != plain.show("patch")
     plain.repo.git("config", "core.abbrev", "12")
     assert plain.show("patch") == plain.said_by_git("-p")
@@ -100,27 +100,27 @@ def test_a_patch_of_plain_files_can_be_applied(plain: Views) -> None:
 
 @pytest.mark.parametrize("columns", [30, 50, 80, 200])
 def test_stat_is_laid_out_as_gits(plain: Views, columns: int) -> None:
-    assert plain.show("stat", Manner(columns=columns)) == plain.said_by_git(f"--stat={columns}")
+    assert plain.show("stat", DiffStyle(columns=columns)) == plain.said_by_git(f"--stat={columns}")
 
 
 @pytest.mark.parametrize("columns", [40, 80])
 def test_stat_of_long_names_and_long_graphs_is_laid_out_as_gits(repo: Repo, git: Git, columns: int) -> None:
     long = b"directory/" * 8
     views = Views(repo, git, {long + b"a": file(TEXT * 9)}, {long + b"a": file(b"x\n"), b"b": file(TEXT * 3)})
-    assert views.show("stat", Manner(columns=columns)) == views.said_by_git(f"--stat={columns}")
+    assert views.show("stat", DiffStyle(columns=columns)) == views.said_by_git(f"--stat={columns}")
 
 
 @pytest.mark.parametrize("form", ["--name-only", "--name-status"])
 @pytest.mark.parametrize("nul", [False, True])
 def test_lists_of_names_are_gits(plain: Views, form: str, nul: bool) -> None:
-    shown = plain.show(form[2:].replace("-", "_"), Manner(ended_by_nul=nul))
+    shown = plain.show(form[2:].replace("-", "_"), DiffStyle(ended_by_nul=nul))
     assert shown == plain.said_by_git(form, *(["-z"] if nul else []))
 
 
 @pytest.mark.parametrize("nul", [False, True])
 def test_the_raw_view_is_gits(plain: Views, nul: bool) -> None:
     said = plain.said_by_git("--raw", "--no-abbrev", *(["-z"] if nul else []))
-    assert plain.show("raw", Manner(ended_by_nul=nul)) == said
+    assert plain.show("raw", DiffStyle(ended_by_nul=nul)) == said
 
 
 @pytest.mark.parametrize(("added", "letter"), [(b"x\n", "R09"), (b"", "R100")])
@@ -148,7 +148,7 @@ def test_a_moved_file_is_shown_as_git_shows_it(repo: Repo, git: Git, added: byte
     ],
 )
 def test_a_rename_is_shortened_as_git_does(old: bytes, new: bytes, told: bytes) -> None:
-    assert renamed(old, new, Manner()) == told
+    assert renamed(old, new, DiffStyle()) == told
 
 
 def test_escaped_names_stand_as_they_are_in_every_view(repo: Repo, git: Git) -> None:
@@ -236,7 +236,7 @@ def test_a_sealed_file_of_variables_shows_keys_and_no_value(secret: Views) -> No
 
 
 def test_for_eyes_it_has_the_form_of_a_patch_which_pagers_show(secret: Views) -> None:
-    patch = secret.show("patch", Manner(columns=80))
+    patch = secret.show("patch", DiffStyle(columns=80))
     assert (
         "diff --git a/.env.local b/.env.local\n--- a/.env.local\n+++ b/.env.local\n"
         "@@ -1,2 +1,2 @@ sealed file changed, values masked (--reveal shows them)\n"
@@ -255,7 +255,7 @@ def test_the_story_tells_variables_by_their_keys(secret: Views) -> None:
 
 
 def test_reveal_shows_values_to_whoever_has_the_key(secret: Views) -> None:
-    reveal = Manner(reveal=True)
+    reveal = DiffStyle(reveal=True)
     assert "~ API_URL http://a → http://b   + DEBUG 'yes'   - OLD 1" in secret.show("story", reveal)
     patch = secret.show("patch", reveal)
     assert "--- a/.env.local\n+++ b/.env.local\n@@ -1,4 +1,3 @@\n-# comment\n-API_URL=http://a" in patch
@@ -265,7 +265,7 @@ def test_reveal_shows_values_to_whoever_has_the_key(secret: Views) -> None:
 
 def test_variables_are_facts_with_values_masked(secret: Views) -> None:
     changes = compare(secret.git, secret.before, secret.after)
-    source = Source(secret.git, secret.before, secret.after, changes, open_sealed)
+    source = DiffSource(secret.git, secret.before, secret.after, changes, open_sealed)
     assert variable_facts(source, reveal=False) == (
         FactChange("env", ".env.local/API_URL", "***", "***"),
         FactChange("env", ".env.local/DEBUG", None, "***"),
@@ -306,7 +306,7 @@ def test_many_changes_fold_into_a_few_lines_of_the_terminals_width(repo: Repo, g
     tree |= {b"node_modules/x%d/i.js" % number: file() for number in range(40)}
     tree |= {b"config/app.toml": file(b"x")}
     views = Views(repo, git, {b"config/app.toml": file()}, tree)
-    shown = views.show("story", Manner(columns=50))
+    shown = views.show("story", DiffStyle(columns=50))
     assert shown == "files     .venv/ +300  node_modules/ +40\n          ~ config/app.toml\n"
     assert views.show("patch").count("diff --git ") == 341
     assert views.show("stat").count("\n") == 342
@@ -318,7 +318,7 @@ def test_views_of_nothing_are_empty(repo: Repo, git: Git) -> None:
 
 
 def test_colours_leave_the_text_as_it_is(plain: Views) -> None:
-    manner = Manner(palette=Palette(DEFAULTS))
+    manner = DiffStyle(palette=Palette(DEFAULTS))
     for form in ("patch", "stat", "story"):
         coloured = as_bytes(plain.show(form, manner)).decode()
         assert "\x1b[32m" in coloured
@@ -331,7 +331,7 @@ def test_colours_leave_the_text_as_it_is(plain: Views) -> None:
 def test_a_name_can_not_command_the_terminal(repo: Repo, git: Git) -> None:
     views = Views(repo, git, {}, {b"\x1b[2J\xc2\x9b1m\n": file(b"1")})
     for form in ("story", "patch", "stat", "raw", "name_only", "name_status"):
-        shown = views.show(form, Manner(quote_all=False))
+        shown = views.show(form, DiffStyle(quote_all=False))
         assert "\x1b" not in shown
         assert "\x9b" not in shown
 

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from git_envhist.cli import entry
-from git_envhist.cli.failure import Stopped
+from git_envhist.cli.failure import SignalReceived
 
 
 def test_a_signal_while_a_class_is_made_ends_the_program_by_its_number(
@@ -15,7 +15,7 @@ def test_a_signal_while_a_class_is_made_ends_the_program_by_its_number(
 ) -> None:
     class Interrupts:
         def __set_name__(self, owner: type, name: str) -> None:
-            raise Stopped(signal.SIGTERM)
+            raise SignalReceived(signal.SIGTERM)
 
     def run(*words: object) -> int:
         type("Made", (), {"attribute": Interrupts()})

@@ -58,10 +58,10 @@ def test_what_is_read_without_click_is_what_click_reads(place: str, data: st.Dat
 @pytest.mark.parametrize(
     ("place", "line"),
     [
-        ("git_envhist.cli.log:log", ""),
-        ("git_envhist.cli.log:log", "-n20"),
-        ("git_envhist.cli.log:log", "-n 20 --oneline @~3.. --json=lines"),
-        ("git_envhist.cli.log:log", "--since=monday --until now -z --verdict pass --verdict fail"),
+        ("git_envhist.cli.log:log_command", ""),
+        ("git_envhist.cli.log:log_command", "-n20"),
+        ("git_envhist.cli.log:log_command", "-n 20 --oneline @~3.. --json=lines"),
+        ("git_envhist.cli.log:log_command", "--since=monday --until now -z --verdict pass --verdict fail"),
         ("git_envhist.cli.envdiff:envdiff", "--name-status a b -M50% -C x -C y"),
         ("git_envhist.cli.capture:capture", "-m one -m two --if-changed --meta a=b"),
         ("git_envhist.cli.key:key", ""),
@@ -78,5 +78,5 @@ def test_what_people_type_needs_no_click(place: str, line: str) -> None:
     "line", ["-h", "--help", "--version", "--bogus", "-n", "-n x", "--oneline=x", "-zp", "--verdict=x"]
 )
 def test_what_is_not_plain_is_left_to_click(line: str) -> None:
-    command = loaded("git_envhist.cli.log:log")
+    command = loaded("git_envhist.cli.log:log_command")
     assert read_plainly(line.split(), command.options, command.arguments) is None

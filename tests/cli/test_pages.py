@@ -17,7 +17,7 @@ MAN = CHECKOUT / "docs" / "man"
 COMMON = "COMMON OPTIONS"
 # (command, page, sections of it that hold the command's options)
 PLACES = {
-    "git_envhist.cli.log:log": ("git-envlog", ("OPTIONS", COMMON)),
+    "git_envhist.cli.log:log_command": ("git-envlog", ("OPTIONS", COMMON)),
     PROGRAMS["git-envrestore"]: ("git-envrestore", ("OPTIONS",)),
     PROGRAMS["git-envdiff"]: ("git-envdiff", ("OPTIONS", COMMON)),
     **{sub.place: ("git-envlog", (name, COMMON)) for name, sub in SUBCOMMANDS.items()},

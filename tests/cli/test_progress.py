@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from git_envhist.cli.progress import Display, shown_progress
-from git_envhist.model import Progress
+from git_envhist.cli.progress import ProgressBar, shown_progress
+from git_envhist.model import CaptureProgress
 
 
 def test_a_quick_capture_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     clock = iter([0.1, 0.4])
-    display = Display(0.0, lambda: next(clock))
-    display.update(Progress(1, 10, 100, 1000))
-    display.update(Progress(2, 20, 100, 1000))
+    display = ProgressBar(0.0, lambda: next(clock))
+    display.update(CaptureProgress(1, 10, 100, 1000))
+    display.update(CaptureProgress(2, 20, 100, 1000))
     display.close()
     assert capsys.readouterr() == ("", "")
 
@@ -23,8 +23,8 @@ def test_a_longer_one_tells_files_and_bytes_on_standard_error(
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
-    display = Display(0.0, lambda: 0.6)
-    display.update(Progress(1234, 3 << 20, 5000, 9 << 20))
+    display = ProgressBar(0.0, lambda: 0.6)
+    display.update(CaptureProgress(1234, 3 << 20, 5000, 9 << 20))
     display.close()
     said = capsys.readouterr()
     assert said.out == ""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from git_envhist.cli.push import look_lines
-from git_envhist.model.sharing import Look, Share
+from git_envhist.model.sharing import ClassSize, OutgoingScan
 
 
 def test_each_class_says_whether_its_content_can_be_read() -> None:
-    lines = list(look_lines(Look(shares=(Share("sealed", 1, 40), Share("code", 2, 2048)))))
+    lines = list(look_lines(OutgoingScan(shares=(ClassSize("sealed", 1, 40), ClassSize("code", 2, 2048)))))
     assert [line.rpartition(", ")[2] for line in lines] == ["only their names can be read", "in the clear"]
     assert [line.split()[0] for line in lines] == ["sealed", "code"]

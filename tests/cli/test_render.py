@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from git_envhist.cli.colour import DEFAULTS, PLAIN, Palette
-from git_envhist.cli.formats import Look, read_format
+from git_envhist.cli.formats import FormatContext, read_format
 from git_envhist.cli.render import card, id_length, list_lines, oneline
 from git_envhist.cli.terminal import as_bytes, width
 from git_envhist.errors import UsageError
-from git_envhist.model import EnvPath, Missing, Remark, Snapshot, VerdictStatus, WhyMissing
+from git_envhist.model import EnvPath, MissingPath, MissingReason, Snapshot, TextNote, VerdictStatus
 from tests.cli.moments import NOW, at, moment, timeline, verdict
 
-LOOK = Look(NOW)
+LOOK = FormatContext(NOW)
 
 
-def written(template: str, snapshot: Snapshot, look: Look = LOOK) -> str:
+def written(template: str, snapshot: Snapshot, look: FormatContext = LOOK) -> str:
     return read_format(template)(snapshot, look)
 
 
@@ -93,9 +93,9 @@ def test_the_card_tells_everything() -> None:
     snapshot = moment(
         "b71e02c", "after package install\n\nflask for the new service", names=("broken",), verdicts=(failed,),
         head="1" * 40, branch="refs/heads/main", complete=False, missing_count=1, meta=(("ticket", "42"),),
-        remarks=(Remark("it was the proxy", at(10, 20)),),
+        remarks=(TextNote("it was the proxy", at(10, 20)),),
     )  # fmt: skip
-    missing = [Missing(EnvPath(b"secret\x1b"), WhyMissing.UNREADABLE, "Permission denied")]
+    missing = [MissingPath(EnvPath(b"secret\x1b"), MissingReason.UNREADABLE, "Permission denied")]
     assert card(snapshot, LOOK, PLAIN, missing) == [
         "snapshot b71e02c000000000000000000000000000000000 (broken)",
         "Timeline:  laptop/app-4f2a91",
@@ -172,6 +172,6 @@ def test_a_slip_in_a_template_is_a_usage_error(template: str) -> None:
 
 
 def test_the_style_of_dates_reaches_list_and_template() -> None:
-    look = Look(NOW, "short")
+    look = FormatContext(NOW, "short")
     assert written("%(time) %ad", timeline()[0], look) == "2026-11-18 2026-11-18"
     assert list_lines(timeline()[:1], look, PLAIN, None)[0].startswith("9ac31f2  2026-11-18  ✓")

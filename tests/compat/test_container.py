@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.compat.chimera import CheckpointManager, ContainerEnvironment
-from git_envhist.compat.chimera.env.container import NoContainers, find_tool
+from git_envhist.compat.chimera.env.container import ContainerToolMissing, find_tool
 from tests.support.needs import require, skip_without
 
 
@@ -183,5 +183,5 @@ def test_a_container_that_runs_comes_back_and_runs(running: ContainerEnvironment
 
 def test_without_docker_and_podman_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(NoContainers, match="neither docker nor podman answers"):
+    with pytest.raises(ContainerToolMissing, match="neither docker nor podman answers"):
         find_tool()

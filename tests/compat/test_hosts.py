@@ -17,7 +17,7 @@ import pytest
 
 from git_envhist.compat.chimera import CheckpointManager, GhostCommitManager, LocalEnvironment
 from git_envhist.compat.chimera.commands import cmd_undo, snapshot_after_turn
-from git_envhist.compat.onebyone import OneAtATime
+from git_envhist.compat.onebyone import ProcessLock
 from git_envhist.compat.praisonai import CheckpointService
 from git_envhist.compat.praisonai.book import _size
 from tests.support.repository import Repo
@@ -28,7 +28,7 @@ PATIENCE = 60
 
 
 def test_a_copy_of_the_process_waits_for_no_thread_that_it_has_not(tmp_path: Path) -> None:
-    lock = OneAtATime(str(tmp_path), "lock")
+    lock = ProcessLock(str(tmp_path), "lock")
     held, over = threading.Event(), threading.Event()
 
     def hold() -> None:

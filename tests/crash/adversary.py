@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from git_envhist.restore.hands import Hands
+from git_envhist.restore.hands import DiskCalls
 
 BUSY, IDLE = 0.0003, 0.03
 """Pauses: while there is a journal, and before."""
@@ -102,7 +102,7 @@ class Adversary:
         outside, tree = os.open(mine.parent, os.O_RDONLY), os.open(path.parent, os.O_RDONLY | os.O_NOFOLLOW)
         try:
             with suppress(FileNotFoundError):
-                Hands().exchange(outside, os.fsencode(mine.name), tree, os.fsencode(path.name))
+                DiskCalls().exchange(outside, os.fsencode(mine.name), tree, os.fsencode(path.name))
         finally:
             os.close(outside)
             os.close(tree)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from git_envhist import EnvHistory
 from git_envhist.doing.values import decode, encode
 from git_envhist.errors import EnvhistError, Refused, SealingError, UsageError
-from git_envhist.model import WhyMissing
+from git_envhist.model import MissingReason
 from tests.support.repository import Repo, make_repo
 
 CONVERSATION = [
@@ -105,7 +105,7 @@ def test_what_is_not_in_a_moment_and_how_git_saw_it_stand_with_it(repo: Repo) ->
     kept = EnvHistory.open(str(repo.path), workers="here").get(
         EnvHistory.open(str(repo.path), workers="here").capture("partial")
     )
-    assert [(one.path, one.why) for one in kept.missing] == [(b"large", WhyMissing.BUDGET)]
+    assert [(one.path, one.why) for one in kept.missing] == [(b"large", MissingReason.BUDGET)]
     assert [(one.status, one.path) for one in kept.git_changed] == [("M", b"app.py")]
 
 

@@ -15,7 +15,7 @@ from git_envhist.doing.definitions import definition_of
 from git_envhist.doing.tasks import DefinitionDiffers
 from git_envhist.errors import Damaged
 from git_envhist.history.doings import TASK_FORMAT, NewerRecord
-from git_envhist.model import Agent, TaskStatus
+from git_envhist.model import AgentName, TaskStatus
 from tests.cli.test_json import validate
 from tests.support.repository import Repo
 
@@ -109,17 +109,17 @@ def test_another_definition_refuses_to_go_on_unless_it_is_forced(repo: Repo, tmp
 
 def test_an_agent_in_python_is_held_to_its_own_definition(repo: Repo) -> None:
     first = EnvHistory.open(
-        repo.path, agent=Agent("builder", "1", definition=definition_of("a", [1])), workers="here"
+        repo.path, agent=AgentName("builder", "1", definition=definition_of("a", [1])), workers="here"
     )
     first.tasks.add("schema")
     assert first.tasks.resume() is not None
     second = EnvHistory.open(
-        repo.path, agent=Agent("builder", "2", definition=definition_of("b", [1])), workers="here"
+        repo.path, agent=AgentName("builder", "2", definition=definition_of("b", [1])), workers="here"
     )
     with pytest.raises(DefinitionDiffers):
         second.tasks.resume()
     assert second.tasks.resume(force=True) is not None
-    anybody = EnvHistory.open(repo.path, agent=Agent("builder", "3"), workers="here")
+    anybody = EnvHistory.open(repo.path, agent=AgentName("builder", "3"), workers="here")
     assert anybody.tasks.resume() is not None
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.capture.reading import CLOCK_GRAIN_NS, SECOND_NS, grain
+from git_envhist.capture.reading import CLOCK_GRAIN_NS, SECOND_NS, timestamp_granularity
 from tests.cli.test_terminal_session import on_terminal
 from tests.end_to_end.captures import assert_holds, capture
 from tests.support.mounts import Room, private_mounts
@@ -212,4 +212,4 @@ def test_names_are_kept_as_the_file_system_lists_them(repo: Repo, form: str) -> 
     ids=["fine", "whole seconds", "every other second, as on FAT"],
 )
 def test_the_coarser_a_clock_the_longer_a_file_is_young(time_ns: int, wanted: int) -> None:
-    assert grain(time_ns) == wanted
+    assert timestamp_granularity(time_ns) == wanted

@@ -16,8 +16,8 @@ import pytest
 
 from git_envhist import system
 from git_envhist.capture import byname
-from git_envhist.capture.byname import NamedDescent, remember_here
-from git_envhist.system import SYSTEM, WITHOUT, System, open_compared, read_system
+from git_envhist.capture.byname import PathDirectoryCursor, save_current_directory
+from git_envhist.system import SYSTEM, WITHOUT, Platform, open_compared, read_system
 from tests.capture.taking import everything_stored
 from tests.end_to_end.captures import assert_holds
 from tests.support.oracle import git_fsck, listing
@@ -38,7 +38,7 @@ from tests.support.trees import (
     build,
 )
 
-MANY = ",".join(name for name in System._fields if name not in ("xattr", "spawn"))
+MANY = ",".join(name for name in Platform._fields if name not in ("xattr", "spawn"))
 LACKS = (
     *("fork", "fork,spawn,fchdir", "fchdir", "nofollow", "xattr", "proc"),
     *("memfd,affinity,statvfs", "flock", "isal", MANY),
@@ -122,7 +122,7 @@ def test_the_core_of_the_suite_holds_where_almost_everything_is_lacking() -> Non
 
 
 def test_whatever_can_be_lacking_is_tried() -> None:
-    assert {name for lack in LACKS for name in lack.split(",")} == set(System._fields)
+    assert {name for lack in LACKS for name in lack.split(",")} == set(Platform._fields)
 
 
 def test_the_variable_takes_away_and_gives_nothing() -> None:
@@ -135,19 +135,19 @@ def test_the_variable_takes_away_and_gives_nothing() -> None:
 @pytest.mark.parametrize(
     ("there", "wanted", "gets"),
     [
-        (System(), "fork", "fork"),
-        (System(fork=False), "fork", "spawn"),
-        (System(fork=False, spawn=False), "fork", "here"),
-        (System(spawn=False), "spawn", "here"),
-        (System(spawn=False), "fork", "fork"),
-        (System(), "here", "here"),
+        (Platform(), "fork", "fork"),
+        (Platform(fork=False), "fork", "spawn"),
+        (Platform(fork=False, spawn=False), "fork", "here"),
+        (Platform(spawn=False), "spawn", "here"),
+        (Platform(spawn=False), "fork", "fork"),
+        (Platform(), "here", "here"),
     ],
 )
 def test_workers_run_in_the_nearest_way_there_is(
-    monkeypatch: pytest.MonkeyPatch, there: System, wanted: str, gets: str
+    monkeypatch: pytest.MonkeyPatch, there: Platform, wanted: str, gets: str
 ) -> None:
     monkeypatch.setattr(system, "SYSTEM", there)
-    assert system.how_workers_run(wanted) == gets
+    assert system.worker_mode(wanted) == gets
 
 
 # Names may be swapped between two calls. Where no descriptor helps, comparing does.
@@ -158,7 +158,7 @@ def inside_and_outside(tmp_path: Path) -> Iterator[Path]:
     for place in ("top/a/b", "outside/b"):
         (tmp_path / place).mkdir(parents=True)
         (tmp_path / place / "file").write_text(place)
-    go_back = remember_here()
+    go_back = save_current_directory()
     yield tmp_path
     go_back()
 
@@ -189,7 +189,7 @@ def swap(place: Path) -> Callable[[], None]:
 def test_a_directory_swapped_between_look_and_step_is_no_way_out(
     inside_and_outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    descent = NamedDescent({b"": os.fsencode(inside_and_outside / "top")})
+    descent = PathDirectoryCursor({b"": os.fsencode(inside_and_outside / "top")})
     with monkeypatch.context() as patch:
         before_the_next(patch, "chdir", lambda name: name == b"a", swap(inside_and_outside))
         with pytest.raises(NotADirectoryError):
@@ -201,7 +201,7 @@ def test_a_directory_swapped_between_look_and_step_is_no_way_out(
 
 
 def test_the_way_up_from_a_directory_that_was_moved_out_leads_nowhere_else(inside_and_outside: Path) -> None:
-    descent = NamedDescent({b"": os.fsencode(inside_and_outside / "top")})
+    descent = PathDirectoryCursor({b"": os.fsencode(inside_and_outside / "top")})
     descent.enter(b"a/b")
     (inside_and_outside / "top/a/b").rename(inside_and_outside / "outside/moved")
     (inside_and_outside / "outside/c").mkdir()
@@ -212,8 +212,8 @@ def test_the_way_up_from_a_directory_that_was_moved_out_leads_nowhere_else(insid
 
 
 def test_two_descents_of_one_process_do_not_lead_each_other_astray(inside_and_outside: Path) -> None:
-    first = NamedDescent({b"": os.fsencode(inside_and_outside / "top")})
-    second = NamedDescent({b"": os.fsencode(inside_and_outside / "outside")})
+    first = PathDirectoryCursor({b"": os.fsencode(inside_and_outside / "top")})
+    second = PathDirectoryCursor({b"": os.fsencode(inside_and_outside / "outside")})
     for _ in range(2):
         assert first.enter(b"a/b").st_ino == (inside_and_outside / "top/a/b").stat().st_ino
         assert second.enter(b"b").st_ino == (inside_and_outside / "outside/b").stat().st_ino

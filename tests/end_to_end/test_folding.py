@@ -7,7 +7,7 @@ import json
 import pytest
 
 from git_envhist.api import EnvHistory
-from git_envhist.capturing.identity import who_am_i
+from git_envhist.capturing.identity import current_actor
 from git_envhist.model import IntentSource, Snapshot, Trigger
 from git_envhist.values import replace
 from tests.end_to_end.captures import capture
@@ -19,7 +19,7 @@ FIRST, SECOND = "tidy the parser", "and the printer"
 def by_agent(repo: Repo, turn: int, prompt: str, session: str = "s-1") -> Snapshot:
     """A capture as an agent's hook takes one."""
     history = EnvHistory.open(str(repo.path), workers="here")
-    person = who_am_i(history.settings, repo.env)
+    person = current_actor(history.settings, repo.env)
     taken = history.capture(
         prompt,
         intent_source=IntentSource.AGENT,

@@ -29,7 +29,7 @@ def test_a_merge_whose_staging_comes_back_after_a_power_cut_loses_nothing(
     repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history = EnvHistory.open(str(repo.path), workers="here")
-    monkeypatch.setattr("git_envhist.capturing.capture.tidy", lambda repository: None)
+    monkeypatch.setattr("git_envhist.capturing.capture.merge_packs_after", lambda repository: None)
     for number in range(MOST_PACKS + 1):
         repo.write("counter", b"%d\n" % number)
         history.capture(f"capture {number}")

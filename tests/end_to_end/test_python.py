@@ -12,7 +12,7 @@ import pytest
 import git_envhist
 from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError, NotARepository, SnapshotNotFound
-from git_envhist.model import ChangeKind, Comparison, EnvPath
+from git_envhist.model import ChangeKind, EnvPath, SnapshotDiff
 from tests.end_to_end.captures import assert_holds
 from tests.rules.source import CHECKOUT
 from tests.support.repository import Repo
@@ -38,7 +38,7 @@ def test_a_history_is_captured_read_compared_named_and_noted(repo: Repo) -> None
     assert_holds(repo, captured.snapshot.commit)
     repo.write("app.py", b"changed\n")
     comparison = history.diff("@", "now")
-    assert isinstance(comparison, Comparison)
+    assert isinstance(comparison, SnapshotDiff)
     assert [(one.kind, one.path) for one in comparison.files] == [(ChangeKind.MODIFIED, b"app.py")]
     history.name("start")
     history.note("a remark")

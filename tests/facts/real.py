@@ -24,8 +24,8 @@ from pathlib import Path
 
 from git_envhist import facts
 from git_envhist.api import EnvHistory
-from git_envhist.capture.records import Record
-from git_envhist.capturing.factfiles import is_named, make_wake
+from git_envhist.capture.records import DirectoryRecord
+from git_envhist.capturing.factfiles import compile_file_triggers, is_named
 from git_envhist.facts.gobuild import INLINE, MARK
 from git_envhist.model import Fact
 from git_envhist.store.facts import read_fact
@@ -132,10 +132,14 @@ def keep(name: str, place: Path, said: str, version: str) -> None:
     """Keep the files that told it."""
     tree = BYTES / name / "tree"
     shutil.rmtree(tree, ignore_errors=True)
-    wake = make_wake({probe: line for probe, line in facts.tree_probes().items() if probe not in OTHERS})
+    wake = compile_file_triggers(
+        {probe: line for probe, line in facts.tree_probes().items() if probe not in OTHERS}
+    )
     for directory, _, files in os.walk(place):
         path = os.path.relpath(directory, place)
-        record = Record(b"" if path == "." else os.fsencode(path), names=sorted(map(os.fsencode, files)))
+        record = DirectoryRecord(
+            b"" if path == "." else os.fsencode(path), names=sorted(map(os.fsencode, files))
+        )
         named = {record.names[number] for part in wake.at(record.path) for number in part.numbers(record)}
         for file in named:
             _keep_file(Path(directory, os.fsdecode(file)), tree / path / os.fsdecode(file))

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from git_envhist.facts import containers
-from git_envhist.facts.probe import Place
+from git_envhist.facts.probe import ProbeTarget
 from tests.support.repository import Repo
 
 # The fields of `GET /containers/json` that matter, as docker's reference of its interface has them.
@@ -144,7 +144,7 @@ def test_containers_that_start_are_told_in_words(repo: Repo, machine: Path) -> N
 
 
 def test_a_docker_that_keeps_silent_costs_a_warning(machine: Path) -> None:
-    place = Place(str(machine), str(machine), "")
+    place = ProbeTarget(str(machine), str(machine), "")
     assert containers.stamp(place) is None
     with answering(machine / "var/run/docker.sock", []), pytest.raises(TimeoutError):
         containers.stamp(place)

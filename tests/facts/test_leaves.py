@@ -38,7 +38,7 @@ from git_envhist.facts import (
     tree_probes,
     variables,
 )
-from git_envhist.facts.probe import File, TreeProbe
+from git_envhist.facts.probe import File, FileProbe
 from git_envhist.model import Fact
 
 
@@ -318,7 +318,7 @@ def test_apk_tells_what_is_installed_and_what_was_asked_for() -> None:
     ]
 
 
-def _some_names(probe: TreeProbe) -> st.SearchStrategy[bytes]:
+def _some_names(probe: FileProbe) -> st.SearchStrategy[bytes]:
     patterns = [pattern.rpartition(b"/")[2] for pattern in (*probe.reads, *probe.sees)]
     return st.sampled_from(patterns).flatmap(
         lambda pattern: (
@@ -365,7 +365,7 @@ TEXTS = st.one_of(
 
 
 @pytest.mark.parametrize("probe", tree_probes().values(), ids=list(tree_probes()))
-def test_no_garbage_raises_anything(probe: TreeProbe) -> None:
+def test_no_garbage_raises_anything(probe: FileProbe) -> None:
     leaf = tree_leaf(probe)
 
     @given(st.sampled_from(PLACES), st.dictionaries(_some_names(probe), TEXTS, max_size=4))

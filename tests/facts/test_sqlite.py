@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from git_envhist.capturing.factparts import Whole
+from git_envhist.capturing.factparts import WholeFile
 from git_envhist.facts import sqlite, sqlitefile
 from git_envhist.facts.migrations import applied
 from git_envhist.facts.probe import File
@@ -36,7 +36,7 @@ def told(contents: Mapping[bytes, bytes]) -> Told:
     """What is told of whole files; and that the same is told of the parts that are wanted of large ones."""
     facts = {fact.key: fact.value for fact in sqlite.facts_of(b"", shown(contents), no_key)}
     wanted = sqlite.parts_of(
-        {name: Whole(len(data), lambda data=data: data) for name, data in contents.items()}
+        {name: WholeFile(len(data), lambda data=data: data) for name, data in contents.items()}
     )  # type: ignore[misc]
     parts = {
         name: File(None, len(data), False, b"x" * 20, wanted.get(name, ())) for name, data in contents.items()

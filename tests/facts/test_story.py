@@ -15,7 +15,7 @@ from git_envhist import facts
 from git_envhist.api import EnvHistory
 from git_envhist.capturing import factasking
 from git_envhist.capturing.factsealing import open_facts
-from git_envhist.facts.probe import DumpProbe, MachineProbe, PlaceProbe, SignProbe, TreeProbe
+from git_envhist.facts.probe import CaptureProbe, DumpProbe, EnvironmentProbe, FileProbe, MachineProbe
 from git_envhist.history.outside import command_for
 from git_envhist.model import FactChange
 from tests.support.needs import needs, require
@@ -363,7 +363,7 @@ def test_a_probe_that_fails_costs_a_warning(repo: Repo, monkeypatch: pytest.Monk
     for probe in facts.PROBES.values():
         if isinstance(probe, DumpProbe):
             continue
-        leaf = facts.tree_leaf(probe) if isinstance(probe, TreeProbe) else facts.machine_leaf(probe)
+        leaf = facts.tree_leaf(probe) if isinstance(probe, FileProbe) else facts.machine_leaf(probe)
         monkeypatch.setattr(leaf, "facts_of", _fail)
     captured = EnvHistory.open(str(repo.path), workers=how).capture("all the same")
     assert captured.snapshot is not None
@@ -380,7 +380,7 @@ def test_a_probe_that_hangs_costs_its_time_and_no_snapshot(
 ) -> None:
     put(repo, "flask", "3.0.1")
     monkeypatch.setattr(factasking, "SECONDS", 0.3)
-    monkeypatch.setattr(factasking.Asking.answer, "__defaults__", (0.3,))
+    monkeypatch.setattr(factasking.ProbeProcess.answer, "__defaults__", (0.3,))
     monkeypatch.setattr(facts.machine_leaf(facts.machine_probes()["system"]), "facts_of", _hang)
     captured = EnvHistory.open(str(repo.path), workers="fork").capture("all the same")
     assert captured.snapshot is not None
@@ -403,7 +403,7 @@ def test_a_host_program_that_is_not_forked_has_the_same_facts(repo: Repo, machin
 
 
 def test_the_registry_knows_its_kinds() -> None:
-    kinds = TreeProbe | MachineProbe | PlaceProbe | SignProbe | DumpProbe
+    kinds = FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | DumpProbe
     assert all(isinstance(probe, kinds) for probe in facts.PROBES.values())
 
 

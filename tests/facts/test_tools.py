@@ -11,7 +11,7 @@ import pytest
 
 from git_envhist.api import EnvHistory
 from git_envhist.facts import githooks, tools
-from git_envhist.facts.probe import File, Place
+from git_envhist.facts.probe import File, ProbeTarget
 from git_envhist.history import programs
 from tests.support.repository import Repo
 
@@ -154,7 +154,7 @@ def test_a_hook_that_never_ends_holds_nobody_up(repo: Repo) -> None:
     hooks = repo.path / ".git/hooks"
     hooks.mkdir(exist_ok=True)
     os.mkfifo(hooks / "pre-commit", 0o755)
-    place = Place("/", str(repo.path), str(hooks))
+    place = ProbeTarget("/", str(repo.path), str(hooks))
     assert [fact.key for fact in githooks.facts_of(place, no_key)] == ["pre-commit"]
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from git_envhist.capture.records import Record
-from git_envhist.capturing.factfiles import make_wake, woken_in
-from git_envhist.facts.probe import TreeProbe
+from git_envhist.capture.records import DirectoryRecord
+from git_envhist.capturing.factfiles import compile_file_triggers, files_triggering_probes
+from git_envhist.facts.probe import FileProbe
 
 PROBES = {
-    "anywhere": TreeProbe("x", "packages", 1, reads=(b"a.json", b".env*"), sees=(b"*.zip",)),
-    "there": TreeProbe("x", "packages", 1, reads=(b"meta/*.json",), sees=(b"meta/a.json", b"bin/*")),
+    "anywhere": FileProbe("x", "packages", 1, reads=(b"a.json", b".env*"), sees=(b"*.zip",)),
+    "there": FileProbe("x", "packages", 1, reads=(b"meta/*.json",), sees=(b"meta/a.json", b"bin/*")),
 }
 
 
 def woken(path: bytes, *names: bytes) -> dict[str, list[bytes]]:
-    record = Record(path, names=list(names), ids=b"x" * 20 * len(names))
-    found = woken_in(record, make_wake(PROBES), 20)
+    record = DirectoryRecord(path, names=list(names), ids=b"x" * 20 * len(names))
+    found = files_triggering_probes(record, compile_file_triggers(PROBES), 20)
     return {probe: sorted({file.name for file in files}) for probe, files in found.items()}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.forking.clones import Clones
+from git_envhist.forking.clones import CloningReader
 from git_envhist.model import Entry, EntryKind, EnvPath, ObjectId
 from git_envhist.store.git import Git
 from git_envhist.store.trees import object_id
@@ -93,7 +93,7 @@ def test_what_changes_while_it_is_cloned_is_not_believed(repo: Repo) -> None:
     place = repo.write("file", UNCHANGED)
     oid = object_id(b"blob", UNCHANGED, "sha1")
     entry = Entry(EnvPath(b"file"), EntryKind.FILE, 0o644, place.stat().st_mtime_ns, ObjectId(oid))
-    contents = Clones(
+    contents = CloningReader(
         Git(str(repo.path / ".git"), str(repo.path)), str(repo.path / ".git/objects/pack"), "sha1"
     )
     contents.look_below(str(repo.path))

@@ -258,7 +258,7 @@ def test_a_fork_that_fails_at_its_first_moment_leaves_nothing(
     def fail(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(forking, "points_back", fail)
+    monkeypatch.setattr(forking, "paths_naming", fail)
     before = refs(rich)
     (rich.path / "closed").mkdir(mode=0o555)
     rich.write("closed2/file").parent.chmod(0o555)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from git_envhist.forking.relocation import LONGEST_FIRST_LINE, Moved, can_be_spelled, rewrite
+from git_envhist.forking.relocation import LONGEST_FIRST_LINE, Relocation, is_shell_safe, rewrite
 
-MOVED = Moved.between(["/srv/app", "/srv/app/inner"], "/new/place")
+MOVED = Relocation.between(["/srv/app", "/srv/app/inner"], "/new/place")
 
 
 @pytest.mark.parametrize(
@@ -30,13 +30,13 @@ def test_a_place_is_named_by_nothing_longer(before: bytes, after: bytes) -> None
 
 
 def test_an_address_spells_a_place_in_its_own_way() -> None:
-    moved = Moved.between(["/srv/my app"], "/new")
+    moved = Relocation.between(["/srv/my app"], "/new")
     assert rewrite(b'"file:///srv/my%20app/lib" /srv/my app/lib', moved) == b'"file:///new/lib" /new/lib'
 
 
 def test_a_first_line_that_grows_too_long_is_run_by_a_shell() -> None:
     long = "/" + "d" * LONGEST_FIRST_LINE
-    moved = Moved.between(["/srv/app"], long)
+    moved = Relocation.between(["/srv/app"], long)
     assert rewrite(b"#!/srv/app/bin/python3.11 -sE\nimport sys\n", moved) == (
         b"#!/bin/sh\n'''exec' " + long.encode() + b"/bin/python3.11 -sE \"$0\" \"$@\"\n' '''\nimport sys\n"
     )
@@ -54,4 +54,4 @@ def test_a_first_line_that_grows_too_long_is_run_by_a_shell() -> None:
     ],
 )
 def test_a_place_that_scripts_would_have_to_quote_is_known(place: str, can: bool) -> None:
-    assert can_be_spelled(place) is can
+    assert is_shell_safe(place) is can

@@ -140,7 +140,7 @@ def test_what_the_original_says_of_its_files_is_said_of_the_forks(
     def read(*_: object) -> None:
         raise AssertionError("what is known was read")
 
-    monkeypatch.setattr("git_envhist.capturing.facts.FactTaker._read_files", read)
+    monkeypatch.setattr("git_envhist.capturing.facts.ProbeRunner._read_files", read)
     made = history.fork(moment.id, str(tmp_path / "fork"))
     facts = [rich.git("rev-parse", f"{one}:.envhist/facts") for one in (moment.id, made.log()[0].id)]
     assert facts[0] == facts[1]

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from git_envhist.history.timeline import Timeline, World
+from git_envhist.history.timeline import Catalog, Timeline
 from git_envhist.model import (
     Actor,
     IntentSource,
-    Record,
+    NoteRecord,
     Snapshot,
     SnapshotId,
     Trigger,
@@ -44,7 +44,7 @@ def snapshot(
     head: str | None = None,
     names: tuple[str, ...] = (),
     verdicts: tuple[Verdict, ...] = (),
-    records: tuple[Record, ...] = (),
+    records: tuple[NoteRecord, ...] = (),
     timeline: str = "laptop/app-1a2b3c",
 ) -> Snapshot:
     moment = at(when) if isinstance(when, str) else when
@@ -70,10 +70,10 @@ def verdict(status: str, *, carried_from: str | None = None, claimed_by: str | N
     return Verdict(VerdictStatus(status), "npm test", NOW, carried_from=carried_from, claimed_by=claimed_by)
 
 
-def named(name: str, minutes: int, *, removed: bool = False) -> Record:
+def named(name: str, minutes: int, *, removed: bool = False) -> NoteRecord:
     """What a note says when a name is given, or taken away, so many minutes before NOW."""
     fields: dict[str, object] = {"name": name, "removed": True} if removed else {"name": name}
-    return Record("name", NOW - timedelta(minutes=minutes), fields)
+    return NoteRecord("name", NOW - timedelta(minutes=minutes), fields)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def world(
     others: Mapping[str, Timeline] | None = None,
     commits: Mapping[str, str] | None = None,
     paths: tuple[str, ...] = (),
-) -> World:
+) -> Catalog:
     """A world whose own timeline holds these, newest first."""
     own = Timeline.of("laptop/app-1a2b3c", snapshots)
-    return World(own, others or {}, KnownCommits(commits or {}), paths.__contains__)
+    return Catalog(own, others or {}, KnownCommits(commits or {}), paths.__contains__)

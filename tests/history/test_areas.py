@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.history.areas import Area, Touched, areas_of
+from git_envhist.history.areas import Area, SizedChange, areas_of
 from git_envhist.model import EnvPath
 
 names = st.sampled_from([b"a", b"b", b"c", b"node_modules", b"x.py"])
@@ -13,15 +13,15 @@ paths = st.lists(names, min_size=1, max_size=4).map(b"/".join)
 sizes = st.one_of(st.none(), st.integers(0, 10_000))
 
 
-def touched(path: bytes, before: int | None, after: int | None) -> Touched:
-    return Touched(EnvPath(path), before, after)
+def touched(path: bytes, before: int | None, after: int | None) -> SizedChange:
+    return SizedChange(EnvPath(path), before, after)
 
 
 changes = st.lists(st.builds(touched, paths, sizes, sizes), max_size=40, unique_by=lambda one: one.path)
 
 
 @given(changes, st.integers(1, 12))
-def test_whatever_changed_is_told_once_and_in_no_more_places(found: list[Touched], most: int) -> None:
+def test_whatever_changed_is_told_once_and_in_no_more_places(found: list[SizedChange], most: int) -> None:
     areas = areas_of(found, most)
     assert len(areas) <= most
     assert sum(area.added + area.modified + area.removed for area in areas) == len(found)
@@ -30,7 +30,7 @@ def test_whatever_changed_is_told_once_and_in_no_more_places(found: list[Touched
 
 
 @given(changes)
-def test_with_room_for_all_each_file_is_a_place(found: list[Touched]) -> None:
+def test_with_room_for_all_each_file_is_a_place(found: list[SizedChange]) -> None:
     areas = areas_of(found, 1000)
     assert sorted(area.path for area in areas) == sorted(one.path for one in found)
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.history.cursor import Difference, State, Walk, read_walk
-from git_envhist.model import RestorePart, Snapshot, SnapshotId
+from git_envhist.history.cursor import Difference, State, UndoStack, read_undo_stack
+from git_envhist.model import RestoreRole, Snapshot, SnapshotId
 from tests.history.moments import snapshot
 
 
@@ -42,23 +42,23 @@ class Person:
         self._save()
         self.content = content
         self._know_present()
-        self._append(RestorePart.TO, self.chain[0].id)
+        self._append(RestoreRole.TO, self.chain[0].id)
 
     def undo(self, steps: int = 1) -> bool:
         stop = self.walk.back(steps, State(self.content, self.tree))
         expected = self._expected(-steps)
         assert (stop.content if stop else None) == expected
-        return self._move(stop, RestorePart.UNDO, -steps)
+        return self._move(stop, RestoreRole.UNDO, -steps)
 
     def redo(self, steps: int = 1) -> bool:
         stop = self.walk.forward(steps, State(self.content, self.tree))
         known = self.at >= 0 and self.states[self.at] == self.content
         assert (stop.content if stop else None) == (self._expected(steps) if known else None)
-        return self._move(stop, RestorePart.REDO, steps)
+        return self._move(stop, RestoreRole.REDO, steps)
 
     @property
-    def walk(self) -> Walk:
-        return read_walk(self.chain, compare)
+    def walk(self) -> UndoStack:
+        return read_undo_stack(self.chain, compare)
 
     def _expected(self, steps: int) -> str | None:
         states, at = list(self.states), self.at
@@ -66,7 +66,7 @@ class Person:
             states, at = [*states[: at + 1], self.content], at + 1
         return states[at + steps] if 0 <= at + steps < len(states) else None
 
-    def _move(self, stop: Snapshot | None, part: RestorePart, steps: int) -> bool:
+    def _move(self, stop: Snapshot | None, part: RestoreRole, steps: int) -> bool:
         if stop is None:
             return False
         self._save()
@@ -77,14 +77,14 @@ class Person:
 
     def _save(self) -> None:
         self._know_present()
-        self._append(RestorePart.BEFORE, None)
+        self._append(RestoreRole.BEFORE, None)
 
     def _know_present(self) -> None:
         if self.at < 0 or self.states[self.at] != self.content:
             self.states[self.at + 1 :] = [self.content]
             self.at += 1
 
-    def _append(self, part: RestorePart | None, source: SnapshotId | None) -> None:
+    def _append(self, part: RestoreRole | None, source: SnapshotId | None) -> None:
         one = snapshot(f"moment {len(self.chain)}")
         self.chain.append(
             replace(one, content=self.content, tree=self.tree, restore=part, restored_from=source)
@@ -160,7 +160,7 @@ def test_a_state_that_retention_let_go_is_known_by_where_the_undo_arrived() -> N
         person.capture()
     person.undo(2)
     kept = [one for one in person.chain if one.content != "a" or one.restore is not None]
-    here = read_walk(kept, compare).here
+    here = read_undo_stack(kept, compare).here
     assert here is not None
     assert here.content == "a"
 
@@ -195,34 +195,34 @@ class Chain:
         self.snapshots: list[Snapshot] = []
 
     def add(
-        self, tree: str, restore: RestorePart | None = None, source: SnapshotId | None = None
+        self, tree: str, restore: RestoreRole | None = None, source: SnapshotId | None = None
     ) -> SnapshotId:
         one = snapshot(f"moment {len(self.snapshots)}")
         self.snapshots.append(replace(one, content="a", tree=tree, restore=restore, restored_from=source))
         return one.id
 
     def back(self, tree: str) -> SnapshotId | None:
-        stop = read_walk(self.snapshots, compare).back(1, State("a", tree))
+        stop = read_undo_stack(self.snapshots, compare).back(1, State("a", tree))
         return stop.id if stop else None
 
     def forward(self, tree: str) -> SnapshotId | None:
-        stop = read_walk(self.snapshots, compare).forward(1, State("a", tree))
+        stop = read_undo_stack(self.snapshots, compare).forward(1, State("a", tree))
         return stop.id if stop else None
 
 
 def test_undo_returns_the_owner_that_a_restore_replaced() -> None:
     chain = Chain()
     first = chain.add("root:1")
-    saved = chain.add("user:1", RestorePart.BEFORE)
-    chain.add("root:1", RestorePart.TO, first)
+    saved = chain.add("user:1", RestoreRole.BEFORE)
+    chain.add("root:1", RestoreRole.TO, first)
     assert chain.back("root:1") == saved
 
 
 def test_undo_returns_the_times_that_a_restore_replaced() -> None:
     chain = Chain()
     first = chain.add("root:1")
-    saved = chain.add("root:2", RestorePart.BEFORE)
-    chain.add("root:1", RestorePart.TO, first)
+    saved = chain.add("root:2", RestoreRole.BEFORE)
+    chain.add("root:1", RestoreRole.TO, first)
     assert chain.back("root:1") == saved
 
 
@@ -251,10 +251,10 @@ def test_undo_returns_the_newest_snapshot_of_a_state() -> None:
 def test_redo_works_after_times_changed() -> None:
     chain = Chain()
     first, second = chain.add("user:1"), chain.add("root:1")
-    chain.add("user:1", RestorePart.UNDO, first)
+    chain.add("user:1", RestoreRole.UNDO, first)
     saved = chain.add("user:2")
     assert chain.forward("user:3") == second
-    chain.add("root:1", RestorePart.REDO, second)
+    chain.add("root:1", RestoreRole.REDO, second)
     assert chain.back("root:1") == saved
 
 
@@ -262,7 +262,7 @@ def test_undo_goes_on_where_an_owner_could_not_be_set() -> None:
     chain = Chain()
     first, second = chain.add("other:1"), chain.add("user:1")
     third = chain.add("root:1")
-    chain.add("root:2", RestorePart.UNDO, second)
+    chain.add("root:2", RestoreRole.UNDO, second)
     assert chain.back("root:2") == first
     assert chain.forward("root:2") == third
 
@@ -271,8 +271,8 @@ def test_undo_goes_on_from_a_state_whose_newest_snapshot_is_another() -> None:
     chain = Chain()
     first, second = chain.add("other:1"), chain.add("user:1")
     chain.add("root:1")
-    chain.add("user:1", RestorePart.UNDO, second)
+    chain.add("user:1", RestoreRole.UNDO, second)
     chain.add("user:2")
     chain.add("root:1")
-    chain.add("user:1", RestorePart.UNDO, second)
+    chain.add("user:1", RestoreRole.UNDO, second)
     assert chain.back("user:1") == first

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from git_envhist.cli.formats import Look
-from git_envhist.history.folding import fold
+from git_envhist.cli.formats import FormatContext
+from git_envhist.history.folding import fold_turns
 from git_envhist.model import ChangeCount, IntentSource, Snapshot, Trigger
 from git_envhist.values import replace
 from tests.history.moments import BERLIN, NOW, at, snapshot
@@ -29,11 +29,11 @@ def chained(*newest_first: Snapshot) -> list[Snapshot]:
 
 
 def sizes(*newest_first: Snapshot) -> list[int]:
-    return [1 + len(line.earlier) for line in fold(chained(*newest_first), BERLIN)]
+    return [1 + len(line.earlier) for line in fold_turns(chained(*newest_first), BERLIN)]
 
 
 def test_automatic_snapshots_of_one_day_are_one_line_if_they_changed_only_files() -> None:
-    [line] = fold(chained(by_hook("10:03"), by_hook("10:02"), by_hook("10:01")), BERLIN)
+    [line] = fold_turns(chained(by_hook("10:03"), by_hook("10:02"), by_hook("10:01")), BERLIN)
     assert (line.is_run, line.is_turn, line.changed) == (True, False, ChangeCount(3, 6, 0))
     assert sizes(by_hook("10:03"), by_hand("10:02"), by_hook("10:01")) == [1, 1, 1]
     assert sizes(by_hook("00:10"), by_hook("2026-11-17 23:50")) == [1, 1]
@@ -50,7 +50,7 @@ def test_snapshot_that_changed_nothing_has_a_line_only_if_somebody_gave_words_or
 
 
 def test_heading_names_the_day_and_times_are_of_that_day() -> None:
-    look = Look(NOW, by_day=True)
+    look = FormatContext(NOW, by_day=True)
     days = [look.day(snapshot("x", when)) for when in ("10:00", "2026-11-17 23:59", "2026-11-13 08:00")]
     assert days == ["2026-11-18 Wednesday, today", "2026-11-17 Tuesday, yesterday", "2026-11-13 Friday"]
     assert look.today == days[0]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from git_envhist.history.graph import connected, draw, ordered, parents_of, shown_parents
-from git_envhist.model import RestorePart, Snapshot
+from git_envhist.model import RestoreRole, Snapshot
 from tests.cli.moments import at, moment
 
 Parents = Mapping[str, tuple[str, ...]]
@@ -107,9 +107,9 @@ def test_a_restore_goes_on_from_the_moment_it_came_from_and_a_part_of_one_from_b
     a, b, c, d, e = "aaaa", "bbbb", "cccc", "dddd", "eeee"
     full = "a" * 4 + "0" * 36
     shown = chain(
-        (a, {}), (b, {}), (c, {"restore": RestorePart.BEFORE}),
-        (d, {"restore": RestorePart.TO, "restored_from": full, "content": a}),
-        (e, {"restore": RestorePart.TO, "restored_from": b + "0" * 36}),
+        (a, {}), (b, {}), (c, {"restore": RestoreRole.BEFORE}),
+        (d, {"restore": RestoreRole.TO, "restored_from": full, "content": a}),
+        (e, {"restore": RestoreRole.TO, "restored_from": b + "0" * 36}),
     )  # fmt: skip
     found = {one[:4]: tuple(p[:4] for p in before) for one, before in parents_of(shown).items()}
     assert found == {a: (), b: (a,), c: (b,), d: (a,), e: (b, d)}

@@ -13,7 +13,7 @@ from git_envhist.history.intents import (
     title,
 )
 from git_envhist.history.timeline import Timeline
-from git_envhist.model import IntentSource, RestorePart, Snapshot, Trigger
+from git_envhist.model import IntentSource, RestoreRole, Snapshot, Trigger
 from git_envhist.values import replace
 from tests.history.moments import NOW, snapshot
 
@@ -53,34 +53,34 @@ def test_without_any_code_commit_the_cause_is_all_that_is_told() -> None:
     assert title(replace(caused(Trigger.CHECKOUT, IntentSource.COMMIT), branch=None)) == "checkout: add q"
 
 
-def operation(intent: str, part: RestorePart) -> Snapshot:
+def operation(intent: str, part: RestoreRole) -> Snapshot:
     return replace(snapshot(intent), restore=part, restored_from=snapshot("goal").id)
 
 
 @pytest.mark.parametrize(
     ("intent", "part", "printed", "partly"),
     [
-        ("restore of 0123abc", RestorePart.TO, "restore of 0123abc", False),
-        ("restore of 0123abc (2 paths)", RestorePart.TO, "restore of 0123abc (2 paths)", True),
-        ("restore of 0123abc (1,204 paths)", RestorePart.TO, "restore of 0123abc (1,204 paths)", True),
-        ("undo of 0123abc", RestorePart.UNDO, "undo of 0123abc", False),
-        ("before the restore of 0123abc", RestorePart.BEFORE, "before the restore of 0123abc", False),
+        ("restore of 0123abc", RestoreRole.TO, "restore of 0123abc", False),
+        ("restore of 0123abc (2 paths)", RestoreRole.TO, "restore of 0123abc (2 paths)", True),
+        ("restore of 0123abc (1,204 paths)", RestoreRole.TO, "restore of 0123abc (1,204 paths)", True),
+        ("undo of 0123abc", RestoreRole.UNDO, "undo of 0123abc", False),
+        ("before the restore of 0123abc", RestoreRole.BEFORE, "before the restore of 0123abc", False),
         # As earlier versions wrote them.
-        ("restored 0123abc", RestorePart.TO, "restore of 0123abc", False),
-        ("restored 0123abc, in part", RestorePart.TO, "restore of 0123abc (in part)", True),
-        ("undo 0123abc", RestorePart.UNDO, "undo to 0123abc", False),
-        ("redo 0123abc", RestorePart.REDO, "redo to 0123abc", False),
+        ("restored 0123abc", RestoreRole.TO, "restore of 0123abc", False),
+        ("restored 0123abc, in part", RestoreRole.TO, "restore of 0123abc (in part)", True),
+        ("undo 0123abc", RestoreRole.UNDO, "undo to 0123abc", False),
+        ("redo 0123abc", RestoreRole.REDO, "redo to 0123abc", False),
     ],
 )
-def test_operation_has_a_short_title(intent: str, part: RestorePart, printed: str, partly: bool) -> None:
+def test_operation_has_a_short_title(intent: str, part: RestoreRole, printed: str, partly: bool) -> None:
     assert title(operation(intent, part)) == printed
     assert is_in_part(operation(intent, part)) is partly
 
 
 def test_operation_words_name_the_snapshot() -> None:
-    assert operation_words(RestorePart.TO, "0123abcdef", "2 paths") == "restore of 0123abc (2 paths)"
-    assert operation_words(RestorePart.UNDO, "0123abcdef") == "undo of 0123abc"
-    assert operation_words(RestorePart.TO, None) == "restore"
+    assert operation_words(RestoreRole.TO, "0123abcdef", "2 paths") == "restore of 0123abc (2 paths)"
+    assert operation_words(RestoreRole.UNDO, "0123abcdef") == "undo of 0123abc"
+    assert operation_words(RestoreRole.TO, None) == "restore"
 
 
 def test_substitute_intent_names_the_commit_and_the_title_repeats_its_subject() -> None:
@@ -91,7 +91,7 @@ def test_substitute_intent_names_the_commit_and_the_title_repeats_its_subject() 
 
 def test_what_is_printed_is_found_again() -> None:
     moments = [
-        operation("restored 0123abc", RestorePart.TO),
+        operation("restored 0123abc", RestoreRole.TO),
         snapshot("all set up"),
         caused(Trigger.COMMIT, IntentSource.COMMIT),
         caused(Trigger.MERGE, IntentSource.COMMIT),
@@ -111,7 +111,7 @@ def test_candidates_are_told_apart_by_what_caused_them() -> None:
     moments = [
         caused(Trigger.COMMIT, IntentSource.COMMIT),
         caused(Trigger.MERGE, IntentSource.COMMIT),
-        operation("restored 0123abc", RestorePart.TO),
+        operation("restored 0123abc", RestoreRole.TO),
     ]
     timeline = Timeline.of("laptop/app-1a2b3c", moments)
     told = label_candidates(by_intent(timeline, "add q"), NOW)

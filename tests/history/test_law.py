@@ -18,9 +18,9 @@ from git_envhist.history.intents import title
 from git_envhist.history.ranges import resolve_range
 from git_envhist.history.resolve import resolve
 from git_envhist.history.revisions import RESERVED
-from git_envhist.history.timeline import Spot, Timeline, World, subject
+from git_envhist.history.timeline import Catalog, Position, Timeline, subject
 from git_envhist.history.times import printed_time
-from git_envhist.model import IntentSource, RestorePart, Snapshot, Trigger
+from git_envhist.model import IntentSource, RestoreRole, Snapshot, Trigger
 from git_envhist.values import replace
 from tests.history.moments import BERLIN, KnownCommits, named, snapshot
 
@@ -66,7 +66,7 @@ def lines(draw: st.DrawFn, timeline: str) -> Snapshot:
         return line
     cause = draw(st.sampled_from(Trigger))
     source = draw(st.sampled_from((IntentSource.COMMIT, IntentSource.GIVEN)))
-    came = draw(st.sampled_from((None, *RestorePart)))
+    came = draw(st.sampled_from((None, *RestoreRole)))
     return replace(line, trigger=cause, intent_source=source, restore=came, branch="refs/heads/main")
 
 
@@ -79,28 +79,28 @@ def timelines(draw: st.DrawFn, name: str) -> Timeline:
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> World:
+def worlds(draw: st.DrawFn) -> Catalog:
     known = draw(st.dictionaries(words, st.sampled_from(CODE), max_size=4))
     other = draw(timelines("box/app-ffffff"))
-    return World(draw(timelines("laptop/app-1a2b3c")), {other.name: other}, KnownCommits(known))
+    return Catalog(draw(timelines("laptop/app-1a2b3c")), {other.name: other}, KnownCommits(known))
 
 
 nows = st.integers(0, 100_000).map(lambda after: (MIDDLE + timedelta(seconds=after)).astimezone(BERLIN))
 
 
-def by_resolve(text: str, world: World, now: datetime) -> str:
+def by_resolve(text: str, world: Catalog, now: datetime) -> str:
     return resolve(text, world, now).id
 
 
-def by_range(text: str, world: World, now: datetime) -> str:
+def by_range(text: str, world: Catalog, now: datetime) -> str:
     span = resolve_range(text, world, now)
     assert span.start is None
-    assert isinstance(span.end, Spot)
+    assert isinstance(span.end, Position)
     return span.end.snapshot.id
 
 
 def leads_to(
-    text: str, line: Snapshot, world: World, now: datetime, look: Callable[[str, World, datetime], str]
+    text: str, line: Snapshot, world: Catalog, now: datetime, look: Callable[[str, Catalog, datetime], str]
 ) -> bool:
     try:
         return look(text, world, now) == line.id
@@ -110,7 +110,7 @@ def leads_to(
         return any(line.id.startswith(beginning) for beginning in beginnings)
 
 
-def spellings(line: Snapshot, world: World, now: datetime) -> list[str]:
+def spellings(line: Snapshot, world: Catalog, now: datetime) -> list[str]:
     time, printed = printed_time(line.at, now), title(line)
     words = (f":/{subject(line.intent)}", f":/{printed}")
     return [line.id[:7], line.id, time, f"@{{{time}}}", *words, *line.names]
@@ -123,9 +123,9 @@ TWICE = Timeline.of(
 
 
 @settings(max_examples=400)
-@example(world=World(TWICE, {}, KnownCommits()), now=(MIDDLE + timedelta(minutes=50)).astimezone(BERLIN))
+@example(world=Catalog(TWICE, {}, KnownCommits()), now=(MIDDLE + timedelta(minutes=50)).astimezone(BERLIN))
 @given(world=worlds(), now=nows)
-def test_every_printed_line_resolves_to_itself_or_lists_itself(world: World, now: datetime) -> None:
+def test_every_printed_line_resolves_to_itself_or_lists_itself(world: Catalog, now: datetime) -> None:
     for line in world.own.snapshots:
         for text in spellings(line, world, now):
             for look in (by_resolve, by_range):
@@ -133,20 +133,20 @@ def test_every_printed_line_resolves_to_itself_or_lists_itself(world: World, now
 
 
 @given(world=worlds(), now=nows)
-def test_every_line_of_another_timeline_is_found_by_its_id(world: World, now: datetime) -> None:
+def test_every_line_of_another_timeline_is_found_by_its_id(world: Catalog, now: datetime) -> None:
     for line in world.others["box/app-ffffff"].snapshots:
         if all(line.id != own.id for own in world.own.snapshots):
             assert leads_to(line.id[:7], line, world, now, by_resolve)
 
 
 @given(world=worlds(), now=nows)
-def test_a_name_stands_at_one_line_only(world: World, now: datetime) -> None:
+def test_a_name_stands_at_one_line_only(world: Catalog, now: datetime) -> None:
     shown = [name for line in world.own.snapshots for name in line.names]
     assert len(shown) == len(set(shown))
 
 
 @given(world=worlds(), now=nows, zone=st.sampled_from(["Asia/Kolkata", "America/Sao_Paulo", "UTC"]))
-def test_the_law_holds_in_every_zone(world: World, now: datetime, zone: str) -> None:
+def test_the_law_holds_in_every_zone(world: Catalog, now: datetime, zone: str) -> None:
     there = now.astimezone(ZoneInfo(zone))
     for line in world.own.snapshots:
         assert leads_to(printed_time(line.at, there), line, world, there, by_resolve)

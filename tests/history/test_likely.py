@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from git_envhist.history.likely import likeliest
+from git_envhist.history.likely import likely_targets
 from git_envhist.model import Snapshot, Trigger, Verdict, VerdictStatus
 from tests.history.moments import at, snapshot
 
@@ -28,15 +28,15 @@ def test_newest_is_first_and_what_passed_or_has_a_name_is_in_the_list() -> None:
         moment("passed", "d", verdicts=(PASSED,)),
         moment("passed before", "e", verdicts=(PASSED,)),
     ]
-    assert intents(likeliest(line, "h")) == ["by hook", "by hand", "named", "passed", "passed before"]
+    assert intents(likely_targets(line, "h")) == ["by hook", "by hand", "named", "passed", "passed before"]
     many = [moment("newest", "n"), *(moment(str(number), str(number)) for number in range(9)), *line]
-    assert intents(likeliest(many, "h")) == ["newest", "0", "1", "named", "passed"]
+    assert intents(likely_targets(many, "h")) == ["newest", "0", "1", "named", "passed"]
 
 
 def test_of_equal_moments_one_is_shown_and_five_are_enough() -> None:
     line = [moment(f"m{number}", str(number // 2)) for number in range(20)]
-    assert intents(likeliest(line, "none of these")) == ["m0", "m2", "m4", "m6", "m8"]
-    assert likeliest([], "x") == ()
+    assert intents(likely_targets(line, "none of these")) == ["m0", "m2", "m4", "m6", "m8"]
+    assert likely_targets([], "x") == ()
 
 
 def test_of_equal_moments_the_one_with_a_name_stands_for_all() -> None:
@@ -47,7 +47,7 @@ def test_of_equal_moments_the_one_with_a_name_stands_for_all() -> None:
         moment("clean", "a", names=("clean",)),
         moment("clean again", "a"),
     ]
-    assert intents(likeliest(line, "h")) == ["clean", "by hand"]
+    assert intents(likely_targets(line, "h")) == ["clean", "by hand"]
 
 
 def test_a_name_that_failed_since_does_not_stand_for_an_equal_moment_that_passed() -> None:
@@ -57,12 +57,12 @@ def test_a_name_that_failed_since_does_not_stand_for_an_equal_moment_that_passed
         moment("named", "a", names=("named",), verdicts=(failed,)),
         moment("named before", "a", names=("clean",)),
     ]
-    assert intents(likeliest(line, "h")) == ["named before"]
-    assert intents(likeliest(line[:2], "h")) == ["undo"]
+    assert intents(likely_targets(line, "h")) == ["named before"]
+    assert intents(likely_targets(line[:2], "h")) == ["undo"]
 
 
 def test_newest_is_shown_itself_unless_it_records_a_restore() -> None:
     line = [moment("again", "a"), moment("other", "b"), moment("named", "a", names=("clean",))]
-    assert intents(likeliest(line, "")) == ["again", "other"]
+    assert intents(likely_targets(line, "")) == ["again", "other"]
     restored = [moment("restored", "a", trigger=Trigger.RESTORE), *line[1:]]
-    assert intents(likeliest(restored, "")) == ["named", "other"]
+    assert intents(likely_targets(restored, "")) == ["named", "other"]

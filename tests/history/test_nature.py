@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from git_envhist.history import nature
-from git_envhist.history.nature import set_apart
-from git_envhist.model import Change, EntryKind, EnvPath, ObjectId, Side
+from git_envhist.history.nature import split_machine_differences
+from git_envhist.model import Change, ChangeSide, EntryKind, EnvPath, ObjectId
 
 
-def side(path: bytes, content: int, mode: int = 0o644, kind: EntryKind = EntryKind.FILE) -> Side:
-    return Side(EnvPath(path), kind, mode, ObjectId(bytes([content]) * 20))
+def side(path: bytes, content: int, mode: int = 0o644, kind: EntryKind = EntryKind.FILE) -> ChangeSide:
+    return ChangeSide(EnvPath(path), kind, mode, ObjectId(bytes([content]) * 20))
 
 
 def changed(
@@ -20,7 +20,7 @@ def changed(
 
 
 def sort_of(change: Change, *explained: bytes) -> str | None:
-    apart = set_apart([change], lambda place: place in explained)
+    apart = split_machine_differences([change], lambda place: place in explained)
     assert len(apart.told) + len(apart.by_nature) == 1
     return apart.by_nature[0][0] if apart.by_nature else None
 
@@ -60,5 +60,5 @@ def test_what_packages_explain_goes_by_their_directory() -> None:
 
 def test_they_stand_in_one_order_whatever_came_first() -> None:
     changes = [changed(b"a.log"), changed(b".mypy_cache/x"), changed(b"b", same=True, attributes=("owner",))]
-    sorts = [why for why, _ in set_apart(changes, lambda place: False).by_nature]
+    sorts = [why for why, _ in split_machine_differences(changes, lambda place: False).by_nature]
     assert sorts == [nature.OWNER, nature.CACHES, nature.LOGS]

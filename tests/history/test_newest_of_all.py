@@ -8,7 +8,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.lookup import newest_of_all
+from git_envhist.lookup import newest_snapshots
 from git_envhist.model import Snapshot
 from tests.history.moments import NOW, hex_id, snapshot
 
@@ -44,7 +44,7 @@ def test_they_are_those_that_all_of_them_would_give(told: list[list[tuple[int, i
         read.append(name)
         return lines[name][:most]
 
-    assert newest_of_all(tips, take, limit) == read_all(lines, limit)
+    assert newest_snapshots(tips, take, limit) == read_all(lines, limit)
     assert len(read) == len(set(read))
 
 
@@ -62,5 +62,5 @@ def test_of_hundreds_those_are_read_that_count() -> None:
         return lines[name][:most]
 
     tips = {name: line[0].at.timestamp() for name, line in lines.items()}
-    assert len(newest_of_all(tips, take, 20)) == 20
+    assert len(newest_snapshots(tips, take, 20)) == 20
     assert len(read) == 20

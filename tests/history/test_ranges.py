@@ -5,25 +5,27 @@ from __future__ import annotations
 import pytest
 
 from git_envhist.errors import AmbiguousRevision, EnvhistError, SnapshotNotFound, UsageError
-from git_envhist.history.ranges import Span, between, resolve_range
+from git_envhist.history.ranges import ResolvedRange, resolve_range, snapshots_in_range
 from git_envhist.history.resolve import LIVE, End
-from git_envhist.history.timeline import Spot, Timeline, World
+from git_envhist.history.timeline import Catalog, Position, Timeline
 from tests.history.moments import NOW, snapshot, world
 
 THREE = world(snapshot("c", "10:20"), snapshot("b", "10:10", names=("x",)), snapshot("a", "10:00"))
 
 
-def ends(text: str, where: World = THREE) -> tuple[str | None, str | None]:
+def ends(text: str, where: Catalog = THREE) -> tuple[str | None, str | None]:
     span = resolve_range(text, where, NOW)
     return _told(span.start), _told(span.end)
 
 
 def _told(end: End | None) -> str | None:
-    return end.snapshot.intent if isinstance(end, Spot) else None if end is None else "now"
+    return end.snapshot.intent if isinstance(end, Position) else None if end is None else "now"
 
 
-def listed(text: str, where: World = THREE) -> str:
-    return " ".join(moment.intent for moment in between(resolve_range(text, where, NOW), where.own))
+def listed(text: str, where: Catalog = THREE) -> str:
+    return " ".join(
+        moment.intent for moment in snapshots_in_range(resolve_range(text, where, NOW), where.own)
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,14 +67,14 @@ def test_a_range_holds_what_its_end_reaches_and_its_start_does_not(text: str, sh
 def test_a_start_on_another_timeline_leaves_out_only_what_both_hold() -> None:
     fetched = Timeline("origin/laptop/app-1a2b3c", THREE.own.snapshots[1:])
     foreign = Timeline.of("box/x", [snapshot("z", timeline="box/x")])
-    where = World(THREE.own, {fetched.name: fetched, "box/x": foreign}, THREE.git)
+    where = Catalog(THREE.own, {fetched.name: fetched, "box/x": foreign}, THREE.git)
     assert listed("origin/laptop/app-1a2b3c..@", where) == "c"
     assert listed("box/x..@", where) == "c b a"
     assert listed("x..box/x", where) == "z"
 
 
 def test_an_empty_timeline_up_to_now_is_an_empty_list() -> None:
-    assert between(Span(None, LIVE), world().own) == ()
+    assert snapshots_in_range(ResolvedRange(None, LIVE), world().own) == ()
 
 
 @pytest.mark.parametrize("text", [":/fix a..b thing", "odd..name", ":/wait... what", ":/fix a..b thing~0"])
@@ -117,7 +119,7 @@ def test_a_text_that_can_be_cut_into_different_ranges_lists_them() -> None:
     ],
 )
 def test_what_is_no_range_says_why(text: str, failure: type[EnvhistError], hint: str) -> None:
-    where = World(THREE.own, {}, THREE.git, ("../file",).__contains__)
+    where = Catalog(THREE.own, {}, THREE.git, ("../file",).__contains__)
     with pytest.raises(failure) as raised:
         resolve_range(text, where, NOW)
     assert hint in (raised.value.hint or "")

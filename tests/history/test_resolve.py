@@ -8,7 +8,7 @@ import pytest
 
 from git_envhist.errors import AmbiguousRevision, EnvhistError, SnapshotNotFound, UsageError
 from git_envhist.history.resolve import LIVE, locate, resolve, resolve_end
-from git_envhist.history.timeline import Timeline, World
+from git_envhist.history.timeline import Catalog, Timeline
 from tests.history.moments import NOW, hex_id, named, snapshot, verdict, world
 
 CODE = "c0de" * 10
@@ -21,24 +21,24 @@ CLEAN = snapshot("clean clone", "2026-11-17 18:02:00", verdicts=(verdict("pass")
 MORNING = world(WORKING, BROKEN, BEFORE, CLEAN, commits={"HEAD": CODE, "HEAD~1": OTHER_CODE, "main": CODE})
 
 
-def found(text: str, where: World = MORNING) -> str:
+def found(text: str, where: Catalog = MORNING) -> str:
     return resolve(text, where, NOW).intent
 
 
-def refused(text: str, where: World = MORNING) -> EnvhistError:
+def refused(text: str, where: Catalog = MORNING) -> EnvhistError:
     with pytest.raises(EnvhistError) as failure:
         resolve(text, where, NOW)
     return failure.value
 
 
-def hint(text: str, where: World = MORNING) -> str:
+def hint(text: str, where: Catalog = MORNING) -> str:
     failure = refused(text, where)
     assert isinstance(failure, SnapshotNotFound)
     assert failure.exit_code == 4
     return failure.hint or ""
 
 
-def candidates(text: str, where: World) -> list[str]:
+def candidates(text: str, where: Catalog) -> list[str]:
     failure = refused(text, where)
     assert isinstance(failure, AmbiguousRevision)
     return [candidate.split(" ", 1)[0] for candidate in failure.candidates]
@@ -264,7 +264,7 @@ def test_a_commit_without_a_snapshot_is_not_replaced_by_a_time_or_a_foreign_name
     assert "0c0d0c0" in hint("10m", where)
 
 
-def with_other() -> World:
+def with_other() -> Catalog:
     mine = [snapshot("mine newest", "10:20", names=("both",)), snapshot("mine", "10:10")]
     theirs = [
         snapshot("theirs newest", "10:15", timeline="box/app-ffffff", names=("both", "theirs")),
@@ -344,5 +344,5 @@ def test_a_fetched_copy_of_our_own_snapshot_is_no_second_candidate() -> None:
         ("good:a b", MORNING, "git envlog show good -- 'a b' shows it, git envrestore good -- 'a b' brings it back"),
     ],
 )  # fmt: skip
-def test_what_means_no_snapshot_says_what_to_type_next(text: str, where: World, told: str) -> None:
+def test_what_means_no_snapshot_says_what_to_type_next(text: str, where: Catalog, told: str) -> None:
     assert told in hint(text, where)

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from git_envhist.errors import UsageError
 from git_envhist.history.revisions import (
+    Ancestor,
     AtTime,
-    Back,
+    BareWord,
     ByIntent,
     ByVerdict,
-    Cut,
-    Live,
     Newest,
+    Now,
+    RangeSplit,
     Revision,
-    Word,
     range_cuts,
     readings,
     why_not_a_name,
@@ -28,30 +28,30 @@ from git_envhist.model import VerdictStatus
     ("text", "revision"),
     [
         ("@", Newest()),
-        ("now", Live()),
-        ("@~3", Back(Newest(), 3)),
-        ("@~", Back(Newest(), 1)),
-        ("@~0", Back(Newest(), 0)),
-        ("@~1~2", Back(Back(Newest(), 1), 2)),
-        ("@~~", Back(Back(Newest(), 1), 1)),
+        ("now", Now()),
+        ("@~3", Ancestor(Newest(), 3)),
+        ("@~", Ancestor(Newest(), 1)),
+        ("@~0", Ancestor(Newest(), 0)),
+        ("@~1~2", Ancestor(Ancestor(Newest(), 1), 2)),
+        ("@~~", Ancestor(Ancestor(Newest(), 1), 1)),
         ("good", ByVerdict(VerdictStatus.PASS)),
         ("bad@{2}", ByVerdict(VerdictStatus.FAIL, 2)),
-        ("good~1", Back(ByVerdict(VerdictStatus.PASS), 1)),
-        ("good@{2}~1", Back(ByVerdict(VerdictStatus.PASS, 2), 1)),
+        ("good~1", Ancestor(ByVerdict(VerdictStatus.PASS), 1)),
+        ("good@{2}~1", Ancestor(ByVerdict(VerdictStatus.PASS, 2), 1)),
         ("@{10:27}", AtTime("10:27")),
-        ("@{2 hours ago}~2", Back(AtTime("2 hours ago"), 2)),
+        ("@{2 hours ago}~2", Ancestor(AtTime("2 hours ago"), 2)),
         ("laptop/app-1a2b3c@{10:27}", AtTime("10:27", "laptop/app-1a2b3c")),
-        ("origin/laptop/app-1a2b3c", Word("origin/laptop/app-1a2b3c")),
-        ("9ac31f", Word("9ac31f")),
-        ("before-refactor~2", Back(Word("before-refactor"), 2)),
-        ("HEAD^{/fix bug}", Word("HEAD^{/fix bug}")),
-        ("'2 hours ago'", Word("'2 hours ago'")),
-        ("goodness", Word("goodness")),
-        ("~2", Word("~2")),
+        ("origin/laptop/app-1a2b3c", BareWord("origin/laptop/app-1a2b3c")),
+        ("9ac31f", BareWord("9ac31f")),
+        ("before-refactor~2", Ancestor(BareWord("before-refactor"), 2)),
+        ("HEAD^{/fix bug}", BareWord("HEAD^{/fix bug}")),
+        ("'2 hours ago'", BareWord("'2 hours ago'")),
+        ("goodness", BareWord("goodness")),
+        ("~2", BareWord("~2")),
         (":/auth refactor", ByIntent("auth refactor")),
         (":/a..b", ByIntent("a..b")),
         (":/@{10:27}", ByIntent("@{10:27}")),
-        ("a~99999999999", Word("a~99999999999")),
+        ("a~99999999999", BareWord("a~99999999999")),
     ],
 )
 def test_a_text_has_one_reading(text: str, revision: Revision) -> None:
@@ -61,8 +61,8 @@ def test_a_text_has_one_reading(text: str, revision: Revision) -> None:
 def test_an_intent_that_ends_like_a_step_is_read_as_the_whole_intent_first() -> None:
     assert readings(":/fix~1~2") == (
         ByIntent("fix~1~2"),
-        Back(ByIntent("fix~1"), 2),
-        Back(Back(ByIntent("fix"), 1), 2),
+        Ancestor(ByIntent("fix~1"), 2),
+        Ancestor(Ancestor(ByIntent("fix"), 1), 2),
     )
     assert readings(":/~2") == (ByIntent("~2"),)
 
@@ -99,7 +99,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     ],
 )
 def test_every_place_is_offered_where_a_range_could_be_cut(text: str, cuts: list[tuple[str, str]]) -> None:
-    assert range_cuts(text) == tuple(Cut(before, after) for before, after in cuts)
+    assert range_cuts(text) == tuple(RangeSplit(before, after) for before, after in cuts)
 
 
 @pytest.mark.parametrize(

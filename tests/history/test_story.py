@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from git_envhist.history.diff import count
-from git_envhist.history.story import Row, describe_counts, describe_marks, fold_by_directory
-from git_envhist.model import Change, ChangeCount, EntryKind, EnvPath, Side
+from git_envhist.history.story import SummaryRow, describe_counts, describe_marks, fold_by_directory
+from git_envhist.model import Change, ChangeCount, ChangeSide, EntryKind, EnvPath
 
 
-def side(path: str) -> Side:
-    return Side(EnvPath(path.encode()), EntryKind.FILE, 0o644, None)
+def side(path: str) -> ChangeSide:
+    return ChangeSide(EnvPath(path.encode()), EntryKind.FILE, 0o644, None)
 
 
 def added(*paths: str) -> list[Change]:
@@ -27,11 +27,11 @@ def removed(*paths: str) -> list[Change]:
     return [Change(side(path), None) for path in paths]
 
 
-def told(rows: tuple[Row, ...]) -> list[str]:
+def told(rows: tuple[SummaryRow, ...]) -> list[str]:
     return [_told(row) for row in rows]
 
 
-def _told(row: Row) -> str:
+def _told(row: SummaryRow) -> str:
     path = row.path.decode()
     if row.more:
         return f"{path}… {row.more} more {describe_marks(row.count)}"

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from git_envhist.history.times import (
-    Moment,
-    Unit,
-    UnreadableTime,
+    InvalidTime,
+    TimeSpan,
+    TimeUnit,
     exact_time,
     parse_moment,
     printed_time,
@@ -35,38 +35,48 @@ def utc(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-def read(text: str, now: datetime = NOW) -> Moment:
+def read(text: str, now: datetime = NOW) -> TimeSpan:
     return read_moment(text, now)
 
 
 @pytest.mark.parametrize(
     ("text", "start", "end", "unit"),
     [
-        ("10:27", "2026-11-18 09:27", "2026-11-18 09:27:59.999999", Unit.MINUTE),
-        ("9:05", "2026-11-18 08:05", "2026-11-18 08:05:59.999999", Unit.MINUTE),
-        ("10:27:31", "2026-11-18 09:27:31", "2026-11-18 09:27:31.999999", Unit.SECOND),
-        ("2026-11-18", "2026-11-17 23:00", "2026-11-18 22:59:59.999999", Unit.DAY),
-        ("2026-11-16 10:27", "2026-11-16 09:27", "2026-11-16 09:27:59.999999", Unit.MINUTE),
-        ("2026-11-18T10:27", "2026-11-18 09:27", "2026-11-18 09:27:59.999999", Unit.MINUTE),
-        ("2026-11-18T10:27:31Z", "2026-11-18 10:27:31", "2026-11-18 10:27:31.999999", Unit.SECOND),
-        ("2026-11-18T10:27+05:30", "2026-11-18 04:57", "2026-11-18 04:57:59.999999", Unit.MINUTE),
-        ("2026-11-18 10:27:31 -0330", "2026-11-18 13:57:31", "2026-11-18 13:57:31.999999", Unit.SECOND),
-        ("today", "2026-11-17 23:00", "2026-11-18 22:59:59.999999", Unit.DAY),
-        ("yesterday", "2026-11-16 23:00", "2026-11-17 22:59:59.999999", Unit.DAY),
-        ("yesterday 10:27", "2026-11-17 09:27", "2026-11-17 09:27:59.999999", Unit.MINUTE),
-        ("monday", "2026-11-15 23:00", "2026-11-16 22:59:59.999999", Unit.DAY),
-        ("mon 10:27", "2026-11-16 09:27", "2026-11-16 09:27:59.999999", Unit.MINUTE),
-        ("Wednesday", "2026-11-17 23:00", "2026-11-18 22:59:59.999999", Unit.DAY),
-        ("last wednesday", "2026-11-10 23:00", "2026-11-11 22:59:59.999999", Unit.DAY),
-        ("last friday", "2026-11-12 23:00", "2026-11-13 22:59:59.999999", Unit.DAY),
-        ("@1795000000", "2026-11-18 11:06:40", "2026-11-18 11:06:40.999999", Unit.SECOND),
-        ("Wed Nov 18 10:27:31 2026 +0100", "2026-11-18 09:27:31", "2026-11-18 09:27:31.999999", Unit.SECOND),
-        ("Wed Nov 18 10:27:31 2026", "2026-11-18 09:27:31", "2026-11-18 09:27:31.999999", Unit.SECOND),
-        ("Wed, 18 Nov 2026 10:27:31 +0100", "2026-11-18 09:27:31", "2026-11-18 09:27:31.999999", Unit.SECOND),
+        ("10:27", "2026-11-18 09:27", "2026-11-18 09:27:59.999999", TimeUnit.MINUTE),
+        ("9:05", "2026-11-18 08:05", "2026-11-18 08:05:59.999999", TimeUnit.MINUTE),
+        ("10:27:31", "2026-11-18 09:27:31", "2026-11-18 09:27:31.999999", TimeUnit.SECOND),
+        ("2026-11-18", "2026-11-17 23:00", "2026-11-18 22:59:59.999999", TimeUnit.DAY),
+        ("2026-11-16 10:27", "2026-11-16 09:27", "2026-11-16 09:27:59.999999", TimeUnit.MINUTE),
+        ("2026-11-18T10:27", "2026-11-18 09:27", "2026-11-18 09:27:59.999999", TimeUnit.MINUTE),
+        ("2026-11-18T10:27:31Z", "2026-11-18 10:27:31", "2026-11-18 10:27:31.999999", TimeUnit.SECOND),
+        ("2026-11-18T10:27+05:30", "2026-11-18 04:57", "2026-11-18 04:57:59.999999", TimeUnit.MINUTE),
+        ("2026-11-18 10:27:31 -0330", "2026-11-18 13:57:31", "2026-11-18 13:57:31.999999", TimeUnit.SECOND),
+        ("today", "2026-11-17 23:00", "2026-11-18 22:59:59.999999", TimeUnit.DAY),
+        ("yesterday", "2026-11-16 23:00", "2026-11-17 22:59:59.999999", TimeUnit.DAY),
+        ("yesterday 10:27", "2026-11-17 09:27", "2026-11-17 09:27:59.999999", TimeUnit.MINUTE),
+        ("monday", "2026-11-15 23:00", "2026-11-16 22:59:59.999999", TimeUnit.DAY),
+        ("mon 10:27", "2026-11-16 09:27", "2026-11-16 09:27:59.999999", TimeUnit.MINUTE),
+        ("Wednesday", "2026-11-17 23:00", "2026-11-18 22:59:59.999999", TimeUnit.DAY),
+        ("last wednesday", "2026-11-10 23:00", "2026-11-11 22:59:59.999999", TimeUnit.DAY),
+        ("last friday", "2026-11-12 23:00", "2026-11-13 22:59:59.999999", TimeUnit.DAY),
+        ("@1795000000", "2026-11-18 11:06:40", "2026-11-18 11:06:40.999999", TimeUnit.SECOND),
+        (
+            "Wed Nov 18 10:27:31 2026 +0100",
+            "2026-11-18 09:27:31",
+            "2026-11-18 09:27:31.999999",
+            TimeUnit.SECOND,
+        ),
+        ("Wed Nov 18 10:27:31 2026", "2026-11-18 09:27:31", "2026-11-18 09:27:31.999999", TimeUnit.SECOND),
+        (
+            "Wed, 18 Nov 2026 10:27:31 +0100",
+            "2026-11-18 09:27:31",
+            "2026-11-18 09:27:31.999999",
+            TimeUnit.SECOND,
+        ),
     ],
 )
-def test_a_time_covers_its_whole_unit(text: str, start: str, end: str, unit: Unit) -> None:
-    assert read(text) == Moment(utc(start), utc(end), unit)
+def test_a_time_covers_its_whole_unit(text: str, start: str, end: str, unit: TimeUnit) -> None:
+    assert read(text) == TimeSpan(utc(start), utc(end), unit)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +101,7 @@ def test_a_time_covers_its_whole_unit(text: str, start: str, end: str, unit: Uni
     ],
 )
 def test_a_relative_time_is_one_instant(text: str, then: str) -> None:
-    assert read(text) == Moment(at(then), at(then), Unit.INSTANT)
+    assert read(text) == TimeSpan(at(then), at(then), TimeUnit.INSTANT)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +116,7 @@ def test_a_relative_time_is_one_instant(text: str, then: str) -> None:
 )  # fmt: skip
 def test_what_is_no_time_is_an_error_and_never_a_guess(text: str) -> None:
     assert parse_moment(text, NOW) is None
-    with pytest.raises(UnreadableTime) as failure:
+    with pytest.raises(InvalidTime) as failure:
         read_moment(text, NOW)
     assert failure.value.exit_code == 129
     assert "10:27" in (failure.value.hint or "")
@@ -220,7 +230,7 @@ def test_day_of_a_month_is_the_last_one_and_a_week_ago_counts_back() -> None:
     # NOW is 2026-11-18 10:30 in Berlin.
     for text in ("13 Nov", "Nov 13", "13th november", "13-nov-2026", "november 13, 2026"):
         assert read(text).start == at("2026-11-13 00:00:00").astimezone(UTC), text
-        assert read(text).unit is Unit.DAY
+        assert read(text).unit is TimeUnit.DAY
     assert read("19 Nov").start == at("2025-11-19 00:00:00").astimezone(UTC)
     assert read("13 Nov 10:27").start == at("2026-11-13 10:27:00").astimezone(UTC)
     assert read("29 feb").start == at("2024-02-29 00:00:00").astimezone(UTC)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.forking.relocation import Moved
+from git_envhist.forking.relocation import Relocation
 from git_envhist.history.timeline import own_verdict
 from git_envhist.model import Snapshot, SnapshotId, Verdict, VerdictStatus
 from git_envhist.model.moments import latest_judged
 from git_envhist.values import replace
-from git_envhist.verifying.leading import lead_away, leads_back
-from git_envhist.verifying.ledger import Ledger, Line
+from git_envhist.verifying.leading import live_paths_in, rewrite_live_paths
+from git_envhist.verifying.ledger import LoggedVerdict, VerdictLog
 from tests.history.moments import snapshot as made
 
 PASS, FAIL, ERROR = (
@@ -44,17 +44,17 @@ def test_error_leaves_an_earlier_verdict_in_its_place(
 
 
 def test_known_content_keeps_its_verdict_after_an_error(tmp_path: Path) -> None:
-    ledger = Ledger(str(tmp_path))
+    ledger = VerdictLog(str(tmp_path))
     for verdict in (PASS, ERROR):
-        ledger.add(Line(SnapshotId("1" * 40), "content", "facts", "npm test", verdict, "services"))
+        ledger.add(LoggedVerdict(SnapshotId("1" * 40), "content", "facts", "npm test", verdict, "services"))
     known = ledger.known("content", "facts")
     assert known is not None
     assert (known.verdict.status, known.services) == (VerdictStatus.PASS, "services")
 
 
 def test_rewritten_list_knows_no_states_of_services(tmp_path: Path) -> None:
-    ledger = Ledger(str(tmp_path))
-    ledger.add(Line(SnapshotId("1" * 40), "content", "facts", "npm test", PASS, "services"))
+    ledger = VerdictLog(str(tmp_path))
+    ledger.add(LoggedVerdict(SnapshotId("1" * 40), "content", "facts", "npm test", PASS, "services"))
     ledger.rewrite(lambda content: content + "2")
     known = ledger.known("content2", "facts")
     assert known is not None
@@ -76,12 +76,12 @@ def test_only_what_is_run_or_loaded_leads_to_the_living_environment(tmp_path: Pa
     for name, data in files.items():
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_bytes(data)
-    moved = Moved.between(["/home/me/shop"], str(tree))
+    moved = Relocation.between(["/home/me/shop"], str(tree))
 
     def names(paths: list[bytes]) -> set[str]:
         return {Path(path.decode()).relative_to(tree).as_posix() for path in paths}
 
     programs = {"node_modules/addon/build.node", "lib/native"}
-    assert names(leads_back(str(tree), moved)) == {*programs, ".next/server/page.js"}
-    assert names(lead_away(str(tree), moved)) == programs
+    assert names(live_paths_in(str(tree), moved)) == {*programs, ".next/server/page.js"}
+    assert names(rewrite_live_paths(str(tree), moved)) == programs
     assert b"/home/me/shop" not in (tree / ".next/server/page.js").read_bytes()

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from git_envhist.store.atwork import gits_at_work
-from git_envhist.store.reflocks import STALE_AFTER, TABLES_LOCK, Lock, has_an_owner, sweep_locks
-from git_envhist.store.repository import HEADS, RefMove, Repository
+from git_envhist.store.reflocks import STALE_AFTER, TABLES_LOCK, Lock, may_be_held, sweep_locks
+from git_envhist.store.repository import HEADS, RefUpdate, Repository
 from tests.end_to_end.captures import assert_holds, capture, history
 from tests.hygiene.guests import worktree
 from tests.support.gits import git_with_reftable
@@ -184,7 +184,7 @@ def test_one_that_a_git_may_hold_does_not(repo: Repo) -> None:
     _until_it_runs(waiting.pid)
     [lock] = trash_locks(repo, 0)
     at_work = Repository.open(str(repo.path)).gits_at_work
-    assert not has_an_owner(Lock(0.0, os.getuid()), at_work())
+    assert not may_be_held(Lock(0.0, os.getuid()), at_work())
     assert sweep_locks([str(lock.parent)], at_work) == 0
     os.utime(lock, (time.time() + 7200,) * 2)
     assert sweep_locks([str(lock.parent)], at_work) == 0
@@ -211,7 +211,7 @@ def test_a_lock_on_all_refs_that_goes_soon_is_waited_for(tables: Repo) -> None:
     lock.touch()
     # Longer than git waits of its own accord.
     threading.Timer(0.5, lock.unlink).start()
-    repository.move_refs([RefMove(HEADS + "host/more", tip, None)])
+    repository.move_refs([RefUpdate(HEADS + "host/more", tip, None)])
     assert repository.resolve_ref(HEADS + "host/more") == tip
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from git_envhist.api import EnvHistory
 from git_envhist.capture.statcache import StatCache
-from git_envhist.keeping.rewriting import Rewriting
+from git_envhist.keeping.rewriting import TimelineRewriter
 from git_envhist.model import Snapshot, TaskStatus
 from git_envhist.store.deflate import crc32
 from tests.cli.test_json import validate
@@ -221,10 +221,10 @@ def test_what_was_read_is_not_read_again(repo: Repo) -> None:
 
 def test_a_capture_that_comes_between_is_on_the_timeline(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     before = take(repo, 3)
-    stand = Rewriting.stand
+    stand = TimelineRewriter.stand
     calls = []
 
-    def stand_and_capture(self: Rewriting, timeline: str) -> Any:
+    def stand_and_capture(self: TimelineRewriter, timeline: str) -> Any:
         found = stand(self, timeline)
         if not calls:
             calls.append(timeline)
@@ -233,7 +233,7 @@ def test_a_capture_that_comes_between_is_on_the_timeline(repo: Repo, monkeypatch
             repo.run("envlog", "name", "late-name", before[2].id, check=True)
         return found
 
-    monkeypatch.setattr(Rewriting, "stand", stand_and_capture)
+    monkeypatch.setattr(TimelineRewriter, "stand", stand_and_capture)
     open_history(repo).drop(before[1])
     after = open_history(repo).log()
     assert [one.intent for one in after] == ["late", "step 2", "step 0"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from git_envhist.api import EnvHistory
-from git_envhist.history.retention import Policy
+from git_envhist.history.retention import RetentionPolicy
 from git_envhist.keeping.pruning import DAYS_AT_WORK
 from git_envhist.upkeep.daily import STAMP
 from tests.cli.test_json import validate
@@ -251,7 +251,7 @@ def test_a_moment_named_while_it_is_decided_stays(repo: Repo) -> None:
     decide = history.pruning._decide
     calls = []
 
-    def decide_and_name(policy: Policy, timeline: str) -> Any:
+    def decide_and_name(policy: RetentionPolicy, timeline: str) -> Any:
         found = decide(policy, timeline)
         if not calls:
             calls.append(timeline)

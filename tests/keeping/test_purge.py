@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from git_envhist.api import EnvHistory
 from git_envhist.verifying.areas import open_base
-from git_envhist.verifying.ledger import Ledger
+from git_envhist.verifying.ledger import VerdictLog
 from tests.cli.test_json import validate
 from tests.support.depth import examples
 from tests.support.repository import Repo, make_repo
@@ -384,7 +384,7 @@ def test_a_verdict_does_not_tell_what_was_erased(repo: Repo) -> None:
     # It is ours as it was, and its command is known here.
     assert [one.claimed_by for one in snapshot.verdicts] == [None, None]
     assert EnvHistory.open(str(repo.path)).resolve("good").id == first
-    assert Ledger(str(repo.path / ".git/envhist")).typed("true") == "true"
+    assert VerdictLog(str(repo.path / ".git/envhist")).typed("true") == "true"
     assert EnvHistory.open(str(elsewhere.path)).log()[0].verdicts[0].tree_before == untouched
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 

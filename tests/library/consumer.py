@@ -6,25 +6,25 @@ from typing import assert_type
 
 from git_envhist import AsyncEnvHistory, EnvHistory
 from git_envhist.model import (
-    Captured,
-    Checked,
-    Comparison,
-    Dropped,
+    CaptureResult,
+    CheckResult,
+    DropResult,
     Effect,
-    Exported,
-    Fetch,
-    Imported,
-    Installed,
-    Kept,
-    Plan,
-    Pruned,
-    Purged,
-    Pushed,
-    Recent,
-    Restored,
-    Resumed,
+    ExportResult,
+    FetchResult,
+    ImportResult,
+    IntegrationChange,
+    IntegrationStatus,
+    PruneResult,
+    PurgeResult,
+    PushResult,
+    RecentChanges,
+    RestorePlan,
+    RestoreResult,
+    ResumePoint,
     Snapshot,
-    Status,
+    SnapshotAttachments,
+    SnapshotDiff,
     Task,
 )
 
@@ -32,47 +32,47 @@ from git_envhist.model import (
 def at_once() -> None:
     history = EnvHistory.open(".")
     moment = history.capture("before", verify="npm test")
-    assert_type(moment, Captured)
+    assert_type(moment, CaptureResult)
     assert_type(history.log(summary="flask", span="@~3.."), list[Snapshot])
-    assert_type(history.diff(moment, "now", renames=50), Comparison)
-    assert_type(history.restore("good", dry_run=True), Plan)
-    assert_type(history.restore("good", verify=True), Restored)
-    assert_type(history.restore("good", verify="npm test").checked, Checked | None)
+    assert_type(history.diff(moment, "now", renames=50), SnapshotDiff)
+    assert_type(history.restore("good", dry_run=True), RestorePlan)
+    assert_type(history.restore("good", verify=True), RestoreResult)
+    assert_type(history.restore("good", verify="npm test").checked, CheckResult | None)
     assert_type(history.page("history.html"), str)
-    assert_type(history.get(moment), Kept)
-    assert_type(history.tasks.resume(), Resumed | None)
+    assert_type(history.get(moment), SnapshotAttachments)
+    assert_type(history.tasks.resume(), ResumePoint | None)
     assert_type(EnvHistory.init(".", storage="/tmp/history"), EnvHistory)
     assert_type(history.fork(moment, "../attempt", branch="attempt", relocate=True), EnvHistory)
-    assert_type(history.push("origin", "laptop/*", yes=True, allow=["app.log"]), Pushed)
-    assert_type(history.fetch("origin", full=True), Fetch)
-    assert_type(history.export("../some.envhist.tar.zst", "@~3..", force=True), Exported)
-    assert_type(history.import_("../some.envhist.tar.zst", name="mine"), Imported)
-    assert_type(history.drop(moment, dry_run=True), Dropped)
-    assert_type(history.prune(keep_last=10, dry_run=True), Pruned)
-    assert_type(history.purge("secret.txt", dry_run=True), Purged)
-    assert_type(history.recent("2h"), Recent)
-    assert_type(history.install(["codex"], dry_run=True), tuple[Installed, ...])
-    assert_type(history.status(), Status)
+    assert_type(history.push("origin", "laptop/*", yes=True, allow=["app.log"]), PushResult)
+    assert_type(history.fetch("origin", full=True), FetchResult)
+    assert_type(history.export("../some.envhist.tar.zst", "@~3..", force=True), ExportResult)
+    assert_type(history.import_("../some.envhist.tar.zst", name="mine"), ImportResult)
+    assert_type(history.drop(moment, dry_run=True), DropResult)
+    assert_type(history.prune(keep_last=10, dry_run=True), PruneResult)
+    assert_type(history.purge("secret.txt", dry_run=True), PurgeResult)
+    assert_type(history.recent("2h"), RecentChanges)
+    assert_type(history.install(["codex"], dry_run=True), tuple[IntegrationChange, ...])
+    assert_type(history.status(), IntegrationStatus)
     for captured in history.watch():
-        assert_type(captured, Captured)
+        assert_type(captured, CaptureResult)
 
 
 async def waited_for() -> None:
     history = await AsyncEnvHistory.open(".")
     moment = await history.capture("before", verify="npm test")
-    assert_type(moment, Captured)
+    assert_type(moment, CaptureResult)
     assert_type(await history.log(5, summary="flask"), list[Snapshot])
-    assert_type(await history.diff(moment, renames=50), Comparison)
-    assert_type(await history.restore("good", dry_run=True), Plan)
-    assert_type(await history.restore("good", verify=True), Restored)
-    assert_type(await history.get(moment), Kept)
+    assert_type(await history.diff(moment, renames=50), SnapshotDiff)
+    assert_type(await history.restore("good", dry_run=True), RestorePlan)
+    assert_type(await history.restore("good", verify=True), RestoreResult)
+    assert_type(await history.get(moment), SnapshotAttachments)
     assert_type(await history.tasks.add("write the server"), Task)
-    assert_type(await history.tasks.resume(force=True), Resumed | None)
+    assert_type(await history.tasks.resume(force=True), ResumePoint | None)
     assert_type(await history.effects.note("deployed"), Effect)
     assert_type(await AsyncEnvHistory.init(".", storage="/tmp/history"), AsyncEnvHistory)
     assert_type(await history.fork(moment, "../attempt", branch="attempt"), AsyncEnvHistory)
-    assert_type(await history.push("origin", yes=True), Pushed)
-    assert_type(await history.prune(keep_last=10, dry_run=True), Pruned)
-    assert_type(await history.export("../some.envhist.tar.zst", "good"), Exported)
+    assert_type(await history.push("origin", yes=True), PushResult)
+    assert_type(await history.prune(keep_last=10, dry_run=True), PruneResult)
+    assert_type(await history.export("../some.envhist.tar.zst", "good"), ExportResult)
     async for captured in history.watch(settle=1.0):
-        assert_type(captured, Captured)
+        assert_type(captured, CaptureResult)

@@ -11,7 +11,7 @@ import pytest
 
 from git_envhist import EnvHistory
 from git_envhist.errors import EnvhistError, UsageError
-from git_envhist.model import Agent, Progress, Snapshot, Trigger
+from git_envhist.model import AgentName, CaptureProgress, Snapshot, Trigger
 from tests.support.repository import Repo
 
 TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
@@ -141,13 +141,13 @@ def test_handler_that_fails_receives_every_event_and_breaks_nothing(repo: Repo, 
     history.fork(moment, str(tmp_path / "fork"))
     said = [event for event, _ in heard if event != "progress"]
     assert said == ["captured", "told", "verified", "restored", "restored", "forked"]
-    assert {type(about) for event, about in heard if event == "progress"} == {Progress}
+    assert {type(about) for event, about in heard if event == "progress"} == {CaptureProgress}
     with pytest.raises(UsageError, match="no such event: 'saved'"):
         history.on("saved", fail)
 
 
 def test_an_agent_stands_with_what_it_captures(repo: Repo) -> None:
-    agent = Agent("refactorer", "2.1", session="s-1")
+    agent = AgentName("refactorer", "2.1", session="s-1")
     history = EnvHistory.open(repo.path, agent=agent, workers="here")
     moment = history.capture("mine")
     restored = history.restore(moment)

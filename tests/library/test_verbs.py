@@ -10,8 +10,8 @@ import pytest
 
 from git_envhist import EnvHistory
 from git_envhist.errors import EnvhistError, SnapshotNotFound, UsageError
-from git_envhist.library.showing import NotShown
-from git_envhist.model import ChangeKind, Checked, VerdictStatus
+from git_envhist.library.showing import PageFailed
+from git_envhist.model import ChangeKind, CheckResult, VerdictStatus
 from tests.support.repository import Repo
 
 pytestmark = pytest.mark.usefixtures("in_process")
@@ -117,7 +117,7 @@ def test_a_restore_is_checked_in_the_same_call(history: EnvHistory, repo: Repo) 
     repo.write("state", b"good")
     good = history.capture("good", verify="grep -q good state")
     repo.write("state", b"other")
-    heard: list[Checked] = []
+    heard: list[CheckResult] = []
     history.on("verified", heard.append)
     restored = history.restore(good, verify=True)
     assert restored.checked is not None
@@ -142,7 +142,7 @@ def test_without_any_check_to_run_nothing_is_restored(history: EnvHistory, repo:
 
 
 def test_a_page_is_drawn_as_text_or_into_a_file(history: EnvHistory, repo: Repo, tmp_path: Path) -> None:
-    with pytest.raises(NotShown, match="no moment to show") as nothing:
+    with pytest.raises(PageFailed, match="no moment to show") as nothing:
         history.page()
     assert (nothing.value.code, nothing.value.exit_code) == ("nothing-to-show", 4)
     history.capture("one to look at")
@@ -156,7 +156,7 @@ def test_a_page_is_drawn_as_text_or_into_a_file(history: EnvHistory, repo: Repo,
     assert "one to look at" not in file.read_text("utf-8")
     assert "one to look at" not in history.page(paths=["file"])
     file.write_text("somebody's own")
-    with pytest.raises(NotShown, match="no page") as refused:
+    with pytest.raises(PageFailed, match="no page") as refused:
         history.page(file)
     assert refused.value.exit_code == 3
     assert file.read_text() == "somebody's own"

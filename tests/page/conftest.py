@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from git_envhist.cli.measured import measured_values
+from git_envhist.cli.measured import json_values_with_sizes
 from git_envhist.page import document
 from tests.page.workshop import Workshop
 from tests.support.needs import require, skip_without
@@ -47,7 +47,7 @@ def browser() -> Iterator[Browser]:
 def values(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, object]]:
     """The moments of a shop in the making, newest first, as `git envlog --json --stat` has them."""
     history = Workshop(tmp_path_factory.mktemp("work") / "shop").tell(MOMENTS)
-    return measured_values(history, history.log(), most_paths=200)
+    return json_values_with_sizes(history, history.log(), most_paths=200)
 
 
 @pytest.fixture(scope="session")

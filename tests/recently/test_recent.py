@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from git_envhist.model import FactChange, Role
-from git_envhist.model import Happened as Done
-from git_envhist.recently.births import birth_of
+from git_envhist.model import LogEvent as Done
+from git_envhist.recently.births import birth_time_ns
 from git_envhist.recently.logs import npm_time, read_apt, read_dpkg, read_npm, read_reflog
 from tests.support.oracle import listing
 from tests.support.repository import Repo
@@ -207,13 +207,13 @@ def test_a_birth_is_known_where_the_file_system_keeps_it(tmp_path: Path) -> None
     before = time.time_ns()
     place = tmp_path / "new"
     place.write_text("x")
-    born = birth_of(os.fsencode(place))
+    born = birth_time_ns(os.fsencode(place))
     if born is None:
         pytest.skip("this file system does not say when a file came to be")
     assert abs(born - before) < 60 * 10**9
     os.utime(place, (0, 0))
-    assert birth_of(os.fsencode(place)) == born
-    assert birth_of(os.fsencode(tmp_path / "none")) is None
+    assert birth_time_ns(os.fsencode(place)) == born
+    assert birth_time_ns(os.fsencode(tmp_path / "none")) is None
     seen = subprocess.run(["stat", "-c", "%W", place], capture_output=True, check=False).stdout.strip()
     assert sys.platform != "linux" or int(seen) in (0, born // 10**9)
 

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import Phase as Phases
 from hypothesis import strategies as st
 
-from git_envhist.restore.hands import Hands
+from git_envhist.restore.hands import DiskCalls
 from git_envhist.restore.journal import Phase, read_phase
 from tests.conftest import sealed_environment
 from tests.restore.dying import DyingHands
@@ -95,7 +95,7 @@ def main(minutes: float, number: int) -> None:
     os.environ.update(sealed_environment(place / "home"))
     # A kill loses nothing that was written, synced or not.
     os.fsync = lambda descriptor: None
-    Hands.sync = lambda self, descriptor: None  # type: ignore[method-assign]
+    DiskCalls.sync = lambda self, descriptor: None  # type: ignore[method-assign]
     try:
         for kind in KINDS:
             told(kind.__name__, lambda kind=kind: every_death(place / kind.__name__, kind))  # type: ignore[misc]

@@ -6,10 +6,10 @@ import os
 
 import pytest
 
-from git_envhist.restore.hands import Hands
+from git_envhist.restore.hands import DiskCalls
 
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    monkeypatch.setattr(Hands, "sync", lambda self, descriptor: None)
+    monkeypatch.setattr(DiskCalls, "sync", lambda self, descriptor: None)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import errno
 from typing import Any
 
-from git_envhist.restore.hands import Hands
+from git_envhist.restore.hands import DiskCalls
 
-CHANGES = frozenset(name for name in vars(Hands) if not name.startswith("_"))
+CHANGES = frozenset(name for name in vars(DiskCalls) if not name.startswith("_"))
 
 
 class Dead(BaseException):
     """The process is no more; nothing of it catches this."""
 
 
-class DyingHands(Hands):
+class DyingHands(DiskCalls):
     """Make `left` changes more, then none."""
 
     def __init__(self, left: int) -> None:
@@ -34,7 +34,7 @@ class DyingHands(Hands):
         return mortal
 
 
-class PlainHands(Hands):
+class PlainHands(DiskCalls):
     """Of a file system that can neither exchange two names nor refuse to replace one."""
 
     def _rename(self, *_: Any) -> bool:

@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 from git_envhist.api import EnvHistory
-from git_envhist.model import LeftAlone, Pair, Plan, Snapshot
-from git_envhist.restore.apply import Applied, abort, apply
-from git_envhist.restore.disk import Door, open_door
+from git_envhist.model import DirectoryPair, RestorePlan, SkippedPath, Snapshot
+from git_envhist.restore.apply import ApplyResult, abort, apply
+from git_envhist.restore.disk import RestoreDisk, open_restore_disk
 from git_envhist.restore.finish import finish
-from git_envhist.restore.hands import Hands
-from git_envhist.restore.journal import Journal, read_journal, write_journal
-from git_envhist.restore.plan import Rules, make_plan
+from git_envhist.restore.hands import DiskCalls
+from git_envhist.restore.journal import RestoreJournal, read_journal, write_journal
+from git_envhist.restore.plan import PlanRules, make_plan
 from git_envhist.restore.proof import prover
-from git_envhist.restore.stage import Prepared, stage
-from git_envhist.restore.verify import Difference, verify
-from git_envhist.store.contents import Contents
-from git_envhist.store.pairs import read_pairs
+from git_envhist.restore.stage import StageResult, stage
+from git_envhist.restore.verify import Mismatch, verify
+from git_envhist.store.contents import ObjectReader
+from git_envhist.store.pairs import differing_directories
 from tests.support.oracle import Listing, listing
 
 
@@ -30,10 +30,10 @@ from tests.support.oracle import Listing, listing
 class Outcome:
     """What a whole restore said of itself."""
 
-    prepared: Prepared
-    applied: Applied
-    differences: tuple[Difference, ...]
-    kept: tuple[LeftAlone, ...]
+    prepared: StageResult
+    applied: ApplyResult
+    differences: tuple[Mismatch, ...]
+    kept: tuple[SkippedPath, ...]
 
     @property
     def left_alone(self) -> dict[bytes, str]:
@@ -55,27 +55,27 @@ class Engine:
         assert taken is not None
         return taken
 
-    def contents(self) -> Contents:
+    def contents(self) -> ObjectReader:
         repository = self.history.repository
         opens = self.history.open_sealed
-        return Contents(repository.git, repository.pack_dir, repository.object_format, opens)
+        return ObjectReader(repository.git, repository.pack_dir, repository.object_format, opens)
 
-    def pairs(self, before: Snapshot | None, after: Snapshot) -> Iterable[Pair]:
+    def pairs(self, before: Snapshot | None, after: Snapshot) -> Iterable[DirectoryPair]:
         contents = self.contents()
         try:
             trees = None if before is None else bytes.fromhex(before.tree), bytes.fromhex(after.tree)
-            return list(read_pairs(contents, *trees))
+            return list(differing_directories(contents, *trees))
         finally:
             contents.close()
 
-    def plan(self, before: Snapshot | None, after: Snapshot, rules: Rules | None = None) -> Plan:
+    def plan(self, before: Snapshot | None, after: Snapshot, rules: PlanRules | None = None) -> RestorePlan:
         return make_plan(self.pairs(before, after), rules)
 
     @contextmanager
-    def door(self, hands: Hands | None = None) -> Iterator[Door]:
+    def door(self, hands: DiskCalls | None = None) -> Iterator[RestoreDisk]:
         os.makedirs(self.private, exist_ok=True)
         found = os.stat(self.history.repository.git_dir)
-        opened = open_door(
+        opened = open_restore_disk(
             self.bases, self.private, hands=hands, forbidden=frozenset({(found.st_dev, found.st_ino)})
         )
         try:
@@ -83,11 +83,13 @@ class Engine:
         finally:
             opened.close()
 
-    def prepare(self, plan: Plan, hands: Hands | None = None) -> tuple[Journal, Prepared]:
+    def prepare(
+        self, plan: RestorePlan, hands: DiskCalls | None = None
+    ) -> tuple[RestoreJournal, StageResult]:
         """Stage, and write the journal."""
         with self.door(hands) as door:
             prepared = stage(plan, door, self.contents, how=self.how)
-        journal = Journal(prepared.staged, plan.directories, (("by", "a test"),))
+        journal = RestoreJournal(prepared.staged, plan.directories, (("by", "a test"),))
         write_journal(self.private, journal)
         return journal, prepared
 
@@ -96,8 +98,8 @@ class Engine:
         before: Snapshot | None,
         after: Snapshot,
         *,
-        rules: Rules | None = None,
-        hands: Hands | None = None,
+        rules: PlanRules | None = None,
+        hands: DiskCalls | None = None,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> Outcome:
         """The whole way; `meanwhile` happens between the plan and the swaps."""
@@ -113,7 +115,7 @@ class Engine:
         assert plan.left_alone == () or rules is not None
         return Outcome(prepared, applied, differences, kept)
 
-    def go_on(self, hands: Hands | None = None) -> tuple[Applied, tuple[LeftAlone, ...]]:
+    def go_on(self, hands: DiskCalls | None = None) -> tuple[ApplyResult, tuple[SkippedPath, ...]]:
         """What `--continue` does."""
         journal = read_journal(self.private)
         assert journal is not None
@@ -121,7 +123,7 @@ class Engine:
             applied = apply(journal, door, prove=prover(contents))
             return applied, finish(journal, door, self.private, prove=prover(contents))
 
-    def take_back(self, hands: Hands | None = None) -> tuple[Applied, tuple[LeftAlone, ...]]:
+    def take_back(self, hands: DiskCalls | None = None) -> tuple[ApplyResult, tuple[SkippedPath, ...]]:
         """What `--abort` does."""
         journal = read_journal(self.private)
         assert journal is not None

@@ -22,14 +22,14 @@ from typing import NamedTuple, TypeVar
 
 from git_envhist.api import EnvHistory
 from git_envhist.restore.apply import apply
-from git_envhist.restore.disk import open_door
+from git_envhist.restore.disk import open_restore_disk
 from git_envhist.restore.finish import finish
-from git_envhist.restore.journal import Journal, write_journal
+from git_envhist.restore.journal import RestoreJournal, write_journal
 from git_envhist.restore.plan import make_plan
 from git_envhist.restore.stage import stage
 from git_envhist.restore.verify import verify
-from git_envhist.store.contents import Contents
-from git_envhist.store.pairs import read_pairs
+from git_envhist.store.contents import ObjectReader
+from git_envhist.store.pairs import differing_directories
 
 T = TypeVar("T")
 A_DIRECTORY = 14
@@ -59,9 +59,9 @@ class Restore:
         self.history, self.how = history, how
         self.parts: dict[str, float] = {}
 
-    def contents(self) -> Contents:
+    def contents(self) -> ObjectReader:
         repository = self.history.repository
-        return Contents(
+        return ObjectReader(
             repository.git, repository.pack_dir, repository.object_format, self.history.open_sealed
         )
 
@@ -73,13 +73,13 @@ class Restore:
         os.makedirs(private, exist_ok=True)
         contents = self.contents()
         trees = None if before is None else bytes.fromhex(before), bytes.fromhex(after)
-        plan = self._timed("plan", lambda: make_plan(read_pairs(contents, *trees)))
+        plan = self._timed("plan", lambda: make_plan(differing_directories(contents, *trees)))
         contents.close()
-        door = open_door({b"": os.fsencode(top)}, private)
+        door = open_restore_disk({b"": os.fsencode(top)}, private)
         prepared = self._timed(
             "stage", lambda: stage(plan, door, self.contents, how=self.how, durable=durable)
         )
-        journal = Journal(prepared.staged, plan.directories)
+        journal = RestoreJournal(prepared.staged, plan.directories)
         self._timed("journal", lambda: write_journal(private, journal))
         self._timed("apply", lambda: apply(journal, door, fresh=True))
         if verified:

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from git_envhist.errors import Refused
-from git_envhist.restore.anew import alone_in, fill
-from git_envhist.restore.hands import Hands
+from git_envhist.restore.anew import fill_directory, private_directory
+from git_envhist.restore.hands import DiskCalls
 from git_envhist.restore.plan import PRIVATE
-from git_envhist.restoring.sources import FromSnapshot
+from git_envhist.restoring.sources import SnapshotSource
 from git_envhist.system import DIRECTORY, core_count
 from tests.restore.engine import Engine
 from tests.rules.source import CHECKOUT
@@ -79,7 +79,7 @@ def test_what_a_restore_in_place_has_put_away_stays(repo: Repo, tmp_path: Path) 
     kept.write_text("in no moment")
     assert repo.run("envrestore", "@", "--to", str(tmp_path / "there")).status == 3
     top = os.open(tmp_path / "there", DIRECTORY)
-    with pytest.raises(Refused, match="put away"), alone_in(top, Hands()):
+    with pytest.raises(Refused, match="put away"), private_directory(top, DiskCalls()):
         pass
     os.close(top)
     assert kept.read_text() == "in no moment"
@@ -99,7 +99,7 @@ def test_one_that_is_at_work_there_is_not_disturbed(repo: Repo, tmp_path: Path) 
         os.close(held)
 
 
-class Leaving(Hands):
+class Leaving(DiskCalls):
     """Whoever was at work there comes to an end, and clears up, between our opening it and our lock."""
 
     def __init__(self, top: Path) -> None:
@@ -116,13 +116,13 @@ class Leaving(Hands):
 def test_a_directory_that_its_owner_took_away_meanwhile_is_made_anew(tmp_path: Path) -> None:
     hands = Leaving(tmp_path)
     top = os.open(tmp_path, DIRECTORY)
-    with alone_in(top, hands) as private:
+    with private_directory(top, hands) as private:
         assert os.path.samestat(os.fstat(private), os.stat(tmp_path / OURS / "new"))
     os.close(top)
     assert (hands.met, os.listdir(tmp_path)) == (3, [])
 
 
-class Watched(Hands):
+class Watched(DiskCalls):
     """Notes whether anybody else could have had the lock when something was removed."""
 
     def __init__(self, top: Path) -> None:
@@ -145,7 +145,7 @@ class Watched(Hands):
 def test_it_is_cleared_up_while_nobody_else_can_begin_there(tmp_path: Path) -> None:
     hands = Watched(tmp_path)
     top = os.open(tmp_path, DIRECTORY)
-    with alone_in(top, hands):
+    with private_directory(top, hands):
         (tmp_path / OURS / "new" / "file").write_text("half")
     os.close(top)
     assert (hands.free, os.listdir(tmp_path)) == ([False], [])
@@ -194,8 +194,8 @@ def test_attributes_of_a_file_that_nobody_may_write_to_come_too(tmp_path: Path, 
     engine = Engine(tmp_path / "repo")
     moment = engine.capture()
     (tmp_path / "there").mkdir()
-    source = FromSnapshot(engine.contents(), moment.tree)
+    source = SnapshotSource(engine.contents(), moment.tree)
     with permissions_bind():
-        filled = fill(os.fsencode(tmp_path / "there"), source, engine.contents, how=how)
+        filled = fill_directory(os.fsencode(tmp_path / "there"), source, engine.contents, how=how)
     assert filled.losses == ()
     assert os.getxattr(tmp_path / "there" / "closed", "user.kept") == b"1"

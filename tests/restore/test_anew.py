@@ -11,11 +11,11 @@ import pytest
 
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.model import PlanAction
-from git_envhist.restore.anew import Filled, fill, is_taken
-from git_envhist.restore.hands import Hands
+from git_envhist.restore.anew import FillResult, fill_directory, is_taken
+from git_envhist.restore.hands import DiskCalls
 from git_envhist.restore.plan import PRIVATE, make_plan
 from git_envhist.restoring.elsewhere import Source, write_elsewhere
-from git_envhist.restoring.sources import FromPlan, FromSnapshot
+from git_envhist.restoring.sources import PlanSource, SnapshotSource
 from tests.restore.dying import Dead, DyingHands, DyingPlainHands
 from tests.restore.engine import Engine, in_small_helpings
 from tests.restore.test_killed import BEFORE
@@ -52,12 +52,12 @@ class Scene:
         self.engine = Engine(top)
         self.moment, self.then = self.engine.capture(), self.engine.look()
 
-    def source(self) -> FromSnapshot:
-        return FromSnapshot(self.engine.contents(), self.moment.tree)
+    def source(self) -> SnapshotSource:
+        return SnapshotSource(self.engine.contents(), self.moment.tree)
 
-    def fill(self, there: Path, *, hands: Hands | None = None, how: str = "here") -> Filled:
+    def fill(self, there: Path, *, hands: DiskCalls | None = None, how: str = "here") -> FillResult:
         there.mkdir(exist_ok=True)
-        return fill(os.fsencode(there), self.source(), self.engine.contents, hands=hands, how=how)
+        return fill_directory(os.fsencode(there), self.source(), self.engine.contents, hands=hands, how=how)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def test_a_plan_is_written_as_the_snapshot_is(scene: Scene, tmp_path: Path) -> N
     top = next(own.after for own in plan.directories if not own.path)
     assert top is not None
     (tmp_path / "there").mkdir()
-    fill(os.fsencode(tmp_path / "there"), FromPlan(plan, top), scene.engine.contents, how="fork")
+    fill_directory(os.fsencode(tmp_path / "there"), PlanSource(plan, top), scene.engine.contents, how="fork")
     assert seen(tmp_path / "there") == scene.then
 
 
@@ -121,9 +121,9 @@ def test_whatever_it_dies_of_it_is_begun_again(tmp_path: Path, kind: type[DyingH
     there = tmp_path / "there"
     there.mkdir()
 
-    def write(hands: Hands | None) -> None:
-        source = FromSnapshot(engine.contents(), moment.tree)
-        fill(os.fsencode(there), source, engine.contents, hands=hands, how="here")
+    def write(hands: DiskCalls | None) -> None:
+        source = SnapshotSource(engine.contents(), moment.tree)
+        fill_directory(os.fsencode(there), source, engine.contents, hands=hands, how="here")
 
     died = 0
     for number in range(0, 1 << 20, 7):
@@ -145,7 +145,7 @@ def test_whatever_it_dies_of_it_is_begun_again(tmp_path: Path, kind: type[DyingH
     assert seen(there) == then
 
 
-class Forgetful(Hands):
+class Forgetful(DiskCalls):
     """A disk that keeps other bytes than those it was given."""
 
     def write(self, descriptor: int, data: bytes, offset: int) -> None:
@@ -178,7 +178,7 @@ def test_two_do_not_fill_one_directory(scene: Scene, tmp_path: Path) -> None:
     assert seen(there) == scene.then
 
 
-class Crowded(Hands):
+class Crowded(DiskCalls):
     """Somebody puts a file where an entry is to stand, in the last moment."""
 
     def move(self, one: int, name: bytes, other: int, other_name: bytes) -> None:

@@ -12,7 +12,7 @@ from git_envhist.errors import EnvhistError
 from git_envhist.model import Snapshot
 from git_envhist.restore.apply import apply
 from git_envhist.restore.finish import finish
-from git_envhist.restore.hands import Hands
+from git_envhist.restore.hands import DiskCalls
 from git_envhist.restore.plan import PRIVATE
 from git_envhist.restore.slots import ASIDE
 from tests.restore.engine import Engine
@@ -21,7 +21,7 @@ from tests.support.repository import Repo
 TIME = 10**18
 
 
-class Noting(Hands):
+class Noting(DiskCalls):
     """Remembers what was synced, by its path."""
 
     def __init__(self) -> None:

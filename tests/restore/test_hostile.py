@@ -13,9 +13,9 @@ import pytest
 from git_envhist.errors import Damaged
 from git_envhist.model import EnvPath
 from git_envhist.restore.plan import make_plan
-from git_envhist.store.contents import Contents
+from git_envhist.store.contents import ObjectReader
 from git_envhist.store.git import Git
-from git_envhist.store.pairs import read_pairs
+from git_envhist.store.pairs import differing_directories
 from tests.restore.engine import Engine
 from tests.support.oracle import listing
 from tests.support.repository import Repo, make_repo
@@ -116,12 +116,16 @@ def refusal(repo: Repo, tree: str, before: str | None = None) -> Damaged:
     canary.mkdir(exist_ok=True)
     (canary / "bird").write_bytes(b"alive")
     seen = listing(repo.path, top=True), listing(canary, top=True)
-    contents = Contents(
+    contents = ObjectReader(
         Git(str(repo.path / ".git"), str(repo.path)), str(repo.path / ".git/objects/pack"), "sha1"
     )
     try:
         with pytest.raises(Damaged) as caught:
-            make_plan(read_pairs(contents, bytes.fromhex(before) if before else None, bytes.fromhex(tree)))
+            make_plan(
+                differing_directories(
+                    contents, bytes.fromhex(before) if before else None, bytes.fromhex(tree)
+                )
+            )
     finally:
         contents.close()
     assert (listing(repo.path, top=True), listing(canary, top=True)) == seen
@@ -269,14 +273,14 @@ def test_bytes_that_are_not_there_are_refused_before_anything_is_written(repo: R
     before = engine.capture()
     tree = write_snapshot(repo.path, {b"f": file(b"others"), b"g": file(b"more")})
     oid = repo.git("rev-parse", f"{tree}:g")
-    contents = Contents(
+    contents = ObjectReader(
         Git(str(repo.path / ".git"), str(repo.path)), str(repo.path / ".git/objects/pack"), "sha1"
     )
-    plan = make_plan(read_pairs(contents, bytes.fromhex(before.tree), bytes.fromhex(tree)))
+    plan = make_plan(differing_directories(contents, bytes.fromhex(before.tree), bytes.fromhex(tree)))
     contents.close()
     seen = engine.look()
 
-    class Lacking(Contents):
+    class Lacking(ObjectReader):
         def read(self, wanted: bytes) -> tuple[bytes, bytes]:
             if wanted.hex() == oid:
                 raise Damaged(f"an object is missing: {oid}")
@@ -294,10 +298,10 @@ def test_an_odd_name_is_none_the_worse_for_it(tmp_path: Path, repo: Repo) -> Non
     """What only looks dangerous stands in a snapshot as it must, and comes back."""
     names = {name.replace(b"/", b"_") for name in ODD_NAMES}
     tree = write_snapshot(repo.path, {b"d/" + name: file(name) for name in names} | {b"d/e": directory()})
-    contents = Contents(
+    contents = ObjectReader(
         Git(str(repo.path / ".git"), str(repo.path)), str(repo.path / ".git/objects/pack"), "sha1"
     )
-    plan = make_plan(read_pairs(contents, None, bytes.fromhex(tree)))
+    plan = make_plan(differing_directories(contents, None, bytes.fromhex(tree)))
     contents.close()
     below = {entry.path for step in plan.steps for entry in step.below}
     assert below == {EnvPath(b"d/" + name) for name in names} | {b"d/e"}

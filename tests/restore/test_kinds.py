@@ -14,7 +14,7 @@ from git_envhist.errors import Refused, StorageFull
 from git_envhist.restore import durable
 from git_envhist.restore.apply import apply
 from git_envhist.restore.finish import finish
-from git_envhist.restore.hands import Hands
+from git_envhist.restore.hands import DiskCalls
 from git_envhist.restore.journal import read_journal
 from git_envhist.restore.stage import stage
 from git_envhist.restore.verify import verify
@@ -120,7 +120,7 @@ def test_a_device_and_another_owner_come_back(repo: Repo) -> None:
     assert os.stat(repo.path / "null").st_rdev == rdev
 
 
-class Failing(Hands):
+class Failing(DiskCalls):
     """Runs into an error at the n-th call of a kind."""
 
     def __init__(self, call: str, after: int, code: int) -> None:
@@ -168,7 +168,7 @@ def test_a_step_that_the_system_refuses_is_told_and_the_others_are_made(repo: Re
     assert (repo.read("a"), repo.read("b")) == (b"2", b"1")
 
 
-class Elsewhere(Hands):
+class Elsewhere(DiskCalls):
     """The git directory lies on another file system than the environment."""
 
     def rename(self, one: int, name: bytes, other: int, other_name: bytes) -> None:
@@ -244,14 +244,14 @@ def test_what_is_staged_is_on_the_medium_before_the_journal_says_so(
     repo.write("a", b"2")
     second = engine.capture()
 
-    class Noting(Hands):
+    class Noting(DiskCalls):
         def __getattribute__(self, name: str) -> Any:
             if name in ("create", "exchange", "unlink", "sync", "sync_one"):
                 done.append(name)
             return super().__getattribute__(name)
 
     plan = engine.plan(second, first)
-    monkeypatch.setattr(Hands, "sync_one", lambda hands, descriptor: None)
+    monkeypatch.setattr(DiskCalls, "sync_one", lambda hands, descriptor: None)
     monkeypatch.setattr(os, "fsync", lambda descriptor: done.append("fsync"))
     journal, _ = engine.prepare(plan, Noting())
     with engine.door(Noting()) as door:

@@ -15,8 +15,8 @@ import pytest
 
 from git_envhist.restore.apply import abort, apply
 from git_envhist.restore.finish import finish
-from git_envhist.restore.hands import Hands
-from git_envhist.restore.journal import Journal
+from git_envhist.restore.hands import DiskCalls
+from git_envhist.restore.journal import RestoreJournal
 from git_envhist.restore.slots import slot_name
 from git_envhist.restore.swap import CAME, CHANGED, NOT_EMPTY
 from tests.restore.dying import PlainHands
@@ -36,7 +36,7 @@ OLD: Tree = {
 }
 
 
-class MeddlingHands(Hands):
+class MeddlingHands(DiskCalls):
     """Lets somebody in right before a call on a name, after it was looked at."""
 
     def __init__(self, call: str, name: bytes, meddle: Callable[[], object]) -> None:
@@ -256,7 +256,7 @@ def test_what_is_edited_before_a_restore_is_taken_back_is_not_lost(desk: Desk, h
     assert (Path(places[b"came"]) / "more").read_bytes() == b"by hand"
 
 
-class WritingHands(Hands):
+class WritingHands(DiskCalls):
     """Right before a call on a name, somebody who stands in a directory makes a file in it."""
 
     def __init__(self, call: str, name: bytes, directory: Path) -> None:
@@ -277,7 +277,7 @@ class WritingHands(Hands):
             os.close(os.open("just now", os.O_CREAT | os.O_WRONLY, dir_fd=self._inside))
 
 
-def slot_of(desk: Desk, journal: Journal, path: bytes) -> bytes:
+def slot_of(desk: Desk, journal: RestoreJournal, path: bytes) -> bytes:
     (staged,) = (one for one in journal.staged if one.step.path == path)
     return slot_name(staged.slot)
 
@@ -330,7 +330,7 @@ def wait_for_a_tick(top: Path) -> None:
 def test_what_is_kept_is_on_the_medium_before_the_journal_goes(desk: Desk) -> None:
     events: list[str] = []
 
-    class Noting(Hands):
+    class Noting(DiskCalls):
         def sync(self, descriptor: int) -> None:
             journal = os.path.exists(os.path.join(desk.engine.private, "journal"))
             kept = list(Path(desk.engine.private).rglob("kept/*"))
@@ -352,7 +352,7 @@ OUTSIDE: Tree = {
 }
 
 
-class PlantingHands(Hands):
+class PlantingHands(DiskCalls):
     """Before the n-th change somebody puts a link to somewhere else in a directory's place."""
 
     def __init__(self, after: int, plant: Callable[[], object]) -> None:

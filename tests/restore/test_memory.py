@@ -8,8 +8,8 @@ import pytest
 
 from git_envhist import EnvHistory
 from git_envhist.store import pairs
-from git_envhist.store.contents import Contents
-from git_envhist.store.halves import Half
+from git_envhist.store.contents import ObjectReader
+from git_envhist.store.halves import SnapshotReader
 from tests.support.repository import Repo
 
 DIRECTORIES = 40
@@ -28,17 +28,19 @@ def test_pairs_release_each_directory_of_files_after_it_is_compared(
     trees.append(history.capture("second").snapshot)
     before, after = (bytes.fromhex(one.tree) for one in trees if one is not None)
 
-    halves: list[Half] = []
+    halves: list[SnapshotReader] = []
 
-    def kept(*arguments: object) -> Half:
-        halves.append(Half(*arguments))  # type: ignore[arg-type]
+    def kept(*arguments: object) -> SnapshotReader:
+        halves.append(SnapshotReader(*arguments))  # type: ignore[arg-type]
         return halves[-1]
 
-    monkeypatch.setattr(pairs, "Half", kept)
+    monkeypatch.setattr(pairs, "SnapshotReader", kept)
     git = history.repository.git
-    with closing(Contents(git, history.repository.pack_dir, history.repository.object_format)) as contents:
+    with closing(
+        ObjectReader(git, history.repository.pack_dir, history.repository.object_format)
+    ) as contents:
         compared = 0
-        for _ in pairs.read_pairs(contents, before, after):
+        for _ in pairs.differing_directories(contents, before, after):
             compared += 1
             # The directories above, the tops of nested repositories and roots, the lists of shards; and one more.
             assert sum(len(half._trees) + len(half._texts) for half in halves) < DIRECTORIES // 2 + 4

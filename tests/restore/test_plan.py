@@ -4,43 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from git_envhist.model import EnvPath, Plan, PlanAction, StoredAs
-from git_envhist.restore.plan import HOLDS_KEPT, NEW, NOT_CAPTURED, NOT_SAVED, OURS, Rules, make_plan
-from git_envhist.store.contents import Contents
+from git_envhist.model import EnvPath, PlanAction, RestorePlan, StoredAs
+from git_envhist.restore.plan import HOLDS_KEPT, NEW, NOT_CAPTURED, NOT_SAVED, OURS, PlanRules, make_plan
+from git_envhist.store.contents import ObjectReader
 from git_envhist.store.git import Git
-from git_envhist.store.pairs import read_pairs
+from git_envhist.store.pairs import differing_directories
 from tests.support.repository import Repo
 from tests.support.snapshots import Described, Tree, directory, fifo, file, link, write_snapshot
 
 Roots = Mapping[str, Tree]
 
 
-def plan(repo: Repo, before: Tree | None, after: Tree, rules: Rules | None = None, **more: Roots) -> Plan:
+def plan(
+    repo: Repo, before: Tree | None, after: Tree, rules: PlanRules | None = None, **more: Roots
+) -> RestorePlan:
     ids = [
         None if tree is None else bytes.fromhex(write_snapshot(repo.path, tree, **more))
         for tree in (before, after)
     ]
     assert ids[1] is not None
-    contents = Contents(
+    contents = ObjectReader(
         Git(str(repo.path / ".git"), str(repo.path)), str(repo.path / ".git/objects/pack"), "sha1"
     )
     try:
-        return make_plan(list(read_pairs(contents, ids[0], ids[1])), rules)
+        return make_plan(list(differing_directories(contents, ids[0], ids[1])), rules)
     finally:
         contents.close()
 
 
-def told(plan: Plan) -> list[tuple[str, bytes]]:
+def told(plan: RestorePlan) -> list[tuple[str, bytes]]:
     return [(step.action.value, step.path) for step in plan.steps]
 
 
-def left(plan: Plan) -> dict[bytes, str]:
+def left(plan: RestorePlan) -> dict[bytes, str]:
     return {item.path: item.why for item in plan.left_alone}
 
 
-def keeping(**why: str) -> Rules:
+def keeping(**why: str) -> PlanRules:
     reasons = {EnvPath(path.replace("_", "/").encode()): reason for path, reason in why.items()}
-    return Rules(keep=lambda path, directory: reasons.get(path))
+    return PlanRules(keep=lambda path, directory: reasons.get(path))
 
 
 def named(number: int, content: bytes = b"x", **more: object) -> Described:
@@ -102,7 +104,7 @@ def test_what_the_side_before_does_not_hold_is_not_displaced(repo: Repo) -> None
 def test_what_came_later_may_stay(repo: Repo) -> None:
     before = {b"new/deep/f": file(), b"d/new": file(), b"d/old": file(b"1"), b"turned/x": file()}
     after = {b"d/old": file(b"2"), b"back": file(), b"turned": file()}
-    found = plan(repo, before, after, Rules(keep_new=True))
+    found = plan(repo, before, after, PlanRules(keep_new=True))
     assert told(found) == [("write", b"back"), ("replace", b"d/old")]
     assert left(found) == {b"new": NEW, b"d/new": NEW, b"turned/x": NEW, b"turned": HOLDS_KEPT}
 
@@ -165,10 +167,10 @@ def test_a_further_root_is_a_part_of_it(repo: Repo) -> None:
 def test_a_root_that_the_target_did_not_have_is_left_alone(repo: Repo) -> None:
     with_root = bytes.fromhex(write_snapshot(repo.path, {b"a": file(b"1")}, roots={"etc": {b"conf": file()}}))
     without = bytes.fromhex(write_snapshot(repo.path, {b"a": file(b"2")}))
-    contents = Contents(
+    contents = ObjectReader(
         Git(str(repo.path / ".git"), str(repo.path)), str(repo.path / ".git/objects/pack"), "sha1"
     )
-    found = make_plan(read_pairs(contents, with_root, without))
+    found = make_plan(differing_directories(contents, with_root, without))
     contents.close()
     assert told(found) == [("replace", b"a")]
     assert left(found) == {b"etc://": NOT_CAPTURED}

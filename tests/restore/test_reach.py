@@ -9,25 +9,25 @@ from pathlib import Path
 import pytest
 
 from git_envhist.model import EnvPath
-from git_envhist.restore.disk import Door, open_door
-from git_envhist.restore.hands import Hands
+from git_envhist.restore.disk import RestoreDisk, open_restore_disk
+from git_envhist.restore.hands import DiskCalls
 
 DEEP = EnvPath(b"a/b/c")
 
 
-class NamesAlone(Hands):
+class NamesAlone(DiskCalls):
     """A system that has no such call."""
 
     def open_beneath(self, base: int, path: bytes) -> int | None:
         return None
 
 
-@pytest.fixture(params=[Hands, NamesAlone])
-def door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Door]:
+@pytest.fixture(params=[DiskCalls, NamesAlone])
+def door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RestoreDisk]:
     for name in ("top/a/b/c", "top/other/b/c", "private", "outside/b/c"):
         (tmp_path / name).mkdir(parents=True)
     closed = os.stat(tmp_path / "top" / "other")
-    opened = open_door(
+    opened = open_restore_disk(
         {b"": os.fsencode(tmp_path / "top")},
         str(tmp_path / "private"),
         hands=request.param(),
@@ -37,13 +37,13 @@ def door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Door]:
     opened.close()
 
 
-def reached(door: Door) -> int:
+def reached(door: RestoreDisk) -> int:
     """The number of the directory that is found."""
     with door.directory(b"", DEEP) as descriptor:
         return os.fstat(descriptor).st_ino
 
 
-def test_it_is_the_same_one(door: Door, tmp_path: Path) -> None:
+def test_it_is_the_same_one(door: RestoreDisk, tmp_path: Path) -> None:
     wanted = os.stat(tmp_path / "top/a/b/c").st_ino
     assert [reached(door) for _ in range(3)] == [wanted] * 3
 
@@ -51,7 +51,7 @@ def test_it_is_the_same_one(door: Door, tmp_path: Path) -> None:
 def test_the_call_is_made_where_there_is_one(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     base = os.open(tmp_path, os.O_RDONLY)
-    opened = Hands().open_beneath(base, b"a/b")
+    opened = DiskCalls().open_beneath(base, b"a/b")
     os.close(base)
     if opened is None:
         pytest.skip("this kernel, or what it runs in, has no openat2")
@@ -59,7 +59,7 @@ def test_the_call_is_made_where_there_is_one(tmp_path: Path) -> None:
     os.close(opened)
 
 
-def test_another_one_in_its_place_is_found(door: Door, tmp_path: Path) -> None:
+def test_another_one_in_its_place_is_found(door: RestoreDisk, tmp_path: Path) -> None:
     reached(door)
     os.rename(tmp_path / "top/a/b/c", tmp_path / "top/gone")
     (tmp_path / "top/a/b/c").mkdir()
@@ -93,7 +93,7 @@ def a_file(top: Path) -> None:
 
 @pytest.mark.parametrize("plant", [link_inside, link_outside, the_last_is_a_link, a_forbidden_one, a_file])
 def test_what_is_planted_meanwhile_is_no_way(
-    door: Door, tmp_path: Path, plant: Callable[[Path], None]
+    door: RestoreDisk, tmp_path: Path, plant: Callable[[Path], None]
 ) -> None:
     reached(door)
     plant(tmp_path / "top")
@@ -102,7 +102,7 @@ def test_what_is_planted_meanwhile_is_no_way(
             reached(door)
 
 
-def test_what_went_is_gone(door: Door, tmp_path: Path) -> None:
+def test_what_went_is_gone(door: RestoreDisk, tmp_path: Path) -> None:
     reached(door)
     os.rename(tmp_path / "top/a", tmp_path / "top/moved")
     with pytest.raises(FileNotFoundError):

@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from git_envhist.restore.waiting import waited_for
+from git_envhist.restore.waiting import in_background_thread
 
 
 def test_the_body_runs_while_it_is_waited() -> None:
@@ -17,7 +17,7 @@ def test_the_body_runs_while_it_is_waited() -> None:
         # Were the body to begin only when this ends, neither would.
         assert done.wait(60)
 
-    with waited_for(wait):
+    with in_background_thread(wait):
         assert begun.wait(60)
         done.set()
 
@@ -28,7 +28,7 @@ def test_what_fails_of_the_waiting_is_raised_behind_the_body() -> None:
     def fail() -> None:
         raise OSError(5, "the disk is gone")
 
-    with pytest.raises(OSError, match="the disk is gone"), waited_for(fail):
+    with pytest.raises(OSError, match="the disk is gone"), in_background_thread(fail):
         done.append("body")
     assert done == ["body"]
 
@@ -45,7 +45,7 @@ def test_whoever_fails_meanwhile_leaves_nobody_waiting() -> None:
         failed.set()
         raise ValueError("the body")
 
-    with pytest.raises(ValueError, match="the body"), waited_for(wait):
+    with pytest.raises(ValueError, match="the body"), in_background_thread(wait):
         fail()
     assert ended == ["waiting"]
 
@@ -56,6 +56,6 @@ def test_where_there_is_no_thread_to_be_had_it_is_waited_first(monkeypatch: pyte
 
     monkeypatch.setattr("git_envhist.restore.waiting.start_new_thread", none)
     done: list[str] = []
-    with waited_for(lambda: done.append("waiting")):
+    with in_background_thread(lambda: done.append("waiting")):
         done.append("body")
     assert done == ["waiting", "body"]

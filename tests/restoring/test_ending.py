@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.restore.journal import Phase, set_phase, write_journal
-from git_envhist.restoring.ending import Way, read_way, write_way
+from git_envhist.restoring.ending import RecoveryGoal, read_way, write_way
 from git_envhist.values import replace
 from tests.restore.engine import Engine
 from tests.support.repository import Repo
@@ -25,7 +25,7 @@ def test_links_of_others_lead_anywhere_only_where_that_was_wished(repo: Repo, li
     engine = Engine(repo.path)
     before, target = engine.capture(), engine.history.resolve(first)
     journal, _ = engine.prepare(engine.plan(before, target))
-    notes = Way("target", target.id, before.id, links).notes
+    notes = RecoveryGoal("target", target.id, before.id, links).notes
     write_journal(engine.private, replace(journal, notes=notes))
     # It had been taken back already when somebody wants to finish it.
     set_phase(engine.private, Phase.UNDONE)
@@ -36,6 +36,6 @@ def test_links_of_others_lead_anywhere_only_where_that_was_wished(repo: Repo, li
 
 @pytest.mark.parametrize("links", [False, True])
 def test_a_way_is_read_as_it_was_written(tmp_path: Path, links: bool) -> None:
-    way = Way("safety", "a" * 40, "b" * 40, links)
+    way = RecoveryGoal("safety", "a" * 40, "b" * 40, links)
     write_way(str(tmp_path / "private"), way)
     assert read_way(str(tmp_path / "private")) == way

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.model import Entry, EntryKind, EnvPath, Listing, Pair
-from git_envhist.restoring.gitdirs import repositories, why_not_brought
+from git_envhist.model import DirectoryListing, DirectoryPair, Entry, EntryKind, EnvPath
+from git_envhist.restoring.gitdirs import git_skip_reason, repositories
 from git_envhist.restoring.obeyed import folded
 from tests.restoring.foreign import Stranger, make_stranger
 from tests.support.snapshots import Described, directory, fifo, file, link, write_snapshot
@@ -121,10 +121,10 @@ def test_other_systems_take_over_no_commands(stranger: Stranger) -> None:
         assert os.path.lexists(os.path.join(os.fsencode(top), path)) == (path in kept), path
 
 
-def pair(path: bytes, *names: bytes) -> Pair:
+def pair(path: bytes, *names: bytes) -> DirectoryPair:
     own = Entry(path=EnvPath(path), kind=EntryKind.DIRECTORY, mode=0o755, mtime_ns=1)
     entries = {name: entry(path + b"/" + name) for name in names}
-    return Pair(b"", EnvPath(path), None, Listing(own, entries))
+    return DirectoryPair(b"", EnvPath(path), None, DirectoryListing(own, entries))
 
 
 def entry(path: bytes, kind: EntryKind = EntryKind.FILE) -> Entry:
@@ -138,7 +138,7 @@ def entry(path: bytes, kind: EntryKind = EntryKind.FILE) -> Entry:
 def test_hooks_are_known_in_the_spelling_of_any_file_system(spelled: bytes) -> None:
     found = repositories([pair(b"x", spelled)], lambda realm, path: [b"HEAD", b"objects", b"Refs"])
     assert folded(spelled) == b"hooks"
-    assert why_not_brought(b"", entry(b"x/" + spelled, EntryKind.DIRECTORY), found)
+    assert git_skip_reason(b"", entry(b"x/" + spelled, EntryKind.DIRECTORY), found)
 
 
 def test_branch_named_like_a_hook_comes(stranger: Stranger) -> None:

@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from git_envhist.errors import Refused
-from git_envhist.model import Entry, EntryKind, EnvPath, Missing, Plan, PlanAction, PlanStep, WhyMissing
+from git_envhist.model import (
+    Entry,
+    EntryKind,
+    EnvPath,
+    MissingPath,
+    MissingReason,
+    PlanAction,
+    PlanStep,
+    RestorePlan,
+)
 from git_envhist.restoring.guards import refuse_unsaved
 
 
@@ -14,21 +23,21 @@ def step(path: bytes, before: EntryKind, after: EntryKind | None = None) -> Plan
     return PlanStep(b"", EnvPath(path), PlanAction.REMOVE, *sides)
 
 
-def missing(path: bytes, why: WhyMissing = WhyMissing.DISK) -> list[Missing]:
-    return [Missing(EnvPath(path), why)]
+def missing(path: bytes, why: MissingReason = MissingReason.DISK) -> list[MissingPath]:
+    return [MissingPath(EnvPath(path), why)]
 
 
 @pytest.mark.parametrize("path", [b"a/b", b"a/b/c", b"a/b/c/d", b"a", b""])
 def test_what_cannot_be_saved_is_not_replaced_nor_what_it_lies_in(path: bytes) -> None:
-    going = Plan((step(b"a/b/c", EntryKind.FILE), step(b"a/b", EntryKind.DIRECTORY)), (), 0)
+    going = RestorePlan((step(b"a/b/c", EntryKind.FILE), step(b"a/b", EntryKind.DIRECTORY)), (), 0)
     with pytest.raises(Refused):
         refuse_unsaved(going, missing(path))
 
 
 def test_what_lies_elsewhere_or_is_mounted_is_in_nobodys_way() -> None:
-    going = Plan((step(b"a/b", EntryKind.DIRECTORY),), (), 0)
+    going = RestorePlan((step(b"a/b", EntryKind.DIRECTORY),), (), 0)
     refuse_unsaved(going, missing(b"a/bc"))
     refuse_unsaved(going, missing(b"x"))
-    refuse_unsaved(going, missing(b"a/b/c", WhyMissing.MOUNT))
-    stays = Plan((step(b"a/b", EntryKind.FILE, EntryKind.FILE),), (), 0)
+    refuse_unsaved(going, missing(b"a/b/c", MissingReason.MOUNT))
+    stays = RestorePlan((step(b"a/b", EntryKind.FILE, EntryKind.FILE),), (), 0)
     refuse_unsaved(stays, missing(b"a/b/c"))

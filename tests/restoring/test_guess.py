@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from git_envhist.restoring.planning import Guess
-from git_envhist.store.pairs import read_pairs, same_environment
+from git_envhist.restoring.planning import PredictedPlan
+from git_envhist.store.pairs import differing_directories, same_environment
 from tests.restore.engine import Engine
 from tests.support.repository import Repo
 
@@ -16,11 +16,11 @@ def test_a_guess_is_taken_where_the_environment_is_that_of_the_newest_moment(rep
     target = engine.capture()
     (repo.path / "file").write_bytes(b"2")
     tip = engine.capture()
-    guess, trees = Guess(), [bytes.fromhex(moment.tree) for moment in (tip, target)]
+    guess, trees = PredictedPlan(), [bytes.fromhex(moment.tree) for moment in (tip, target)]
     guess.make(engine.contents(), tip.id, target.tree)
     with closing(engine.contents()) as contents:
         found = guess.pairs(contents, *trees)
-        assert found == list(read_pairs(contents, *trees))
+        assert found == list(differing_directories(contents, *trees))
         # Nobody looked again.
         assert guess.pairs(contents, *trees) is found
 
@@ -34,19 +34,19 @@ def test_a_wrong_guess_is_no_word_about_what_is_here(repo: Repo) -> None:
     (repo.path / "file").write_bytes(b"3")
     (repo.path / "more").mkdir()
     now = engine.capture()
-    guess = Guess()
+    guess = PredictedPlan()
     guess.make(engine.contents(), tip.id, target.tree)
     with closing(engine.contents()) as contents:
         for before, after in ((now, target), (tip, now)):
             trees = [bytes.fromhex(moment.tree) for moment in (before, after)]
-            assert guess.pairs(contents, *trees) == list(read_pairs(contents, *trees))
+            assert guess.pairs(contents, *trees) == list(differing_directories(contents, *trees))
         assert not same_environment(contents, *(bytes.fromhex(moment.tree) for moment in (tip, now)))
 
 
 def test_what_cannot_be_read_is_no_guess(repo: Repo) -> None:
     engine = Engine(repo.path)
     target = engine.capture()
-    guess = Guess()
+    guess = PredictedPlan()
     guess.make(engine.contents(), "ab" * 20, target.tree)
     trees = [bytes.fromhex(target.tree)] * 2
     with closing(engine.contents()) as contents:

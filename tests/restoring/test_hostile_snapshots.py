@@ -10,9 +10,9 @@ import pytest
 
 from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError
-from git_envhist.model import Restored
-from git_envhist.restore.hands import Hands
-from git_envhist.restoring.wish import Wish
+from git_envhist.model import RestoreResult
+from git_envhist.restore.hands import DiskCalls
+from git_envhist.restoring.wish import RestoreOptions
 from tests.restoring.foreign import Stranger, harmful, make_stranger
 from tests.restoring.hostile import Make, Smith, hostile
 
@@ -40,7 +40,7 @@ def as_it_was(stranger: Stranger) -> object:
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing here waits for the disk: nobody pulls its plug."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    monkeypatch.setattr(Hands, "sync", lambda self, descriptor: None)
+    monkeypatch.setattr(DiskCalls, "sync", lambda self, descriptor: None)
 
 
 def make(stranger: Stranger, name: str) -> str:
@@ -48,7 +48,7 @@ def make(stranger: Stranger, name: str) -> str:
     return stranger.plant(made(Smith(stranger.repo)))
 
 
-def refusal(restore: Callable[[], Restored]) -> str | None:
+def refusal(restore: Callable[[], RestoreResult]) -> str | None:
     """Why it was refused; None where it was not."""
     try:
         restore()
@@ -88,7 +88,7 @@ def test_hostile_snapshot_restored_in_place_is_refused_or_harmless(
     history = EnvHistory.open(str(stranger.repo.path), workers="here")
     before = history.capture("what is here").snapshot
     assert before is not None
-    why = refusal(lambda: history.going.to(history.resolve(commit), Wish(foreign=True)))
+    why = refusal(lambda: history.going.to(history.resolve(commit), RestoreOptions(foreign=True)))
     assert is_a_reason(why)
     assert harmful(stranger.repo.path) == []
     if why is None:

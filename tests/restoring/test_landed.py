@@ -10,9 +10,9 @@ import pytest
 
 from git_envhist.api import EnvHistory
 from git_envhist.capture.records import COLUMNS
-from git_envhist.capturing.request import Request
-from git_envhist.capturing.since import Landed, Since
-from git_envhist.capturing.take import Taker
+from git_envhist.capturing.request import CaptureOptions
+from git_envhist.capturing.since import KnownWrites, WrittenFile
+from git_envhist.capturing.take import TreeCapture
 from git_envhist.store.trees import object_id
 from tests.support.repository import Repo
 
@@ -26,31 +26,36 @@ def history(repo: Repo) -> EnvHistory:
     return found
 
 
-def landed(repo: Repo, name: str, data: bytes) -> Landed:
+def landed(repo: Repo, name: str, data: bytes) -> WrittenFile:
     """As a restore would tell of what it wrote."""
-    return Landed(COLUMNS(os.lstat(repo.path / name)), object_id(b"blob", data, "sha1"))
+    return WrittenFile(COLUMNS(os.lstat(repo.path / name)), object_id(b"blob", data, "sha1"))
 
 
-def bring(repo: Repo, history: EnvHistory, name: str, data: bytes) -> Landed:
+def bring(repo: Repo, history: EnvHistory, name: str, data: bytes) -> WrittenFile:
     """Something that the store has comes to stand in the environment."""
     repo.write(name, data)
     history.capture("so that it is in the store")
     return landed(repo, name, data)
 
 
-def look_again(history: EnvHistory, names: dict[bytes, dict[bytes, Landed | None]]) -> tuple[bool, str, str]:
+def look_again(
+    history: EnvHistory, names: dict[bytes, dict[bytes, WrittenFile | None]]
+) -> tuple[bool, str, str]:
     """Whether nobody looked; the content that was found, and the one that is there."""
     looked: list[object] = []
     tip = history.log(limit=1)[0].commit
     told = {path: frozenset(entries) for path, entries in names.items()}
     capturing = history._capturing
-    start = Taker._start
+    start = TreeCapture._start
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Taker, "_start", lambda self, *words: looked.append(words) or start(self, *words))
-        with capturing.locked(Request()), capturing.hold(Request(), Since(tip, told, names)) as held:
+        patch.setattr(TreeCapture, "_start", lambda self, *words: looked.append(words) or start(self, *words))
+        with (
+            capturing.locked(CaptureOptions()),
+            capturing.hold(CaptureOptions(), KnownWrites(tip, told, names)) as held,
+        ):
             found = held.content
     shutil.rmtree(os.path.join(history.repository.state, "cache"))
-    with capturing.locked(Request()), capturing.hold(Request()) as held:
+    with capturing.locked(CaptureOptions()), capturing.hold(CaptureOptions()) as held:
         return not looked, found, held.content
 
 
@@ -146,6 +151,6 @@ def test_the_next_capture_reads_what_landed(repo: Repo, history: EnvHistory) -> 
     done = history.restore(first)
     assert done.moment is not None
     # Whatever was said of these bytes: they are read, not believed.
-    with history._capturing.hold(Request()) as held:
+    with history._capturing.hold(CaptureOptions()) as held:
         assert b"sub" in held.taken.gathered.directories
         assert held.content == done.moment.content == first.content

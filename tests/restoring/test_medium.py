@@ -12,7 +12,7 @@ from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError
 from git_envhist.model import Snapshot
 from git_envhist.restore.durable import FEW
-from git_envhist.restore.hands import Hands
+from git_envhist.restore.hands import DiskCalls
 from git_envhist.restoring import carrying
 from tests.support.repository import Repo
 
@@ -49,13 +49,13 @@ def test_it_is_there_before_the_journal(
     found: list[bool] = []
 
     def watched(name: str) -> None:
-        really = getattr(Hands, name)
+        really = getattr(DiskCalls, name)
 
-        def sync(hands: Hands, descriptor: int) -> None:
+        def sync(hands: DiskCalls, descriptor: int) -> None:
             really(hands, descriptor)
             found.append(journal_of(history).exists())
 
-        monkeypatch.setattr(Hands, name, sync)
+        monkeypatch.setattr(DiskCalls, name, sync)
 
     for name in SYNCS:
         watched(name)
@@ -79,11 +79,11 @@ def test_where_the_medium_refuses_nothing_is_touched(
 ) -> None:
     history, first = moments
 
-    def refuse(hands: Hands, descriptor: int) -> None:
+    def refuse(hands: DiskCalls, descriptor: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     for name in SYNCS:
-        monkeypatch.setattr(Hands, name, refuse)
+        monkeypatch.setattr(DiskCalls, name, refuse)
     with pytest.raises(EnvhistError, match="cannot prepare the restore"):
         history.restore(first)
     monkeypatch.undo()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.errors import Refused
-from git_envhist.model import EnvPath, LeftAlone, Missing, Plan, WhyMissing
+from git_envhist.model import EnvPath, MissingPath, MissingReason, RestorePlan, SkippedPath
 from git_envhist.restoring.guards import refuse_mounted
 from git_envhist.restoring.scope import MOUNTED
 from git_envhist.system import WITHOUT
@@ -148,8 +148,8 @@ def test_a_mount_that_is_captured_is_not_restored_through_either(
 
 
 def test_how_many_more_are_mounted_is_told() -> None:
-    missing = [Missing(EnvPath(path), WhyMissing.MOUNT) for path in (b"b", b"a/c", b"z")]
-    left = [LeftAlone(EnvPath(path), MOUNTED) for path in (b"b", b"b/inner", b"a/c/d", b"then")]
+    missing = [MissingPath(EnvPath(path), MissingReason.MOUNT) for path in (b"b", b"a/c", b"z")]
+    left = [SkippedPath(EnvPath(path), MOUNTED) for path in (b"b", b"b/inner", b"a/c/d", b"then")]
     with pytest.raises(Refused, match=r"'a/c' is mounted from elsewhere, .*; 1 more are, too"):
-        refuse_mounted(Plan((), (), 0, tuple(left)), missing)
-    refuse_mounted(Plan((), (), 0, (LeftAlone(EnvPath(b"then"), MOUNTED),)), missing)
+        refuse_mounted(RestorePlan((), (), 0, tuple(left)), missing)
+    refuse_mounted(RestorePlan((), (), 0, (SkippedPath(EnvPath(b"then"), MOUNTED),)), missing)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.restoring.names import Manner, clashes, manner_of, why_not
+from git_envhist.restoring.names import NameRules, clashes, manner_of, why_not
 from git_envhist.system import WITHOUT
 from tests.support.mounts import Room, private_mounts
 from tests.support.oracle import listing
@@ -159,19 +159,19 @@ def test_a_path_longer_than_the_system_takes_at_once_is_restored(repo: Repo) -> 
 
 def test_what_is_one_name_depends_on_the_place() -> None:
     names = [b"A", b"a", COMPOSED, DECOMPOSED, b"\xff", b"\xfe", b"STRASSE", "stra\u00dfe".encode()]
-    assert list(clashes(names, (), Manner())) == []
-    assert set(clashes(names, (), Manner(folds_form=True))) == {(DECOMPOSED, COMPOSED)}
-    assert list(clashes(names, (), Manner(folds_case=True))) == [
+    assert list(clashes(names, (), NameRules())) == []
+    assert set(clashes(names, (), NameRules(folds_form=True))) == {(DECOMPOSED, COMPOSED)}
+    assert list(clashes(names, (), NameRules(folds_case=True))) == [
         (b"A", b"a"),
         (b"STRASSE", "stra\u00dfe".encode()),
     ]
-    assert list(clashes([b"new"], [b"NEW"], Manner(folds_case=True))) == [(b"NEW", b"new")]
-    assert why_not(b"n" * 256, Manner(longest=255)) is not None
-    assert why_not(b"console", Manner(reserves=True)) is None
+    assert list(clashes([b"new"], [b"NEW"], NameRules(folds_case=True))) == [(b"NEW", b"new")]
+    assert why_not(b"n" * 256, NameRules(longest=255)) is not None
+    assert why_not(b"console", NameRules(reserves=True)) is None
 
 
 def test_an_ordinary_place_holds_every_name(tmp_path: Path) -> None:
-    assert manner_of(os.fsencode(tmp_path), empty=True) == Manner(longest=255)
+    assert manner_of(os.fsencode(tmp_path), empty=True) == NameRules(longest=255)
     assert os.listdir(tmp_path) == []
-    assert not Manner(longest=255).is_narrow
-    assert Manner(longest=143).is_narrow
+    assert not NameRules(longest=255).is_narrow
+    assert NameRules(longest=143).is_narrow

@@ -12,7 +12,7 @@ import pytest
 from git_envhist.errors import Damaged
 from git_envhist.model import Entry, EntryKind, EnvPath, ObjectId, StoredAs
 from git_envhist.restoring import nearby
-from git_envhist.restoring.nearby import Nearby
+from git_envhist.restoring.nearby import WorktreeReader
 from git_envhist.store.git import Git
 from tests.store.packing import object_id
 from tests.support.repository import Repo
@@ -23,9 +23,9 @@ pytestmark = pytest.mark.skipif(not nearby.WITHOUT_WAITING, reason="no reading w
 
 
 @pytest.fixture
-def contents(repo: Repo) -> Iterator[Nearby]:
+def contents(repo: Repo) -> Iterator[WorktreeReader]:
     """Of a store that holds nothing: what is not read here is an error."""
-    found = Nearby(Git(str(repo.path / ".git"), str(repo.path)), str(repo.path / "no packs"), "sha1")
+    found = WorktreeReader(Git(str(repo.path / ".git"), str(repo.path)), str(repo.path / "no packs"), "sha1")
     with closing(found):
         found.look_below(str(repo.path))
         yield found
@@ -54,7 +54,7 @@ def can_tell(path: Path) -> bool:
             return False
 
 
-def test_what_stands_here_as_it_was_need_not_be_in_the_store(repo: Repo, contents: Nearby) -> None:
+def test_what_stands_here_as_it_was_need_not_be_in_the_store(repo: Repo, contents: WorktreeReader) -> None:
     path = written(repo)
     if not can_tell(path):
         pytest.skip("this file system does not say what it has in memory")
@@ -64,13 +64,13 @@ def test_what_stands_here_as_it_was_need_not_be_in_the_store(repo: Repo, content
     assert path.stat().st_atime_ns == before
 
 
-def test_other_bytes_with_the_same_time_are_not_believed(repo: Repo, contents: Nearby) -> None:
+def test_other_bytes_with_the_same_time_are_not_believed(repo: Repo, contents: WorktreeReader) -> None:
     path = written(repo, DATA[::-1])
     with pytest.raises(Damaged):
         contents.plain(entry_of(path, repo.path))
 
 
-def test_what_has_another_time_is_not_read(repo: Repo, contents: Nearby) -> None:
+def test_what_has_another_time_is_not_read(repo: Repo, contents: WorktreeReader) -> None:
     path = written(repo)
     entry = entry_of(path, repo.path)
     os.utime(path, ns=(0, entry.mtime_ns + 1))
@@ -80,13 +80,13 @@ def test_what_has_another_time_is_not_read(repo: Repo, contents: Nearby) -> None
 
 @pytest.mark.parametrize("stored", [StoredAs.SEALED, StoredAs.PIECES])
 def test_what_stands_in_the_tree_in_another_form_is_read_there(
-    repo: Repo, contents: Nearby, stored: StoredAs
+    repo: Repo, contents: WorktreeReader, stored: StoredAs
 ) -> None:
     with pytest.raises(Damaged):
         contents.plain(entry_of(written(repo), repo.path, stored=stored))
 
 
-def test_no_link_leads_to_what_is_read(repo: Repo, contents: Nearby, tmp_path: Path) -> None:
+def test_no_link_leads_to_what_is_read(repo: Repo, contents: WorktreeReader, tmp_path: Path) -> None:
     path = written(repo)
     entry = entry_of(path, repo.path)
     (repo.path / "a").rename(tmp_path / "elsewhere")
@@ -98,14 +98,14 @@ def test_no_link_leads_to_what_is_read(repo: Repo, contents: Nearby, tmp_path: P
         contents.plain(entry)
 
 
-def test_a_pipe_is_not_waited_for(repo: Repo, contents: Nearby) -> None:
+def test_a_pipe_is_not_waited_for(repo: Repo, contents: WorktreeReader) -> None:
     path = repo.path / "pipe"
     os.mkfifo(path)
     with pytest.raises(Damaged):
         contents.plain(entry_of(path, repo.path))
 
 
-def test_where_most_is_not_as_it_was_nobody_looks_any_more(repo: Repo, contents: Nearby) -> None:
+def test_where_most_is_not_as_it_was_nobody_looks_any_more(repo: Repo, contents: WorktreeReader) -> None:
     path = written(repo)
     entry = entry_of(path, repo.path)
     other = entry_of(written(repo, name="other"), repo.path, oid=ObjectId(b"\1" * 20))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.restore.journal import Journal, read_journal, write_journal
-from git_envhist.restore.looks import Seen
+from git_envhist.restore.journal import RestoreJournal, read_journal, write_journal
+from git_envhist.restore.looks import DiskEntry
 from tests.crash.faults import needs_strace, traced
 from tests.crash.restorecut import left_behind, prepare
 from tests.support.oracle import Listing, listing
@@ -37,13 +37,13 @@ def mounted_anew(repo: Repo) -> None:
     write_journal(private, _renumbered(journal))
 
 
-def _renumbered(journal: Journal) -> Journal:
+def _renumbered(journal: RestoreJournal) -> RestoreJournal:
     staged = [replace(one, new=_other(one.new), victim=_other(one.victim)) for one in journal.staged]
     spots = tuple(spot._replace(device=spot.device + 1) for spot in journal.spots)
     return replace(journal, staged=tuple(staged), spots=spots)
 
 
-def _other(seen: Seen | None) -> Seen | None:
+def _other(seen: DiskEntry | None) -> DiskEntry | None:
     return None if seen is None else seen._replace(device=seen.device + 1)
 
 

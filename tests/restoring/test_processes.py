@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.model import Entry, EntryKind, EnvPath, Plan, PlanAction, PlanStep
-from git_envhist.restoring.processes import Touched, holders, package_of, still_running
+from git_envhist.model import Entry, EntryKind, EnvPath, PlanAction, PlanStep, RestorePlan
+from git_envhist.restoring.processes import AffectedPaths, holders, package_of, still_running
 from git_envhist.store.git import COMMAND
 
 pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="there is no /proc here")
@@ -52,9 +52,9 @@ def test_a_file_that_another_process_holds_open_is_told_with_that_process(
     assert holders([free]) == {}
 
 
-def replacing(top: Path, *paths: str) -> Touched:
+def replacing(top: Path, *paths: str) -> AffectedPaths:
     steps = [_replaced(os.fsencode(path)) for path in paths]
-    return Touched.by(Plan(tuple(steps), (), 0), {b"": os.fsencode(top)})
+    return AffectedPaths.by(RestorePlan(tuple(steps), (), 0), {b"": os.fsencode(top)})
 
 
 def _replaced(path: bytes) -> PlanStep:
@@ -62,7 +62,7 @@ def _replaced(path: bytes) -> PlanStep:
     return PlanStep(b"", EnvPath(path), PlanAction.REPLACE, entry, entry)
 
 
-def pids(touched: Touched) -> list[int]:
+def pids(touched: AffectedPaths) -> list[int]:
     return [process.pid for process in still_running(touched)]
 
 

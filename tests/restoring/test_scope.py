@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from git_envhist.model import EnvPath, Missing, WhyMissing
+from git_envhist.model import EnvPath, MissingPath, MissingReason
 from git_envhist.restore.plan import NOT_CHOSEN
 from git_envhist.restoring.scope import (
     CODE,
@@ -10,15 +10,15 @@ from git_envhist.restoring.scope import (
     LEFT_OUT_THEN,
     MOUNTED,
     NO_ROOT,
-    Extent,
+    CapturedExtent,
     Scope,
 )
 
-NOTHING = Extent.of((), (), ())
+NOTHING = CapturedExtent.of((), (), ())
 
 
-def missing(path: bytes, why: WhyMissing) -> Missing:
-    return Missing(EnvPath(path), why)
+def missing(path: bytes, why: MissingReason) -> MissingPath:
+    return MissingPath(EnvPath(path), why)
 
 
 def keep(scope: Scope, path: bytes, *, directory: bool = False) -> str | None:
@@ -26,7 +26,7 @@ def keep(scope: Scope, path: bytes, *, directory: bool = False) -> str | None:
 
 
 def test_what_either_moment_left_out_stays_with_all_that_is_in_it() -> None:
-    scope = Scope(Extent.of(("cache/", "*.log"), (), ()), Extent.of((), ("/build",), ()))
+    scope = Scope(CapturedExtent.of(("cache/", "*.log"), (), ()), CapturedExtent.of((), ("/build",), ()))
     assert keep(scope, b"a/cache/b/c") == LEFT_OUT_THEN
     assert keep(scope, b"a/cache", directory=True) == LEFT_OUT_THEN
     assert keep(scope, b"a/cache") is None  # a file of that name was in it
@@ -36,15 +36,17 @@ def test_what_either_moment_left_out_stays_with_all_that_is_in_it() -> None:
 
 
 def test_a_pattern_of_the_working_tree_names_nothing_in_a_further_root() -> None:
-    scope = Scope(Extent.of(("*.log",), ("*.tmp",), ()), NOTHING, roots={b"nginx": b"/absent"})
+    scope = Scope(CapturedExtent.of(("*.log",), ("*.tmp",), ()), NOTHING, roots={b"nginx": b"/absent"})
     assert keep(scope, b"nginx://conf.d/x.log") is None
     assert keep(scope, b"nginx://conf.d/x.tmp") == LEFT_OUT_THEN
     assert keep(scope, b"apache://x") == NO_ROOT
 
 
 def test_what_the_snapshot_could_not_hold_stays_and_the_reason_is_told() -> None:
-    then = Extent.of((), (), [missing(b"secret", WhyMissing.UNREADABLE), missing(b"mnt", WhyMissing.MOUNT)])
-    scope = Scope(then, Extent.of((), (), [missing(b"usb", WhyMissing.MOUNT)]))
+    then = CapturedExtent.of(
+        (), (), [missing(b"secret", MissingReason.UNREADABLE), missing(b"mnt", MissingReason.MOUNT)]
+    )
+    scope = Scope(then, CapturedExtent.of((), (), [missing(b"usb", MissingReason.MOUNT)]))
     assert "unreadable" in (keep(scope, b"secret/deep/file") or "")
     assert keep(scope, b"secrets") is None
     assert keep(scope, b"mnt/a") == keep(scope, b"usb/b") == MOUNTED
@@ -52,7 +54,7 @@ def test_what_the_snapshot_could_not_hold_stays_and_the_reason_is_told() -> None
 
 def test_what_cannot_be_read_now_is_not_passed_over_in_silence() -> None:
     # Whether it can be saved is for a guard to say, and to refuse.
-    now = Extent.of((), (), [missing(b"closed", WhyMissing.UNREADABLE)])
+    now = CapturedExtent.of((), (), [missing(b"closed", MissingReason.UNREADABLE)])
     assert keep(Scope(NOTHING, now), b"closed/file") is None
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from git_envhist.api import EnvHistory
 from git_envhist.model import Snapshot
-from git_envhist.restoring.wish import Wish
+from git_envhist.restoring.wish import RestoreOptions
 from tests.restore.test_round_trip import CHANGES
 from tests.support.depth import examples
 from tests.support.privileges import permissions_bind
@@ -89,7 +89,7 @@ def test_of_a_large_directory_what_came_went_or_was_edited_beside_is_known(repo:
     second = capture(history)
     is_recorded_truly(history, first)
     is_recorded_truly(history, second)
-    wish = Wish(saved=lambda safety: repo.write("many/8", b"edited meanwhile"))
+    wish = RestoreOptions(saved=lambda safety: repo.write("many/8", b"edited meanwhile"))
     history.going.to(history.resolve(first.id), wish)
     after = capture(history)
     assert repo.git("cat-file", "blob", f"{after.commit}:many/8") == "edited meanwhile"
@@ -134,7 +134,7 @@ def test_an_edit_elsewhere_meanwhile_is_not_lost_to_the_next_capture(repo: Repo)
     first = capture(history)
     repo.write("here/file", b"2")
     capture(history)
-    wish = Wish(saved=lambda safety: repo.write("there/file", b"edited meanwhile"))
+    wish = RestoreOptions(saved=lambda safety: repo.write("there/file", b"edited meanwhile"))
     history.going.to(history.resolve(first.id), wish)
     repo.run("envlog", "capture", "-m", "after", check=True)
     assert repo.git("cat-file", "blob", "refs/envhist/heads/" + first.timeline + ":there/file") == (

@@ -11,14 +11,14 @@ from contextlib import closing
 import pytest
 from hypothesis import given, settings
 
-from git_envhist.capturing.request import Request
+from git_envhist.capturing.request import CaptureOptions
 from git_envhist.errors import Damaged
-from git_envhist.model import EnvPath, Pair, Plan, Snapshot
+from git_envhist.model import DirectoryPair, EnvPath, RestorePlan, Snapshot
 from git_envhist.restore.plan import make_plan
-from git_envhist.restoring.sincetip import since_tip
-from git_envhist.store.contents import Contents
-from git_envhist.store.halves import Half
-from git_envhist.store.pairs import read_pairs, read_these
+from git_envhist.restoring.sincetip import pairs_from_scan
+from git_envhist.store.contents import ObjectReader
+from git_envhist.store.halves import SnapshotReader
+from git_envhist.store.pairs import compare_directories, differing_directories
 from git_envhist.values import replace
 from tests.restore.engine import Engine
 from tests.restore.test_round_trip import CHANGES
@@ -27,18 +27,20 @@ from tests.support.repository import Repo, make_repo
 from tests.support.trees import Edit, Tree, apply, build
 
 
-def plans(engine: Engine, tip: Snapshot, target: Snapshot) -> tuple[Plan | None, Plan | None]:
+def plans(engine: Engine, tip: Snapshot, target: Snapshot) -> tuple[RestorePlan | None, RestorePlan | None]:
     """From what is here now: as records tell it, and as trees do."""
     ends = bytes.fromhex(tip.id), bytes.fromhex(target.tree)
     capturing = engine.history._capturing
-    with capturing.locked(Request()), capturing.hold(Request()) as held:
+    with capturing.locked(CaptureOptions()), capturing.hold(CaptureOptions()) as held:
         tree = bytes.fromhex(held.finish().tree)
         git = held.context.repository.git.with_objects(held.staging.path)
         with closing(capturing_contents(engine, git)) as contents:
-            pairs = list(read_pairs(contents, *ends))
+            pairs = list(differing_directories(contents, *ends))
             assert held.taken.base == tip.id
-            told = since_tip(pairs, held.taken.merged, lambda some: read_these(contents, *ends, some))
-            return _plan(told), _plan(read_pairs(contents, tree, ends[1]))
+            told = pairs_from_scan(
+                pairs, held.taken.merged, lambda some: compare_directories(contents, *ends, some)
+            )
+            return _plan(told), _plan(differing_directories(contents, tree, ends[1]))
 
 
 def capturing_contents(engine: Engine, git: object):  # type: ignore[no-untyped-def]
@@ -47,7 +49,7 @@ def capturing_contents(engine: Engine, git: object):  # type: ignore[no-untyped-
     return contents
 
 
-def _plan(pairs: Iterable[Pair] | None) -> Plan | None:
+def _plan(pairs: Iterable[DirectoryPair] | None) -> RestorePlan | None:
     # How many paths were compared besides depends on which directories were.
     return None if pairs is None else replace(make_plan(pairs), unchanged=0)
 
@@ -89,7 +91,7 @@ def test_what_is_back_already_is_told_by_records(repo: Repo) -> None:
 class Counting:
     """Reads objects, and remembers which; some are not to be had."""
 
-    def __init__(self, contents: Contents, gone: bytes = b"") -> None:
+    def __init__(self, contents: ObjectReader, gone: bytes = b"") -> None:
         self._contents, self._gone = contents, gone
         self.read_ids: list[bytes] = []
 
@@ -105,8 +107,8 @@ def test_what_both_hold_is_read_once_and_taken_apart_by_nobody(repo: Repo) -> No
     ends = bytes.fromhex(tip.id), bytes.fromhex(tip.tree)
     with closing(engine.contents()) as contents:
         counting = Counting(contents)
-        found = {pair.path: pair for pair in read_these(counting, *ends, [b"sub", b"other"])}
-        known = {pair.path: pair for pair in read_pairs(contents, None, ends[1])}
+        found = {pair.path: pair for pair in compare_directories(counting, *ends, [b"sub", b"other"])}
+        known = {pair.path: pair for pair in differing_directories(contents, None, ends[1])}
     for path in (b"sub", b"other"):
         pair, whole = found[EnvPath(path)], known[EnvPath(path)].after
         assert whole is not None
@@ -120,10 +122,10 @@ def test_what_both_hold_and_cannot_be_read_is_told(repo: Repo, what: str) -> Non
     engine, _, tip = two_moments(repo)
     ends = bytes.fromhex(tip.id), bytes.fromhex(tip.tree)
     with closing(engine.contents()) as contents:
-        shard, tree = Half(contents, ends[1]).ids(b"sub")
+        shard, tree = SnapshotReader(contents, ends[1]).ids(b"sub")
         broken = Counting(contents, shard if what == "shard" else tree)
         with pytest.raises(Damaged, match="the directory 'sub' cannot be read"):
-            list(read_these(broken, *ends, [b"sub"]))
+            list(compare_directories(broken, *ends, [b"sub"]))
 
 
 def test_nothing_at_all_is_told_by_records(repo: Repo) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.api import EnvHistory
-from git_envhist.errors import RestoreLeft, UsageError
+from git_envhist.errors import UnfinishedRestore, UsageError
 from tests.cli.test_json import validate
 from tests.restoring.test_programs import broken_off
 from tests.support.repository import Repo
@@ -74,7 +74,7 @@ def test_a_restore_that_was_broken_off_is_ended(repo: Repo) -> None:
         target = history.capture("one").id
         repo.write("file", b"two")
         broken_off(repo, str(target))
-        with pytest.raises(RestoreLeft):
+        with pytest.raises(UnfinishedRestore):
             history.capture("meanwhile")
         ended = end()
         assert (ended.exact, ended.undone, repo.read("file")) == (True, expected == b"two", expected)

@@ -8,23 +8,23 @@ import re
 import pytest
 
 from git_envhist import EnvHistory, model
-from git_envhist.beginning import Beginning
-from git_envhist.capturing.request import Asked
+from git_envhist.beginning import InitKeywords
+from git_envhist.capturing.request import CaptureKeywords
 from git_envhist.doing.effects import Effects
 from git_envhist.doing.observing import Observations
 from git_envhist.doing.tasks import Tasks
-from git_envhist.library.looking import Sought
-from git_envhist.restoring.wish import Wished
+from git_envhist.library.looking import LogKeywords
+from git_envhist.restoring.wish import RestoreKeywords
 from tests.rules.api_map import ASKED, NOT_ASKED, PROGRAMS_ALONE, VERBS
 from tests.rules.built import commands, options
 from tests.rules.source import CHECKOUT
 
 ROOMS = {"tasks": Tasks, "effects": Effects, "observed": Observations}
 BY_NAME: dict[str, type] = {
-    "log": Sought,
-    "capture": Asked,
-    "init": Beginning,
-    **dict.fromkeys(("restore", "undo", "redo", "foresee", "write_to"), Wished),
+    "log": LogKeywords,
+    "capture": CaptureKeywords,
+    "init": InitKeywords,
+    **dict.fromkeys(("restore", "undo", "redo", "foresee", "write_to"), RestoreKeywords),
 }
 """What a verb is asked by name, beside its own parameters."""
 OWN_OPTIONS = sorted(option for option in options() if not option.startswith("every "))

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from git_envhist.api import EnvHistory
-from git_envhist.capture.statcache import KeptFacts, StatCache
+from git_envhist.capture.statcache import CachedFacts, StatCache
 from git_envhist.dotenv import read_assignments
 from git_envhist.values import replace
 from tests.keeping.test_purge import objects
@@ -181,7 +181,7 @@ def with_names_in_the_clear(repo: Repo) -> None:
     head = cache.read_head()
     assert head is not None
     facts = {name: kept for name, kept in head.facts.items() if name != "env.sealed"}
-    cache.write(replace(head, base=commit, facts={**facts, "env": KeptFacts(1, "", blob)}), head.shards)
+    cache.write(replace(head, base=commit, facts={**facts, "env": CachedFacts(1, "", blob)}), head.shards)
 
 
 def test_warning_of_names_waits_for_a_capture_that_a_person_makes(repo: Repo) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from git_envhist.restore.journal import write_journal
 from git_envhist.restoring.wish import STOPPED
-from git_envhist.services.commands import Way, run, run_into
+from git_envhist.services.commands import ServiceCommandContext, run, run_into
 from git_envhist.values import replace
 from tests.restore.engine import Engine
 from tests.support.oracle import git_fsck
@@ -301,7 +301,7 @@ def test_who_stops_it_is_told_what_became_of_it(
 
 
 def test_a_command_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Path) -> None:
-    way = Way(str(tmp_path), os.environ, str(tmp_path), 0.5)
+    way = ServiceCommandContext(str(tmp_path), os.environ, str(tmp_path), 0.5)
     why = run(way, "kv", "sleep 1000 & echo $! > child; wait")
     assert why == "it took longer than 0.5 seconds"
     child = int((tmp_path / "child").read_text())
@@ -321,12 +321,21 @@ def _lives(process: int) -> bool:
 
 def test_a_command_that_writes_without_end_is_ended(tmp_path: Path) -> None:
     with open(tmp_path / "out", "w+b") as target:
-        why = run_into(Way(str(tmp_path), os.environ, str(tmp_path)), "kv", "yes", target, 1 << 20)
+        why = run_into(
+            ServiceCommandContext(str(tmp_path), os.environ, str(tmp_path)), "kv", "yes", target, 1 << 20
+        )
     assert why == "it wrote more than may be kept"
 
 
 def test_what_a_command_leaves_running_stays(tmp_path: Path) -> None:
-    assert run(Way(str(tmp_path), os.environ, str(tmp_path)), "kv", "sleep 1000 & echo $! > child") is None
+    assert (
+        run(
+            ServiceCommandContext(str(tmp_path), os.environ, str(tmp_path)),
+            "kv",
+            "sleep 1000 & echo $! > child",
+        )
+        is None
+    )
     child = int((tmp_path / "child").read_text())
     assert _lives(child)
     os.kill(child, signal.SIGKILL)
@@ -351,5 +360,5 @@ def test_what_a_command_says_does_not_fill_the_disk(tmp_path: Path) -> None:
     words = """head -c 60000000 /dev/zero
 until [ "$(stat -L -c %b "/proc/$$/fd/2")" -le 32768 ]; do sleep 0.01; done
 echo 'the reason' >&2; exit 3"""
-    why = run(Way(str(tmp_path), os.environ, str(tmp_path), 60.0), "kv", words)
+    why = run(ServiceCommandContext(str(tmp_path), os.environ, str(tmp_path), 60.0), "kv", words)
     assert why == "it ended with status 3: the reason"

@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from git_envhist.model import Actor, ChangeCount, IntentSource, Trigger
-from git_envhist.store.message import Draft, write_message
+from git_envhist.store.message import MessageFields, write_message
 from tests.conftest import sealed_environment
 from tests.interop.servers import Counted, http_server
 from tests.sharing.conftest import make_remote
@@ -137,7 +137,7 @@ def name_of(number: int) -> str:
 
 
 def message(number: int, count: int) -> bytes:
-    draft = Draft(
+    draft = MessageFields(
         f"step {count} of agent {number}".encode(), IntentSource.GIVEN, name_of(number), Trigger.AGENT,
         Actor(f"Agent {number}", "agent@example.com", "claude-code", "2.1", f"session-{number}-{count // 20}"),
         head="a" * 40, branch="refs/heads/main", content=f"{number:032x}{count:032x}", changed=ChangeCount(1, 2, 0),

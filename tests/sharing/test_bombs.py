@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from git_envhist.store.bounds import MEMORY, Bounds, why
-from git_envhist.store.git import Completed
+from git_envhist.store.bounds import MEMORY, ResourceLimits, limit_error
+from git_envhist.store.git import GitResult
 from tests.sharing.conftest import refs
 from tests.sharing.test_export import commit_of, packed, write_tar
 from tests.sharing.test_fetch import refs_of_fetched
@@ -147,10 +147,10 @@ def test_what_would_unfold_is_refused_and_takes_no_more_than_it_may(
 
 def test_who_takes_longer_than_it_may_is_ended_and_that_is_said() -> None:
     with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as running:
-        bounds = Bounds(MEMORY, 1)
+        bounds = ResourceLimits(MEMORY, 1)
         bounds.hold(running.pid)
-        done = Completed(running.wait(), b"", b"")
-    assert "takes longer to read than it may (1 s)" in str(why(done, bounds, "/", ""))
+        done = GitResult(running.wait(), b"", b"")
+    assert "takes longer to read than it may (1 s)" in str(limit_error(done, bounds, "/", ""))
 
 
 def head(name: str, size: int) -> bytes:

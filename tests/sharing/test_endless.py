@@ -16,8 +16,8 @@ from git_envhist.store import treediff, unfolding
 from git_envhist.store.compare import compare
 from git_envhist.store.objects import CatFile
 from git_envhist.store.repository import Repository
-from git_envhist.store.series import those_that_changed
-from git_envhist.store.unfolding import Unfolding
+from git_envhist.store.series import commits_changing_paths
+from git_envhist.store.unfolding import TreeSizer
 from tests.secrets.test_foreign_snapshots import forged, message_of
 from tests.sharing.conftest import make_remote, refs, timeline
 from tests.sharing.test_export import packed, write_tar
@@ -271,7 +271,7 @@ def test_large_sparse_file_and_many_equal_directories_are_not_endless(
     moment = repo.run("envlog", "capture", "--porcelain", "many alike", check=True).out.strip()
     top = repo.git("rev-parse", f"{moment}^{{tree}}")
     with CatFile(Repository.open(str(repo.path)).git) as reader:
-        assert Unfolding(reader, len(top) // 2).find_endless([top]) is None
+        assert TreeSizer(reader, len(top) // 2).find_endless([top]) is None
         inside = repo.git("rev-parse", f"{top}:.envhist/pieces")
         rows = repo.git("ls-tree", "-r", inside).splitlines()
         assert len(rows) > 100 > len({row.split()[2] for row in rows})
@@ -285,7 +285,7 @@ def test_comparison_of_endless_trees_raises_after_its_time(
     first = repo.run("envlog", "capture", "--porcelain", "one", check=True).out.strip()
     git = EnvHistory.open(str(repo.path)).repository.git
     monkeypatch.setattr(treediff, "MOST_SECONDS", 1)
-    with pytest.raises(unfolding.EndlessTrees):
-        those_that_changed(git, [(first, moment(repo, doubling(repo)))], [b"nowhere"])
+    with pytest.raises(unfolding.TreeTooLarge):
+        commits_changing_paths(git, [(first, moment(repo, doubling(repo)))], [b"nowhere"])
     monkeypatch.setattr(treediff, "MOST_MEMORY", 1 << 20)
-    assert those_that_changed(git, [(first, None)], [b"mine"]) == {first}
+    assert commits_changing_paths(git, [(first, None)], [b"mine"]) == {first}

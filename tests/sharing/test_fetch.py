@@ -15,7 +15,7 @@ import pytest
 from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError
 from git_envhist.sharing.bringing import MOST, next_turn
-from git_envhist.store.fetched import Fetched
+from git_envhist.store.fetched import FetchedStore
 from git_envhist.store.remotefailures import RemoteFailed
 from git_envhist.system import SYSTEM
 from tests.cli.test_json import validate
@@ -370,7 +370,7 @@ def test_what_came_before_the_line_broke_and_is_no_more_there_is_not_taken(
 def test_what_packs_are_known_is_told_whole_or_not_at_all(colleague: Repo) -> None:
     """Half of a list makes packs new that are not, and what is new goes where anything of it is refused."""
     colleague.run("envlog", "fetch", check=True)
-    fetched = Fetched.of(EnvHistory.open(str(colleague.path)).repository)
+    fetched = FetchedStore.of(EnvHistory.open(str(colleague.path)).repository)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
     try:
@@ -410,7 +410,7 @@ def test_a_full_fetch_that_was_broken_off_asks_only_for_what_is_missing(
     with pytest.raises(RemoteFailed):
         history.fetch(full=True)
     tip = next(iter(refs_of_fetched(colleague).values()))
-    there = len(Fetched.of(history.repository).missing([tip]))
+    there = len(FetchedStore.of(history.repository).missing([tip]))
     assert 20 <= there < 100, "some turns arrived"
     colleague.git("config", "--unset", "remote.origin.uploadpack")
     assert EnvHistory.open(str(colleague.path)).fetch(full=True).full

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 from git_envhist.model.sharing import without_password
 from git_envhist.sharing.layers import MADE, readings
-from git_envhist.sharing.limits import Limits
+from git_envhist.sharing.limits import TransferLimits
 from git_envhist.store.remotes import name_for
 from tests.cli.test_json import validate
 from tests.end_to_end.captures import assert_holds, capture, everything_of_git
@@ -505,7 +505,7 @@ def test_an_upload_that_was_broken_off_is_gone_on_with(repo: Repo, bare: Repo) -
 
 
 def test_of_a_push_that_is_broken_off_no_more_is_lost_than_a_few_minutes_of_a_slow_line() -> None:
-    assert Limits().upload_size <= 200_000_000, "twenty minutes of one that takes 10 MB a minute"
+    assert TransferLimits().upload_size <= 200_000_000, "twenty minutes of one that takes 10 MB a minute"
 
 
 def test_who_is_broken_off_at_the_very_end_has_the_next_push_clear_away(repo: Repo, bare: Repo) -> None:

@@ -22,8 +22,8 @@ from typing import ClassVar, NamedTuple
 import pytest
 
 from git_envhist.store import held
-from git_envhist.store.bounds import Bounds
-from git_envhist.store.held import MOST_SAID, _written_over, how_far, run_held
+from git_envhist.store.bounds import ResourceLimits
+from git_envhist.store.held import MOST_SAID, _written_over, parse_progress, run_limited
 from tests.end_to_end.captures import capture
 from tests.sharing.conftest import hook, refs, timeline
 from tests.sharing.test_fetch import refs_of_fetched
@@ -279,7 +279,7 @@ def test_a_person_sees_how_far_it_is(repo: Repo, bare: Repo) -> None:
     ],
 )
 def test_of_what_a_server_says_no_more_is_shown(said: bytes, shown: str | None) -> None:
-    assert how_far(said) == shown
+    assert parse_progress(said) == shown
 
 
 def test_of_lines_that_are_written_over_the_last_remains() -> None:
@@ -350,10 +350,10 @@ def test_git_gets_the_whole_timeout_again_after_each_output(monkeypatch: pytest.
     RecordingSelector.timeouts.clear()
     heard: list[bytes] = []
     script = "read word; for number in 1 2 3; do echo $number >&2; echo $number; done"
-    done = run_held(
+    done = run_limited(
         ["sh", "-c", script],
         os.environb,
-        Bounds(1 << 30, 60),
+        ResourceLimits(1 << 30, 60),
         b"word\n" + b"x" * 300_000,
         patience=500.0,
         heard=heard.append,

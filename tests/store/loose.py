@@ -11,7 +11,7 @@ from pathlib import Path
 
 from git_envhist.model import Actor, IntentSource, ObjectId, Trigger
 from git_envhist.store.git import Git
-from git_envhist.store.message import Draft, write_message
+from git_envhist.store.message import MessageFields, write_message
 from git_envhist.store.trees import object_id
 from tests.support.repository import Repo
 
@@ -19,7 +19,7 @@ AT = datetime(2026, 11, 18, 10, 27, 3, tzinfo=UTC)
 TIP = "refs/envhist/heads/laptop/app-123456"
 NOTES = "refs/notes/envhist/laptop/app-123456"
 IDENTITY = b"Test User <test@example.com> 1794997623 +0000"
-DRAFT = Draft(
+DRAFT = MessageFields(
     intent=b"before auth refactor",
     intent_source=IntentSource.GIVEN,
     timeline="laptop/app-123456",

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged, GitFailed
-from git_envhist.model import Actor, ChangeCount, IntentSource, RestorePart, Trigger, Verdict, VerdictStatus
+from git_envhist.model import Actor, ChangeCount, IntentSource, RestoreRole, Trigger, Verdict, VerdictStatus
 from git_envhist.store.chain import chain_length, encode_commit, read_chain, read_snapshot
 from git_envhist.store.commits import identity_line, moment_of, parse_commit
 from git_envhist.store.message import split_mac, with_mac, write_message
@@ -63,7 +63,7 @@ def test_a_snapshot_comes_back_as_it_was_written(repo: Repo) -> None:
         meta=(("a", "1"), ("b", "2=3")),
         attachments=("1-log.txt",),
         restored_from="3" * 40,
-        restore=RestorePart.UNDO,
+        restore=RestoreRole.UNDO,
         forked_from="4" * 40,
         was="5" * 40,
         key="abcdef012345",

@@ -21,7 +21,7 @@ from git_envhist.store.git import Git
 from git_envhist.store.manifest import shard_path
 from git_envhist.store.pathspecs import anchored, directory_prefix
 from git_envhist.store.repository import Repository
-from git_envhist.store.unfolding import EndlessTrees
+from git_envhist.store.unfolding import TreeTooLarge
 from tests.support.depth import examples
 from tests.support.repository import Repo
 from tests.support.snapshots import (
@@ -470,5 +470,5 @@ def test_trees_that_stand_for_any_number_of_paths_are_told_as_such(
     for _ in range(60):
         tree = repo.git("mktree", input=f"040000 tree {tree}\td\n040000 tree {tree}\te\n")
     empty = repo.git("mktree", input="")
-    with pytest.raises(EndlessTrees):
+    with pytest.raises(TreeTooLarge):
         compare(git, empty, tree)

@@ -21,7 +21,7 @@ from git_envhist import EnvHistory
 from git_envhist.errors import Refused, SealingError
 from git_envhist.store import keyforms
 from git_envhist.store.keys import Key, KeyRing, read_key_text, write_key_file, write_key_text
-from git_envhist.store.mac import are_same, keyed
+from git_envhist.store.mac import constant_time_equal, keyed
 from tests.support.depth import FULL
 from tests.support.repository import Repo
 
@@ -355,11 +355,11 @@ def test_keyed_hashes_are_those_of_everybody(key: bytes, data: bytes, name: str)
 
 
 def test_the_same_is_the_same_and_nothing_else() -> None:
-    assert are_same("a1b2", "a1b2")
-    assert not are_same("a1b2", "a1b3")
-    assert not are_same("a1b2", "a1b2c3")
-    assert not are_same("a1b2", "\u00e91b2")
-    assert not are_same("a1b2", "\udce91b2")
+    assert constant_time_equal("a1b2", "a1b2")
+    assert not constant_time_equal("a1b2", "a1b3")
+    assert not constant_time_equal("a1b2", "a1b2c3")
+    assert not constant_time_equal("a1b2", "\u00e91b2")
+    assert not constant_time_equal("a1b2", "\udce91b2")
 
 
 def test_who_signed_a_moment_is_said_without_openssl() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged
-from git_envhist.model import EnvPath, GitChange, Missing, ObjectId, WhyMissing
+from git_envhist.model import EnvPath, GitChange, MissingPath, MissingReason, ObjectId
 from git_envhist.store.listings import (
     read_git_changes,
     read_missing,
@@ -18,7 +18,7 @@ from git_envhist.store.listings import (
     write_missing,
     write_rules,
 )
-from git_envhist.store.pointers import PiecesPointer, pieces_path, read_pointer, write_pointer
+from git_envhist.store.pointers import ChunksPointer, pieces_path, read_pointer, write_pointer
 
 parts = st.binary(min_size=1, max_size=6).filter(
     lambda name: name not in (b".", b"..") and b"/" not in name and b"\0" not in name
@@ -26,14 +26,14 @@ parts = st.binary(min_size=1, max_size=6).filter(
 paths = st.lists(parts, max_size=4).map(lambda names: EnvPath(b"/".join(names)))
 details = st.binary(max_size=12).map(lambda value: value.decode("utf-8", "surrogateescape"))
 below_roots = st.builds(lambda root, path: EnvPath(root + b"://" + path), parts, paths)
-missing = st.builds(Missing, paths | below_roots, st.sampled_from(WhyMissing), details)
+missing = st.builds(MissingPath, paths | below_roots, st.sampled_from(MissingReason), details)
 changes = st.builds(GitChange, st.sampled_from("MADRTU?!"), paths)
 
 TREE = "5f" * 20
 
 
 @given(st.lists(missing, max_size=6))
-def test_what_is_missing_comes_back_sorted(items: list[Missing]) -> None:
+def test_what_is_missing_comes_back_sorted(items: list[MissingPath]) -> None:
     read = read_missing(write_missing(items))
     assert set(read) == set(items)
     assert [item.path for item in read] == sorted(item.path for item in set(items))
@@ -57,9 +57,12 @@ def test_rules_come_back_in_their_order(ignore: list[str], exclude: list[str]) -
 
 
 def test_the_lists_read_as_the_format_says() -> None:
-    gone = [Missing(EnvPath(b"b c"), WhyMissing.NO_KEY), Missing(EnvPath(b"a"), WhyMissing.BUDGET, "5.2 GiB")]
+    gone = [
+        MissingPath(EnvPath(b"b c"), MissingReason.NO_KEY),
+        MissingPath(EnvPath(b"a"), MissingReason.BUDGET, "5.2 GiB"),
+    ]
     assert write_missing(gone) == b"a budget 5.2%20GiB\nb%20c no-key\n"
-    assert write_missing([Missing(EnvPath(b""), WhyMissing.UNREADABLE)]) == b". unreadable\n"
+    assert write_missing([MissingPath(EnvPath(b""), MissingReason.UNREADABLE)]) == b". unreadable\n"
     assert read_missing(b"nginx:// unreadable\n")[0].path == b"nginx://"
     assert write_missing([]) == b""
     seen = [GitChange("?", EnvPath(b"new file")), GitChange("M", EnvPath(b"app.py"))]
@@ -137,7 +140,7 @@ def test_whatever_comes_is_a_list_or_damage(data: bytes) -> None:
 def test_a_pointer_comes_back(length: int, size: int, data: st.DataObject) -> None:
     tree = ObjectId(data.draw(st.binary(min_size=length, max_size=length)))
     text = write_pointer(size, tree)
-    assert read_pointer(text) == PiecesPointer(size, tree)
+    assert read_pointer(text) == ChunksPointer(size, tree)
     assert pieces_path(tree) == (tree.hex()[:2], tree.hex()[2:])
 
 

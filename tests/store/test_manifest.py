@@ -19,8 +19,8 @@ from git_envhist.errors import Damaged
 from git_envhist.model import Entry, EntryKind, EnvPath, StoredAs
 from git_envhist.store.layout import dotgit_directory, root_directory, stored_below
 from git_envhist.store.manifest import (
-    Budget,
     NewerFormat,
+    ShardLimits,
     format_extras,
     format_line,
     join_shard,
@@ -336,10 +336,16 @@ def test_a_shard_stands_for_its_own_directory_alone() -> None:
 
 @pytest.mark.parametrize(
     "budget",
-    [Budget(size=60), Budget(lines=3), Budget(line=24), Budget(depth=1), Budget(path_bytes=30)],
+    [
+        ShardLimits(size=60),
+        ShardLimits(lines=3),
+        ShardLimits(line=24),
+        ShardLimits(depth=1),
+        ShardLimits(path_bytes=30),
+    ],
     ids=["size", "lines", "line", "depth", "paths"],
 )
-def test_what_asks_too_much_is_damage(budget: Budget) -> None:
+def test_what_asks_too_much_is_damage(budget: ShardLimits) -> None:
     data = b"envhist-manifest 1 src/lib\n" + OWN + b"a f 0644 0\n" + b"b f 0644 0\n"
     assert len(read_shard(data).entries) == 2
     with pytest.raises(Damaged):

@@ -9,9 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged, Refused
-from git_envhist.model import Actor, ChangeCount, IntentSource, RestorePart, Trigger
+from git_envhist.model import Actor, ChangeCount, IntentSource, RestoreRole, Trigger
 from git_envhist.store.message import (
-    Draft,
+    MessageFields,
     NewerFormat,
     mac_input,
     read_message,
@@ -27,7 +27,7 @@ HASHES = st.none() | st.sampled_from(["a" * 40, "0123456789abcdef" * 4])
 COUNTS = st.integers(0, 10**9)
 ACTORS = st.builds(Actor, TEXT, TEXT, st.none() | TEXT, st.none() | TEXT, st.none() | TEXT)
 DRAFTS = st.builds(
-    Draft,
+    MessageFields,
     intent=st.binary(min_size=1).map(lambda data: data.replace(b"\0", b"-")),
     intent_source=st.sampled_from([IntentSource.GIVEN, IntentSource.AGENT, IntentSource.COMMIT]),
     timeline=TEXT,
@@ -43,7 +43,7 @@ DRAFTS = st.builds(
     meta=st.lists(st.tuples(TEXT, TEXT), max_size=3).map(tuple),
     attachments=st.lists(TEXT, max_size=3).map(tuple),
     restored_from=HASHES,
-    restore=st.none() | st.sampled_from(RestorePart),
+    restore=st.none() | st.sampled_from(RestoreRole),
     forked_from=HASHES,
     was=HASHES,
     key=st.none() | TEXT,
@@ -55,7 +55,7 @@ DRAFTS = st.builds(
 @example(replace(DRAFT, intent=b"(no intent)"))
 @example(replace(DRAFT, intent=b"a\n\nEnv-Format: 1\nEnv-Timeline: other/one\nEnv-Mac: " + MAC.encode()))
 @example(replace(DRAFT, story="a\nEnv-Mac: x\n\nEnv-Format: 9", meta=(("a=b", "c=d\r\n"), ("a=b", "%0a"))))
-def test_whatever_a_draft_says_is_read_back(draft: Draft) -> None:
+def test_whatever_a_draft_says_is_read_back(draft: MessageFields) -> None:
     unsigned = write_message(draft)
     assert read_message(unsigned).draft == draft
     read = read_message(with_mac(unsigned, MAC))

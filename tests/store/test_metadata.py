@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from git_envhist.store.manifest import OWN_NAME, format_line, join_shard, read_shard
-from git_envhist.store.metadata import Both, _compare_shards, _read, _without_equal_lines
+from git_envhist.store.metadata import MetadataPair, _compare_shards, _read, _without_equal_lines
 
 NAMES = [b"a", b"aa", b"ab", b"b", b"b c", b"ba", b"c", b"%41", b"z" * 40]
 LINES = st.dictionaries(
@@ -44,6 +44,6 @@ def test_the_lines_tell_what_the_whole_shards_would(
         whole_before, whole_after = _read(shard(old)), _read(shard(new, owner))
         told = dict(_compare_shards(b"src", shard(old), shard(new, owner), ()))
         for path in {**whole_before, **whole_after}:
-            both = Both(whole_before.get(path), whole_after.get(path))
+            both = MetadataPair(whole_before.get(path), whole_after.get(path))
             assert told.get(path, both) == both
             assert path in told or both.before == both.after

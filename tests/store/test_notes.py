@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged
-from git_envhist.model import Record, Verdict, VerdictStatus
+from git_envhist.model import NoteRecord, Verdict, VerdictStatus
 from git_envhist.store.notes import add_records, format_record, parse_records
 from git_envhist.store.objects import CatFile
 from git_envhist.store.records import (
@@ -38,10 +38,10 @@ JSON = st.recursive(
 )
 FIELDS = st.dictionaries(st.text().filter(lambda key: key not in ("at", "kind")), JSON, max_size=4)
 MOMENTS = st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=30))]))
-RECORDS = st.builds(Record, st.text(), MOMENTS, FIELDS)
+RECORDS = st.builds(NoteRecord, st.text(), MOMENTS, FIELDS)
 
 
-def add(repo: Repo, additions: dict[str, list[Record]], writer: LooseWriter | None = None) -> LooseWriter:
+def add(repo: Repo, additions: dict[str, list[NoteRecord]], writer: LooseWriter | None = None) -> LooseWriter:
     """Add records and move the notes ref, as a capture does."""
     object_format = repo.git("rev-parse", "--show-object-format")
     writer = writer or LooseWriter(repo, object_format)
@@ -56,7 +56,7 @@ def shown(repo: Repo, commit: str) -> list[str]:
     return [line for line in repo.git("notes", f"--ref={NOTES}", "show", commit).split("\n") if line]
 
 
-def line(record: Record) -> str:
+def line(record: NoteRecord) -> str:
     return format_record(record).decode().removesuffix("\n")
 
 
@@ -70,7 +70,7 @@ def either(request: pytest.FixtureRequest, tmp_path: Path) -> Repo:
 
 
 @given(RECORDS)
-def test_a_record_is_one_printable_line_and_is_read_back(record: Record) -> None:
+def test_a_record_is_one_printable_line_and_is_read_back(record: NoteRecord) -> None:
     text = format_record(record)
     assert text.count(b"\n") == 1
     assert text.decode().removesuffix("\n").isprintable()
@@ -78,7 +78,7 @@ def test_a_record_is_one_printable_line_and_is_read_back(record: Record) -> None
 
 
 def test_a_record_is_sorted_json_that_people_can_read() -> None:
-    assert format_record(Record("note", AT, {"text": "grün\x1b[2J"[:4]})) == (
+    assert format_record(NoteRecord("note", AT, {"text": "grün\x1b[2J"[:4]})) == (
         '{"at":"2026-11-18T10:27:03+00:00","kind":"note","text":"grün"}\n'.encode()
     )
 
@@ -91,7 +91,7 @@ def test_any_bytes_are_read_as_a_note(text: bytes) -> None:
 
 @given(st.text() | st.text('"\\{}:,\x7f\x00\n\u2028ab'), st.text(max_size=9), MOMENTS)
 def test_an_intent_is_read_as_json_reads_it(text: str, source: str, at: datetime) -> None:
-    record = Record("intent", at, {"text": text, "source": source})
+    record = NoteRecord("intent", at, {"text": text, "source": source})
     for line in (
         format_record(record),
         json.dumps({"at": at.isoformat(), "kind": "intent", **record.fields}),
@@ -141,12 +141,12 @@ def test_a_note_beyond_any_size_is_not_looked_at() -> None:
 
 def test_values_of_the_wrong_type_say_nothing() -> None:
     records = (
-        Record("name", AT, {"name": 7}),
-        Record("name", AT, {"name": ["a"]}),
-        Record("note", AT, {"text": None}),
-        Record("verdict", AT, {"status": "splendid"}),
-        Record("verdict", AT, {"status": ["pass"]}),
-        Record(
+        NoteRecord("name", AT, {"name": 7}),
+        NoteRecord("name", AT, {"name": ["a"]}),
+        NoteRecord("note", AT, {"text": None}),
+        NoteRecord("verdict", AT, {"status": "splendid"}),
+        NoteRecord("verdict", AT, {"status": ["pass"]}),
+        NoteRecord(
             "verdict",
             AT,
             {"status": "fail", "exit_code": True, "signal": 1 << 70, "command": 1, "duration_ms": 1.5},
@@ -176,7 +176,7 @@ def test_verdicts_and_remarks_come_oldest_first_and_whole() -> None:
     assert verdicts_of(records) == (first, second)
     said = (remark_record("later", LATER), remark_record("first", AT))
     assert [remark.text for remark in remarks_of(said)] == ["first", "later"]
-    claimed = Record("verdict", AT, {"status": "pass", "claimed_by": None})
+    claimed = NoteRecord("verdict", AT, {"status": "pass", "claimed_by": None})
     assert (
         verdicts_of([replace(claimed, fields={"status": "pass", "claimed_by": "me"})])[0].claimed_by is None
     )

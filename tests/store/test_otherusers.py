@@ -13,7 +13,7 @@ import pytest
 from git_envhist.store import atwork, otherusers
 from git_envhist.store.atwork import RunningGit, gits_at_work, hint_after, in_words
 from git_envhist.store.otherusers import Access, access_of
-from git_envhist.store.reflocks import Lock, has_an_owner
+from git_envhist.store.reflocks import Lock, may_be_held
 from git_envhist.store.retiring import may_write
 from tests.store.test_atwork import BOOTED, process
 
@@ -180,9 +180,9 @@ def test_git_that_is_ending_has_no_access(place: Path, monkeypatch: pytest.Monke
 def test_lock_belongs_to_the_user_of_its_file() -> None:
     lock = Lock(100.0, uid=1000)
     ours, others = (RunningGit(1, 0.0, "fetch", uid) for uid in (1000, STRANGER))
-    assert has_an_owner(lock, [ours])
-    assert not has_an_owner(lock, [others])
-    assert has_an_owner(lock, [RunningGit(1, 0.0, "fetch", STRANGER, "/here")])
+    assert may_be_held(lock, [ours])
+    assert not may_be_held(lock, [others])
+    assert may_be_held(lock, [RunningGit(1, 0.0, "fetch", STRANGER, "/here")])
 
 
 def test_git_that_cannot_write_here_relies_on_no_object() -> None:

@@ -14,7 +14,7 @@ from tests.support.repository import Repo
 
 def test_incomplete_line_of_git_is_an_error_of_git(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     git = Git(str(Path(repo.path, ".git")), str(repo.path))
-    assert reaching.reached(git, lambda oid: True)
+    assert reaching.reachable_objects(git, lambda oid: True)
     monkeypatch.setattr(reaching, "_lines", lambda *arguments: iter((b"0123 path", b"01x")))
     with pytest.raises(GitFailed, match="incomplete line"):
-        reaching.reached(git, lambda oid: True)
+        reaching.reachable_objects(git, lambda oid: True)

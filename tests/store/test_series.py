@@ -12,7 +12,7 @@ from git_envhist.model import Snapshot
 from git_envhist.store import series
 from git_envhist.store.compare import compare
 from git_envhist.store.pathspecs import anchored
-from git_envhist.store.series import those_that_changed
+from git_envhist.store.series import commits_changing_paths
 from tests.support.repository import Repo
 
 PATHSPECS = (
@@ -73,7 +73,7 @@ def test_all_together_are_told_as_each_alone(
     for typed in PATHSPECS:
         specs = [anchored(spec, b"", b"/nowhere") for spec in typed]
         expected = {snapshot.commit for snapshot in snapshots if alone(history, snapshot, specs)}
-        assert those_that_changed(history.repository.git, steps, specs) == expected, typed
+        assert commits_changing_paths(history.repository.git, steps, specs) == expected, typed
         counts.add(len(expected))
     # Else this would compare nothing with nothing.
     assert {0, 1, 2, 3} <= counts
@@ -83,4 +83,4 @@ def test_a_snapshot_that_git_cannot_compare_is_no_short_list(history: EnvHistory
     newest, before, *_ = history.log()
     steps = [(newest.commit, before.commit), ("12" * (len(newest.commit) // 2), newest.commit)]
     with pytest.raises(GitFailed, match="does not say what '1212"):
-        those_that_changed(history.repository.git, steps, [b"app.py"])
+        commits_changing_paths(history.repository.git, steps, [b"app.py"])

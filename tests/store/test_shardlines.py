@@ -13,7 +13,7 @@ from git_envhist.api import EnvHistory
 from git_envhist.store.compare import compare
 from git_envhist.store.manifest import OWN_NAME, format_line, join_shard
 from git_envhist.store.metadata import _compare_shards
-from git_envhist.store.shardlines import Differing, differing_lines, settled_shards
+from git_envhist.store.shardlines import ShardDiff, differing_lines, settled_shards
 from tests.support.repository import Repo
 
 NAMES = [b"a", b"aa", b"b c", b"--", b"+++", b"@@", b"z" * 40, b"%41"]
@@ -29,7 +29,7 @@ def text(own: tuple[int, int, bytes], lines: dict[bytes, tuple[int, int, bytes]]
 
 def settled(old: bytes, new: bytes, certain: list[bytes], others: list[bytes]) -> bool:
     lines = differing_lines(old, new)
-    return lines is not None and bool(settled_shards([Differing((b"1", b"2"), *lines)], certain, others))
+    return lines is not None and bool(settled_shards([ShardDiff((b"1", b"2"), *lines)], certain, others))
 
 
 @settings(max_examples=60)

@@ -11,7 +11,7 @@ import pytest
 from git_envhist import EnvHistory
 from git_envhist.store.merging import MOST_PACKS, merge_packs
 from git_envhist.store.ownpacks import KEEP_MARK
-from git_envhist.store.spares import bring_back
+from git_envhist.store.spares import restore_lost_indexes
 from git_envhist.store.staging import sweep
 from tests.store.packing import empty_repo
 from tests.store.test_merging import contents_of, packs_of, publish
@@ -35,12 +35,12 @@ def test_an_index_that_went_comes_back_with_its_mark(tmp_path: Path, gone: tuple
         pack.with_suffix(suffix).unlink()
     assert contents_of(repository) == {}
 
-    assert bring_back(state, packs) == [pack.stem]
+    assert restore_lost_indexes(state, packs) == [pack.stem]
 
     assert pack.with_suffix(".idx").read_bytes() == index
     assert pack.with_suffix(".keep").read_bytes() == KEEP_MARK
     assert contents_of(repository) == before
-    assert bring_back(state, packs) == []
+    assert restore_lost_indexes(state, packs) == []
 
 
 def test_what_a_gc_takes_for_garbage_it_really_removes(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_what_a_gc_takes_for_garbage_it_really_removes(tmp_path: Path) -> None:
     (tmp_path / "held up").rename(pack)
     assert not pack.with_suffix(".idx").exists()
 
-    bring_back(state, packs)
+    restore_lost_indexes(state, packs)
 
     assert contents_of(repository) == before
     assert pack.with_suffix(".keep").exists()
@@ -103,7 +103,7 @@ def test_packs_without_a_second_name_get_one_and_those_of_others_do_not(tmp_path
     for suffix in (".idx", ".pack", ".keep"):
         gone.with_suffix(suffix).unlink()
 
-    assert bring_back(state, packs) == []
+    assert restore_lost_indexes(state, packs) == []
 
     assert os.listdir(repository / "envhist/indexes") == [ours.stem]
     assert not gone.with_suffix(".keep").exists()

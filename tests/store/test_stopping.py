@@ -11,16 +11,16 @@ from types import FrameType
 
 import pytest
 
-from git_envhist.store.bounds import Bounds
-from git_envhist.store.child import Child
+from git_envhist.store.bounds import ResourceLimits
+from git_envhist.store.child import GitStream
 from git_envhist.store.git import Git
-from git_envhist.store.held import run_held
+from git_envhist.store.held import run_limited
 from tests.store.loose import git_of
 from tests.support.repository import Repo
 
 
 def talk_with_a_git(git: Git) -> None:
-    child = Child(git, "cat-file", "--batch-check", talks=True)
+    child = GitStream(git, "cat-file", "--batch-check", talks=True)
     try:
         child.write(b"x\n")
         assert child.read() == b"x missing\n"
@@ -34,7 +34,7 @@ def talk_with_a_git(git: Git) -> None:
 
 def run_one_that_is_held(git: Git) -> None:
     words = ("git", "cat-file", "--batch-check")
-    assert run_held(words, git.environment, Bounds(), b"x\n").out == b"x missing\n"
+    assert run_limited(words, git.environment, ResourceLimits(), b"x\n").out == b"x missing\n"
 
 
 # Who is stopped before it can be remembered leaves its pipes to whoever clears up behind Python.
@@ -42,7 +42,7 @@ def run_one_that_is_held(git: Git) -> None:
 @pytest.mark.parametrize("work", [talk_with_a_git, run_one_that_is_held])
 def test_whoever_is_stopped_at_any_line_is_stopped(repo: Repo, work: Callable[[Git], None]) -> None:
     git = git_of(repo)
-    ours = {str(Path(sys.modules[one.__module__].__file__ or "")) for one in (Child, run_held)}
+    ours = {str(Path(sys.modules[one.__module__].__file__ or "")) for one in (GitStream, run_limited)}
     steps = 0
     while True:
         steps += 1

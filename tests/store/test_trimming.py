@@ -8,7 +8,7 @@ import pytest
 
 from git_envhist.store.quoting import quote
 from git_envhist.store.trees import DIRECTORY, FILE
-from git_envhist.store.trimming import Trimmed, trim
+from git_envhist.store.trimming import TrimmedPair, drop_equal_lines
 
 OWN = b". d 0755 1 u=0 g=0"
 Side = dict[bytes, tuple[bytes, bytes]]
@@ -23,12 +23,12 @@ def of(side: Side) -> tuple[bytes, dict[bytes, tuple[int, bytes]]]:
     return b"\n".join([b"envhist-meta 1 d", OWN, *lines]) + b"\n", tree
 
 
-def trimmed(old: Side, new: Side) -> Trimmed:
+def trimmed(old: Side, new: Side) -> TrimmedPair:
     (text, tree), (other_text, other_tree) = of(old), of(new)
-    return trim((text, other_text), (tree, other_tree), top=False)
+    return drop_equal_lines((text, other_text), (tree, other_tree), top=False)
 
 
-def names_kept(done: Trimmed) -> list[set[bytes]]:
+def names_kept(done: TrimmedPair) -> list[set[bytes]]:
     return [{line.partition(b" ")[0] for line in text.split(b"\n")[2:-1]} for text in done.texts]
 
 
@@ -88,7 +88,7 @@ def test_a_directory_that_differs_below_is_kept_with_its_line() -> None:
     text, tree = of(old)
     before = {**tree, b"below": (DIRECTORY, b"\1" * 20)}
     after = {**tree, b"below": (DIRECTORY, b"\2" * 20)}
-    done = trim((text, text), (before, after), top=False)
+    done = drop_equal_lines((text, text), (before, after), top=False)
     assert names_kept(done) == [{b"below"}, {b"below"}]
     assert [set(kept) for kept in done.trees] == [{b"below"}, {b"below"}]
 
@@ -97,4 +97,6 @@ def test_nothing_is_left_out_where_the_directory_changed_hands() -> None:
     old: Side = {b"a": (b"f 0644 1", b"\1" * 20)}
     text, tree = of(old)
     other = text.replace(b"u=0", b"u=7")
-    assert trim((text, other), (tree, tree), top=False) == Trimmed((text, other), (tree, tree), 0)
+    assert drop_equal_lines((text, other), (tree, tree), top=False) == TrimmedPair(
+        (text, other), (tree, tree), 0
+    )

@@ -6,8 +6,8 @@ from git_envhist.store.weighing import (
     DELTIFIED,
     SET_APART,
     WEEK,
-    Policy,
-    Weighed,
+    PackUsage,
+    RepackDecision,
     choose,
     times_of,
     to_be_set_apart,
@@ -15,22 +15,22 @@ from git_envhist.store.weighing import (
 
 DAY = 24 * 3600.0
 NOW = 1000 * WEEK + 3 * DAY + 5
-POLICY = Policy(keep_since=NOW - 14 * DAY, thorough=False)
+POLICY = RepackDecision(keep_since=NOW - 14 * DAY, thorough=False)
 
 
-def apart(days_ago: float) -> Weighed:
-    return Weighed(f"apart {days_ago}", 100, NOW - days_ago * DAY, SET_APART, 0, (b"dead",))
+def apart(days_ago: float) -> PackUsage:
+    return PackUsage(f"apart {days_ago}", 100, NOW - days_ago * DAY, SET_APART, 0, (b"dead",))
 
 
-def chosen(*packs: Weighed) -> set[str]:
+def chosen(*packs: PackUsage) -> set[str]:
     return {pack.path for pack in choose(packs, POLICY)}
 
 
 def test_what_captures_wrote_is_chosen_whatever_its_age() -> None:
-    fresh = Weighed("fresh", 100, NOW, "", 100, ())
-    large = Weighed("large", 700, NOW, DELTIFIED, 700, ())
+    fresh = PackUsage("fresh", 100, NOW, "", 100, ())
+    large = PackUsage("large", 700, NOW, DELTIFIED, 700, ())
     assert chosen(fresh, large) == {"fresh"}
-    assert chosen(fresh, Weighed("larger", 1700, NOW, DELTIFIED, 1700, ())) == set()
+    assert chosen(fresh, PackUsage("larger", 1700, NOW, DELTIFIED, 1700, ())) == set()
 
 
 def test_what_lies_apart_goes_when_its_time_is_over() -> None:
@@ -47,7 +47,7 @@ def test_of_an_earlier_week_two_become_one() -> None:
 
 
 def test_no_pack_spans_more_than_a_week() -> None:
-    young = Weighed("young", 100, NOW, DELTIFIED, 50, (b"other",))
+    young = PackUsage("young", 100, NOW, DELTIFIED, 50, (b"other",))
     packs = [apart(4), apart(5), apart(11), apart(12), young]
     groups = to_be_set_apart(packs, POLICY)
     assert [[pack.path for pack in group] for group in groups] == [
@@ -58,17 +58,17 @@ def test_no_pack_spans_more_than_a_week() -> None:
 
 
 def test_after_a_month_of_days_few_packs_lie_apart_and_none_for_longer_than_three_weeks() -> None:
-    packs: list[Weighed] = []
+    packs: list[PackUsage] = []
     for day in range(60):
-        policy = Policy(NOW + day * DAY - 14 * DAY, thorough=False)
-        packs.append(Weighed("new", 100, NOW + day * DAY, SET_APART, 0, (b"%d" % day,)))
+        policy = RepackDecision(NOW + day * DAY - 14 * DAY, thorough=False)
+        packs.append(PackUsage("new", 100, NOW + day * DAY, SET_APART, 0, (b"%d" % day,)))
         going = choose(packs, policy)
         groups = to_be_set_apart(going, policy)
         kept = [pack for pack in packs if pack not in going]
         for group in groups:
             dead = tuple(oid for pack in group for oid in pack.dead)
             used, oldest = map(float, times_of(group).split()[1:])
-            kept.append(Weighed("one", 100, used, SET_APART, 0, dead, oldest))
+            kept.append(PackUsage("one", 100, used, SET_APART, 0, dead, oldest))
         packs = kept
         oldest = min(int(oid) for pack in packs for oid in pack.dead)
         assert len(packs) <= 7
@@ -77,16 +77,16 @@ def test_after_a_month_of_days_few_packs_lie_apart_and_none_for_longer_than_thre
 
 
 def test_day_by_day_packs_are_few_and_each_byte_is_copied_a_few_times() -> None:
-    packs: list[Weighed] = []
+    packs: list[PackUsage] = []
     copied = 0
     for _ in range(256):
-        fresh = Weighed("fresh", 100, NOW, "", 100, ())
+        fresh = PackUsage("fresh", 100, NOW, "", 100, ())
         joined = [pack for pack in choose([*packs, fresh], POLICY) if pack.kind]
         packs = [pack for pack in packs if pack not in joined]
         if joined:
             size = sum(pack.size for pack in joined)
             copied += size
-            packs.append(Weighed(f"joined {size}", size, NOW, DELTIFIED, size, ()))
-        packs.append(Weighed(f"packed {len(packs)}", 100, NOW, DELTIFIED, 100, ()))
+            packs.append(PackUsage(f"joined {size}", size, NOW, DELTIFIED, size, ()))
+        packs.append(PackUsage(f"packed {len(packs)}", 100, NOW, DELTIFIED, 100, ()))
         assert len(packs) <= 9
     assert copied < 256 * 100 * 9

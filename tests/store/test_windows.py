@@ -12,11 +12,11 @@ import pytest
 from git_envhist.errors import Damaged
 from git_envhist.store import windows
 from git_envhist.store.ownpacks import OwnPacks
-from git_envhist.store.windows import Windows
+from git_envhist.store.windows import PackReader
 from tests.store.packing import damage, noise, object_id, pack_of, put_into
 from tests.support.repository import Repo
 
-Read = Callable[[Windows, bytes], tuple[bytes, bytes]]
+Read = Callable[[PackReader, bytes], tuple[bytes, bytes]]
 
 
 @pytest.fixture(params=[1 << 17, 1 << 10], ids=["large blocks", "small blocks"])
@@ -41,19 +41,19 @@ def blobs() -> Iterator[bytes]:
         yield noise(size, number)
 
 
-def by_checksum(found: Windows, oid: bytes) -> tuple[bytes, bytes]:
+def by_checksum(found: PackReader, oid: bytes) -> tuple[bytes, bytes]:
     """As who reads a whole snapshot does: the id is asked where the checksum tells nothing."""
     data = found.packed(oid)
     return found.read(oid) if data is None else (b"blob", data)
 
 
-@pytest.fixture(params=[Windows.read, by_checksum], ids=["by id", "by checksum"])
+@pytest.fixture(params=[PackReader.read, by_checksum], ids=["by id", "by checksum"])
 def read(request: pytest.FixtureRequest) -> Read:
     return request.param  # type: ignore[no-any-return]
 
 
-def reader(repo: Repo) -> Windows:
-    return Windows(OwnPacks.open(str(repo.path / ".git/objects/pack"), "sha1"), "sha1", reads_most=True)
+def reader(repo: Repo) -> PackReader:
+    return PackReader(OwnPacks.open(str(repo.path / ".git/objects/pack"), "sha1"), "sha1", reads_most=True)
 
 
 def test_every_object_is_read_whole(repo: Repo, tmp_path: Path, block: int, worth: int, read: Read) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.triggers.passing import Kept
+from git_envhist.triggers.passing import HeadAndTail
 from tests.support.repository import Repo
 
 TALK = "import sys; print('said'); print('told', file=sys.stderr); open('new', 'w').write('1'); sys.exit(3)"
@@ -145,11 +145,11 @@ def read_until(master: int, words: bytes) -> None:
 
 
 def test_of_much_output_the_beginning_and_the_end_are_kept() -> None:
-    kept = Kept(head=10, tail=10)
+    kept = HeadAndTail(head=10, tail=10)
     for number in range(100):
         kept.take(b"%03d\n" % number)
     assert kept.text == b"000\n001\n00\n[380 bytes left out]\n7\n098\n099\n"
-    short = Kept(head=10, tail=10)
+    short = HeadAndTail(head=10, tail=10)
     short.take(b"short")
     assert short.text == b"short"
 

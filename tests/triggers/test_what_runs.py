@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from git_envhist.store.remotememory import Memory, read_memory, write_memory
+from git_envhist.store.remotememory import RemoteState, read_memory, write_memory
 from git_envhist.triggers.watch.lock import is_watched, watch_lock
 from tests.support.repository import Repo
 
@@ -64,7 +64,7 @@ def test_purge_prints_a_command_for_a_remote_given_by_address(repo: Repo, tmp_pa
 
 
 def test_address_of_a_remote_is_remembered(tmp_path: Path) -> None:
-    memory = Memory(address="https://user@host/a b.git")
+    memory = RemoteState(address="https://user@host/a b.git")
     write_memory(str(tmp_path), "0" * 16, memory)
     assert read_memory(str(tmp_path), "0" * 16) == memory
 

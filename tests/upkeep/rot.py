@@ -19,7 +19,7 @@ from collections import Counter
 from pathlib import Path
 
 from git_envhist.api import EnvHistory
-from git_envhist.model import Health
+from git_envhist.model import FsckReport
 from tests.crash.campaign import sealed_repo
 from tests.store.packing import noise
 from tests.support.repository import Repo
@@ -94,7 +94,7 @@ def once(model: Repo, place: Path, kind: str, rng: random.Random, wrong: list[st
     return "found"
 
 
-def _outcome(repaired: Health) -> str:
+def _outcome(repaired: FsckReport) -> str:
     text = " ".join(repaired.repaired)
     return "set aside" if "set aside;" in text else "brought back" if "came back" in text else "found"
 
@@ -137,7 +137,7 @@ def contents(repo: Repo) -> dict[str, tuple[str, ...]]:
 
 
 def judge(
-    repo: Repo, before: dict[str, tuple[str, ...]], named: set[str], found: Health, repaired: Health
+    repo: Repo, before: dict[str, tuple[str, ...]], named: set[str], found: FsckReport, repaired: FsckReport
 ) -> str | None:
     """What is wrong; None where nothing is."""
     if not repaired.is_whole:

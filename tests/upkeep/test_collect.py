@@ -13,10 +13,10 @@ import pytest
 
 from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError, GitFailed
-from git_envhist.model import Collected, Snapshot
+from git_envhist.model import GcResult, Snapshot
 from git_envhist.store import handover, retiring
 from git_envhist.store.collecting import NOTHING_STAYS, collect
-from git_envhist.store.handover import SomebodyAtWork
+from git_envhist.store.handover import RepositoryBusy
 from git_envhist.store.repository import Repository
 from git_envhist.store.weighing import LONG_AGO
 from tests.end_to_end.captures import assert_holds
@@ -30,7 +30,7 @@ def moment(history: EnvHistory, intent: str) -> Snapshot:
     return captured.snapshot
 
 
-def clean(repo: Repo, keep_since: float | None = NOTHING_STAYS) -> Collected:
+def clean(repo: Repo, keep_since: float | None = NOTHING_STAYS) -> GcResult:
     return collect(Repository.open(str(repo.path)), keep_since=keep_since)
 
 
@@ -261,7 +261,7 @@ def test_a_git_that_goes_by_packs_is_waited_for_and_nothing_goes(
     monkeypatch.setattr("git_envhist.store.handover.PAUSE", 0.0)
     before = {path.name for path in packs_of(repo)}
 
-    with pytest.raises(SomebodyAtWork):
+    with pytest.raises(RepositoryBusy):
         clean(repo)
 
     assert {path.name for path in packs_of(repo)} == before
@@ -280,7 +280,7 @@ def test_a_git_that_goes_by_packs_and_begins_in_the_last_moment_misses_none(
         if step == "putting them in place":
             (repo.path / ".git/gc.pid").write_text("1 another-machine")
 
-    with pytest.raises(SomebodyAtWork):
+    with pytest.raises(RepositoryBusy):
         collect(Repository.open(str(repo.path)), keep_since=NOTHING_STAYS, tell=tell)
 
     assert not missed
@@ -307,7 +307,7 @@ def test_a_commit_whose_message_is_being_written_keeps_nobody_from_packing(
     assert clean(repo).packs == 1
     monkeypatch.setattr("git_envhist.store.handover.PAUSE", 0.01)
     forget(repo, history)
-    with pytest.raises(SomebodyAtWork, match="git commit"):
+    with pytest.raises(RepositoryBusy, match="git commit"):
         clean(repo)
 
     go_on.write_text("\n")
@@ -359,7 +359,7 @@ def test_what_the_user_adds_while_packs_go_stays(
     handover_put_aside = handover.put_aside
     if when == "after it":
         monkeypatch.setattr(handover, "put_aside", add)
-        with pytest.raises(SomebodyAtWork):
+        with pytest.raises(RepositoryBusy):
             clean(repo)
     else:
         steps = {"putting them in place": add}
@@ -416,7 +416,7 @@ def test_what_is_added_again_right_before_packs_go_brings_them_back(
         really(pack_dir, aside, bases)
 
     monkeypatch.setattr(handover, "put_aside", put_aside)
-    with pytest.raises(SomebodyAtWork, match="needed again"):
+    with pytest.raises(RepositoryBusy, match="needed again"):
         collect(Repository.open(str(repo.path)))
     monkeypatch.undo()
     assert stands(repo, added[0])

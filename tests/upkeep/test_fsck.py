@@ -12,7 +12,7 @@ import pytest
 from git_envhist.api import EnvHistory
 from git_envhist.model import Snapshot
 from git_envhist.store.collecting import DAY
-from git_envhist.upkeep.cleaning import SHARES, look_at_a_share
+from git_envhist.upkeep.cleaning import SHARES, check_some_packs
 from tests.cli.test_json import validate
 from tests.end_to_end.captures import assert_holds
 from tests.store.packing import damage, flip, noise
@@ -333,12 +333,12 @@ def test_a_lost_pack_is_found(repo: Repo, history: EnvHistory, tmp_path: Path) -
 def test_a_share_is_checked_every_day_and_trouble_is_shown(repo: Repo, history: EnvHistory) -> None:
     moments = three_moments(repo, history)
     for day in range(SHARES):
-        look_at_a_share(history.repository, day * DAY)
+        check_some_packs(history.repository, day * DAY)
     assert history.trouble == []
     pack = flip_in(repo, f"{moments[1].commit}:d/only-1")
 
     for day in range(SHARES):
-        look_at_a_share(history.repository, day * DAY)
+        check_some_packs(history.repository, day * DAY)
 
     told = repo.run("git-envlog", check=True)
     assert pack.name in told.err

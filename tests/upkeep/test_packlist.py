@@ -84,7 +84,7 @@ def test_packs_of_captures_come_into_it_where_gits_leave_no_gap_to_merge_them(
     days(repo, history, 2)
     written = named(repo)
     with monkeypatch.context() as busy:
-        busy.setattr("git_envhist.store.merging.is_quiet", lambda *_: False)
+        busy.setattr("git_envhist.store.merging.no_git_reads_packs", lambda *_: False)
         for number in range(MOST_PACKS):
             work(repo, history, number)
             assert named(repo) == written
@@ -109,7 +109,7 @@ def test_nobody_who_writes_one_finds_it_locked(
 ) -> None:
     days(repo, history, 2)
     written = named(repo)
-    monkeypatch.setattr("git_envhist.store.merging.is_quiet", lambda *_: False)
+    monkeypatch.setattr("git_envhist.store.merging.no_git_reads_packs", lambda *_: False)
     monkeypatch.setattr("git_envhist.store.packlist.goes_by_packs", lambda *_: True)
     for number in range(MOST_PACKS + 2):
         work(repo, history, number)

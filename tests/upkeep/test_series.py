@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from git_envhist.api import EnvHistory
-from git_envhist.capturing.tidying import tidy
+from git_envhist.capturing.tidying import merge_packs_after
 from tests.end_to_end.captures import assert_holds
 from tests.store.packing import noise
 from tests.support.oracle import Listing, listing
@@ -39,9 +39,12 @@ class Series:
             self.repo.write(name, noise(self.rng.randrange(4_000), self.rng.randrange(8)))
         with pytest.MonkeyPatch.context() as patch:
             # Packs are merged at nearly every capture; or come into git's list, where gits leave no gap for that.
-            patch.setattr("git_envhist.capturing.capture.tidy", lambda repository: tidy(repository, 1))
+            patch.setattr(
+                "git_envhist.capturing.capture.merge_packs_after",
+                lambda repository: merge_packs_after(repository, 1),
+            )
             if self.rng.random() < 0.5:
-                patch.setattr("git_envhist.store.merging.is_quiet", lambda *_: False)
+                patch.setattr("git_envhist.store.merging.no_git_reads_packs", lambda *_: False)
             captured = self.history.capture("one")
         self.listed += (self.repo.path / ".git/objects/pack/multi-pack-index").exists()
         assert captured.snapshot is not None

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from git_envhist.api import EnvHistory
-from git_envhist.verifying.search import next_to_try, suspects, tries_left
+from git_envhist.verifying.search import candidates, next_to_try, tries_left
 from tests.cli.test_json import validate
 from tests.support.repository import Repo
 
@@ -27,7 +27,7 @@ def test_no_search_takes_more_tries_than_halving_does(count: int, data: st.DataO
     while (place := next_to_try(good, bad, ())) is not None:
         tries += 1
         good, bad = (good, place) if place >= first_bad else (place, bad)
-    assert (bad, suspects(good, bad, ())) == (first_bad, (first_bad,))
+    assert (bad, candidates(good, bad, ())) == (first_bad, (first_bad,))
     assert tries <= most
 
 
@@ -44,7 +44,7 @@ def test_what_cannot_be_judged_is_passed_over_and_never_blamed_alone(count: int,
             bad = place
         else:
             good = place
-    assert first_bad in suspects(good, bad, skipped)
+    assert first_bad in candidates(good, bad, skipped)
 
 
 def forge_timeline(repo: Repo, count: int, change: dict[int, object]) -> None:

@@ -138,12 +138,12 @@ def test_facts_that_differ_keep_a_verdict_from_being_carried(repo: Repo) -> None
 
     from git_envhist.model import SnapshotId, Verdict, VerdictStatus
     from git_envhist.verifying.carried import carried_record
-    from git_envhist.verifying.ledger import Ledger, Line
+    from git_envhist.verifying.ledger import LoggedVerdict, VerdictLog
 
     state = str(repo.path / ".git/envhist")
     Path(state).mkdir()
     verdict = Verdict(VerdictStatus.PASS, "true", datetime.fromisoformat(AT), 0)
-    Ledger(state).add(Line(SnapshotId("1" * 40), "content", "facts", "true", verdict))
+    VerdictLog(state).add(LoggedVerdict(SnapshotId("1" * 40), "content", "facts", "true", verdict))
     known = carried_record(state, "content", "facts")
     assert known is not None
     assert known.fields["carried_from"] == "1" * 40

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from git_envhist.model import VerdictStatus
-from git_envhist.verifying.outcome import Ended, exit_status, signal_of, status_of
-from git_envhist.verifying.runner import GRACE, KEPT, Manner, environment_of, run
+from git_envhist.verifying.outcome import CommandExit, exit_status, signal_of, status_of
+from git_envhist.verifying.runner import GRACE, KEPT, RunOptions, environment_of, run
 from tests.support.needs import require
 
 
-def manner(place: Path, **more: object) -> Manner:
-    return Manner(str(place), dict(os.environ))._replace(**more)  # type: ignore[arg-type]
+def manner(place: Path, **more: object) -> RunOptions:
+    return RunOptions(str(place), dict(os.environ))._replace(**more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_what_takes_too_long_is_ended_with_all_it_started(tmp_path: Path) -> Non
 
 
 def test_a_check_that_passed_too_late_is_no_pass() -> None:
-    assert status_of(Ended(0, None, 9, too_long=True)) is VerdictStatus.ERROR
+    assert status_of(CommandExit(0, None, 9, too_long=True)) is VerdictStatus.ERROR
 
 
 def test_what_is_left_in_the_background_neither_holds_us_nor_stays(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ class Environment(Protocol):
 
 
 @runtime_checkable
-class Remembering(Protocol):
+class LabelledEnvironment(Protocol):
     """An environment that keeps what its checkpoints are called."""
 
     def label(self, info: CheckpointInfo) -> None: ...
@@ -64,7 +64,7 @@ class CheckpointManager:
         """A checkpoint of now; without a name it gets the next number."""
         name = name or f"checkpoint-{_next_number(self.list_checkpoints())}"
         info = CheckpointInfo(self._env.checkpoint(), name, time.time(), description)
-        if isinstance(self._env, Remembering):
+        if isinstance(self._env, LabelledEnvironment):
             self._env.label(info)
         else:
             self._here.append(info)
@@ -77,9 +77,9 @@ class CheckpointManager:
         self._asked += 1
         return self.create(description=description) if (self._asked - 1) % self._interval == 0 else None
 
-    def every(self, interval: int) -> Every:
+    def every(self, interval: int) -> EveryNthManager:
         """This manager for a loop that asks for a checkpoint after each tool: it makes one in so many."""
-        return Every(self, interval)
+        return EveryNthManager(self, interval)
 
     def restore_by_name(self, name: str) -> CheckpointInfo:
         """Go back to the newest checkpoint of a name; `KeyError` where there is none."""
@@ -107,7 +107,7 @@ class CheckpointManager:
 
     def list_checkpoints(self) -> list[CheckpointInfo]:
         """All of them, oldest first."""
-        return self._env.labels() if isinstance(self._env, Remembering) else list(self._here)
+        return self._env.labels() if isinstance(self._env, LabelledEnvironment) else list(self._here)
 
     def get(self, name: str) -> CheckpointInfo | None:
         """The newest checkpoint of a name; nothing is restored."""
@@ -115,12 +115,12 @@ class CheckpointManager:
 
     def clear(self) -> None:
         """Forget what all of them are called; nothing is restored."""
-        if isinstance(self._env, Remembering):
+        if isinstance(self._env, LabelledEnvironment):
             self._env.remove_labels()
         self._here.clear()
 
 
-class Every(CheckpointManager):
+class EveryNthManager(CheckpointManager):
     """A manager that makes one of so many checkpoints that it is asked for."""
 
     def __init__(self, manager: CheckpointManager, interval: int) -> None:

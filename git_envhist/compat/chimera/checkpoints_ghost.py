@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from git_envhist.compat.chimera.keeping import PathEscapes, told_as_os_errors
 from git_envhist.compat.chimera.stack import Ghost, GhostStack, Stack, with_what_is_left
-from git_envhist.compat.onebyone import OneThread
+from git_envhist.compat.onebyone import ThreadLock
 
 __all__ = ["GhostCommitManager", "GhostSnapshot"]
 PROCESS = os.urandom(8).hex()
@@ -42,7 +42,7 @@ class GhostCommitManager:
         self._max_snapshots = max_snapshots
         self._ghosts = GhostStack(self._workdir)
         self._files: dict[Ghost, dict[str, str]] = {}
-        self._lock = OneThread()
+        self._lock = ThreadLock()
         self._notes_at_exit = False
 
     @property

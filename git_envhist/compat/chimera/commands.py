@@ -72,7 +72,7 @@ COMMANDS: dict[str, Callable[[CheckpointManager, str, Print], None]] = {
 
 
 @dataclass
-class Turn:
+class ConversationTurn:
     """The state after one turn: its checkpoint, where there is an environment, and the conversation."""
 
     messages: list[Any]
@@ -86,8 +86,8 @@ class Turns:
     env: Any = None
     held: Any = None
     """The session itself, where nobody can be told that it is gone: its number must not be another's."""
-    past: list[Turn] = field(default_factory=list)
-    undone: list[Turn] = field(default_factory=list)
+    past: list[ConversationTurn] = field(default_factory=list)
+    undone: list[ConversationTurn] = field(default_factory=list)
 
 
 _TURNS: dict[int, Turns] = {}
@@ -111,7 +111,7 @@ def snapshot_after_turn(session: Any, env: Any) -> CheckpointInfo | None:
     if turns.env is None and hasattr(env, "checkpoint"):
         turns.env = env
     info = _checkpoint(turns)
-    turns.past.append(Turn(copy.deepcopy(list(_messages(session))), info))
+    turns.past.append(ConversationTurn(copy.deepcopy(list(_messages(session))), info))
     turns.undone.clear()
     return info
 
@@ -156,7 +156,7 @@ def cmd_redo(session: Any, env: Any, args: str, out: Print) -> None:
     out(f"/redo: replayed {_counted(wanted)} ({len(turns.undone)} remaining)")
 
 
-def _stand(command: str, session: Any, turns: Turns, turn: Turn, out: Print) -> bool:
+def _stand(command: str, session: Any, turns: Turns, turn: ConversationTurn, out: Print) -> bool:
     """Files first, then the conversation; whether it stands there now."""
     if turn.info is not None:
         try:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from git_envhist.compat.keeping import Keeping
+from git_envhist.compat.keeping import LibraryStorage
 from git_envhist.errors import EnvhistError
 from git_envhist.model import Snapshot
 from git_envhist.opening import COMPAT, own_data
@@ -22,9 +22,9 @@ class PathEscapes(PermissionError, ValueError):
         super().__init__(f"Path escapes workdir: {path}")
 
 
-def keeping(inner: str) -> Keeping:
+def keeping(inner: str) -> LibraryStorage:
     """Where this library's histories of one kind are."""
-    return Keeping(os.path.join(own_data(os.environ), COMPAT, "chimera"), inner)
+    return LibraryStorage(os.path.join(own_data(os.environ), COMPAT, "chimera"), inner)
 
 
 def of_meta(snapshot: Snapshot, key: str) -> str | None:

@@ -9,23 +9,23 @@ from contextlib import contextmanager
 from git_envhist.api import EnvHistory
 from git_envhist.compat.chimera.info import CheckpointInfo
 from git_envhist.compat.chimera.keeping import ENVIRONMENT, USER_EMAIL, USER_NAME, keeping, of_meta
-from git_envhist.compat.keeping import Rules
-from git_envhist.compat.onebyone import OneThread
+from git_envhist.compat.keeping import LibraryRules
+from git_envhist.compat.onebyone import ThreadLock
 from git_envhist.keeping.marking import drop_soon, is_marked
-from git_envhist.model import Captured, Record, Snapshot
+from git_envhist.model import CaptureResult, NoteRecord, Snapshot
 from git_envhist.store.locks import locked
 
 NUMBER, NUMBERS = "checkpoint", "numbers.lock"
 LABEL = "label"
 
 
-class EnvironmentMoments:
+class EnvironmentCheckpoints:
     """What `checkpoint` and `restore` of an environment are made of."""
 
     def __init__(self, root: str, exclude: Sequence[str]) -> None:
         self.root = root
-        self._rules = Rules(tuple(exclude), USER_NAME, USER_EMAIL)
-        self._lock = OneThread()
+        self._rules = LibraryRules(tuple(exclude), USER_NAME, USER_EMAIL)
+        self._lock = ThreadLock()
 
     def take(self, least: int = 0) -> tuple[Snapshot, int]:
         """A moment of now, with the next number, and how many bytes are new; no number below `least` is given."""
@@ -68,7 +68,7 @@ class EnvironmentMoments:
         fields = {"name": info.name, "description": info.description, "timestamp": info.timestamp}
         with self._lock:
             history = self._open()
-            history.tell(snapshot, Record(LABEL, history.now, {"id": info.id, **fields}))
+            history.tell(snapshot, NoteRecord(LABEL, history.now, {"id": info.id, **fields}))
 
     def labels(self) -> list[CheckpointInfo]:
         """What was noted of each, oldest first."""
@@ -81,7 +81,7 @@ class EnvironmentMoments:
             history = self._open()
             for one in self.all():
                 if _label(one) is not None:
-                    history.tell(one, Record(LABEL, history.now, {}))
+                    history.tell(one, NoteRecord(LABEL, history.now, {}))
 
     @contextmanager
     def _numbering(self) -> Iterator[EnvHistory]:
@@ -94,7 +94,7 @@ class EnvironmentMoments:
         return keeping(ENVIRONMENT).open(self.root, self._rules)
 
 
-def _capture(history: EnvHistory, number: str) -> Captured:
+def _capture(history: EnvHistory, number: str) -> CaptureResult:
     return history.capture(f"checkpoint {number}", meta=[(NUMBER, number)])
 
 

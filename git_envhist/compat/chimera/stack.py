@@ -10,7 +10,7 @@ from typing import Any
 
 from git_envhist.api import EnvHistory
 from git_envhist.compat.chimera.keeping import UNDO, USER_EMAIL, USER_NAME, keeping
-from git_envhist.compat.keeping import Rules, literal_pattern, read_json, write_json
+from git_envhist.compat.keeping import LibraryRules, literal_pattern, read_json, write_json
 from git_envhist.keeping.marking import drop_soon
 from git_envhist.model import EnvPath, Snapshot
 from git_envhist.store.files import FileReader, NoSuchFile
@@ -166,7 +166,9 @@ class GhostStack:
         return os.path.join(self._keeping.place_of(self._root), self._keeping.inner, STACK)
 
     def _open(self, places: Iterable[str]) -> EnvHistory:
-        return self._keeping.open(self._root, Rules(only(places), USER_NAME, USER_EMAIL, named_only=True))
+        return self._keeping.open(
+            self._root, LibraryRules(only(places), USER_NAME, USER_EMAIL, named_only=True)
+        )
 
 
 def only(places: Iterable[str]) -> tuple[str, ...]:

@@ -16,12 +16,12 @@ from typing import Any
 
 from git_envhist.api import EnvHistory
 from git_envhist.capture.seal import unseal
-from git_envhist.compat.keeping import Keeping, Rules, literal_pattern, read_json, write_json
+from git_envhist.compat.keeping import LibraryRules, LibraryStorage, literal_pattern, read_json, write_json
 from git_envhist.compat.praisonai.types import EXCLUDED, MAX_FILE_SIZE, CheckpointConfig
 from git_envhist.keeping.marking import drop_now, drop_soon, is_marked
-from git_envhist.model import EnvPath, Restored, Snapshot
+from git_envhist.model import EnvPath, RestoreResult, Snapshot
 from git_envhist.restoring.attachments import read_attachments
-from git_envhist.restoring.wish import Wish
+from git_envhist.restoring.wish import RestoreOptions
 from git_envhist.store.git import Git
 from git_envhist.store.objects import CatFile
 
@@ -33,14 +33,14 @@ OWN = "/.git"
 """The workspace's own repository is never a part of it, whatever is excluded, as git has it."""
 
 
-class Book:
+class CheckpointStore:
     """The checkpoints of one workspace; whoever calls holds its lock while several things belong together."""
 
     def __init__(self, config: CheckpointConfig, *, usual: bool) -> None:
         """`usual`: nobody said what to exclude, so that what stands in the configuration is the library's own list."""
         self._config = config
         self._usual = usual and tuple(config.exclude_patterns) == EXCLUDED
-        self._keeping = Keeping(config.storage_dir or "")
+        self._keeping = LibraryStorage(config.storage_dir or "")
         self.lock = self._keeping.lock(config.workspace_dir)
 
     @property
@@ -58,7 +58,7 @@ class Book:
         config = self._config
         large = self._too_large() if capped else ()
         exclude = (*self._patterns(), *large, OWN)
-        return self._keeping.open(self.root, Rules(exclude, config.user_name, config.user_email))
+        return self._keeping.open(self.root, LibraryRules(exclude, config.user_name, config.user_email))
 
     def save(
         self,
@@ -77,10 +77,10 @@ class Book:
             allow_empty = allow_empty or _holds_something(history.repository.git, all_of_them[0].tree)
         return self._capture(history, message, SAVED, metadata or {}, attached, if_changed=not allow_empty)
 
-    def restore(self, target: Snapshot) -> Restored:
+    def restore(self, target: Snapshot) -> RestoreResult:
         """Bring the workspace back to a checkpoint."""
         # What is too large to be saved is not seen, so that it stays where it is.
-        restored = self.history().restore(target, wish=Wish())
+        restored = self.history().restore(target, wish=RestoreOptions())
         self._stand_on(target.id)
         return restored
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from git_envhist.compat.differing import changed_files, compare_contents
-from git_envhist.compat.praisonai.book import INITIAL, KIND, Book, before_of, metadata_of
+from git_envhist.compat.praisonai.book import INITIAL, KIND, CheckpointStore, before_of, metadata_of
 from git_envhist.compat.praisonai.conversation import COUNT, Conversation
 from git_envhist.compat.praisonai.types import SHORT, Checkpoint, CheckpointConfig, CheckpointDiff, FileDiff
 from git_envhist.errors import EnvhistError, SnapshotNotFound
@@ -25,10 +25,10 @@ class NothingChanged(Exception):
     """There is nothing to save."""
 
 
-class Keeper:
+class WorkspaceCheckpoints:
     """One workspace; each call is whole before the next one begins."""
 
-    def __init__(self, config: CheckpointConfig, book: Book) -> None:
+    def __init__(self, config: CheckpointConfig, book: CheckpointStore) -> None:
         self.conversation: Conversation | None = None
         self._config = config
         self._book = book

@@ -10,9 +10,9 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from git_envhist.compat.praisonai.book import Book
+from git_envhist.compat.praisonai.book import CheckpointStore
 from git_envhist.compat.praisonai.conversation import Conversation
-from git_envhist.compat.praisonai.keeper import Keeper, NothingChanged
+from git_envhist.compat.praisonai.keeper import NothingChanged, WorkspaceCheckpoints
 from git_envhist.compat.praisonai.types import (
     MAX_FILE_SIZE,
     USER_EMAIL,
@@ -72,7 +72,9 @@ class CheckpointService:
         )
         self._initialized = False
         self._handlers: dict[CheckpointEvent, list[Handler]] = {event: [] for event in CheckpointEvent}
-        self._keeper = Keeper(self.config, Book(self.config, usual=exclude_patterns is None))
+        self._keeper = WorkspaceCheckpoints(
+            self.config, CheckpointStore(self.config, usual=exclude_patterns is None)
+        )
 
     @property
     def workspace_dir(self) -> str:

@@ -9,7 +9,7 @@ from git_envhist.doing.observing import known_ids
 from git_envhist.history.doings import observed_of
 from git_envhist.history.timeline import subject
 from git_envhist.library.history import EnvHistory
-from git_envhist.model import Observed, Snapshot
+from git_envhist.model import ObservedCheckpoint, Snapshot
 from git_envhist.values import dataclass
 
 NUMBERED = re.compile(r"v(\d{1,9})")
@@ -18,7 +18,7 @@ NO_INTENT = "no intent recorded"
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class WorkbenchCheckpoint:
     """One line of the list."""
 
     id: str
@@ -39,13 +39,13 @@ class Checkpoint:
         return f"{said} ({self.comment})" if self.comment else said
 
 
-def checkpoints(history: EnvHistory, *, automatic: bool = False) -> list[Checkpoint]:
+def checkpoints(history: EnvHistory, *, automatic: bool = False) -> list[WorkbenchCheckpoint]:
     """Return all of them, newest first; of an id that was given twice the newest.
 
     `automatic`: with the automatic snapshots, which no platform knows, by their own ids.
     """
     line = history.log()
-    found: dict[str, Checkpoint] = {}
+    found: dict[str, WorkbenchCheckpoint] = {}
     for snapshot in line:
         external_id = snapshot.external_id
         if not external_id and automatic and snapshot.trigger.automatic:
@@ -58,7 +58,7 @@ def checkpoints(history: EnvHistory, *, automatic: bool = False) -> list[Checkpo
     return sorted(found.values(), key=lambda one: one.at, reverse=True)
 
 
-def find(history: EnvHistory, external_id: str) -> Checkpoint:
+def find(history: EnvHistory, external_id: str) -> WorkbenchCheckpoint:
     """The one of an id, or whatever a revision means; `SnapshotNotFound` where it means nothing."""
     known = {one.id: one for one in checkpoints(history)}
     if external_id in known:
@@ -74,9 +74,9 @@ def next_id(history: EnvHistory) -> str:
     return f"v{max(numbers, default=0) + 1}"
 
 
-def _of_snapshot(snapshot: Snapshot, external_id: str) -> Checkpoint:
+def _of_snapshot(snapshot: Snapshot, external_id: str) -> WorkbenchCheckpoint:
     verdict = snapshot.verdict
-    return Checkpoint(
+    return WorkbenchCheckpoint(
         external_id,
         snapshot.at,
         subject(snapshot.intent) if snapshot.intent else "",
@@ -87,5 +87,7 @@ def _of_snapshot(snapshot: Snapshot, external_id: str) -> Checkpoint:
     )
 
 
-def _observed(observed: Observed) -> Checkpoint:
-    return Checkpoint(observed.external_id, observed.taken_at, observed.comment, None, None, observed.at)
+def _observed(observed: ObservedCheckpoint) -> WorkbenchCheckpoint:
+    return WorkbenchCheckpoint(
+        observed.external_id, observed.taken_at, observed.comment, None, None, observed.at
+    )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 
-from git_envhist.compat.workbench.checkpoints import Checkpoint, checkpoints, find, next_id
+from git_envhist.compat.workbench.checkpoints import WorkbenchCheckpoint, checkpoints, find, next_id
 from git_envhist.compat.workbench.platform_id import PlatformError, find_id
 from git_envhist.compat.workbench.printing import complain, print_json, say
 from git_envhist.doing.observing import PlatformFailed, ask_platform
@@ -167,7 +167,7 @@ def _list(history: EnvHistory, options: argparse.Namespace) -> int:
     return 0
 
 
-def _since(found: list[Checkpoint], first: Checkpoint) -> list[Checkpoint]:
+def _since(found: list[WorkbenchCheckpoint], first: WorkbenchCheckpoint) -> list[WorkbenchCheckpoint]:
     # Two of one second are told apart by their places in the list alone.
     ids = [one.id for one in found]
     if first.id in ids:
@@ -175,7 +175,7 @@ def _since(found: list[Checkpoint], first: Checkpoint) -> list[Checkpoint]:
     return [one for one in found if one.at >= first.at]
 
 
-def _row(one: Checkpoint) -> tuple[str, str, str, str]:
+def _row(one: WorkbenchCheckpoint) -> tuple[str, str, str, str]:
     return _plain(one.id), _time(one.at), one.verdict or "-", _plain(one.told)
 
 
@@ -221,7 +221,9 @@ def _restore(history: EnvHistory, options: argparse.Namespace) -> int:
     return 0 if restored.exact else NOT_EXACT
 
 
-def _kept_here(history: EnvHistory, options: argparse.Namespace, verb: str) -> tuple[Checkpoint, Snapshot]:
+def _kept_here(
+    history: EnvHistory, options: argparse.Namespace, verb: str
+) -> tuple[WorkbenchCheckpoint, Snapshot]:
     """The checkpoint that is meant, and the snapshot that holds it: of one that the platform made there is none."""
     one = find(history, options.id)
     if one.snapshot is None:
@@ -239,7 +241,7 @@ def _answer(options: argparse.Namespace, value: object, line: str) -> None:
         say(line)
 
 
-def _as_json(one: Checkpoint) -> dict[str, object]:
+def _as_json(one: WorkbenchCheckpoint) -> dict[str, object]:
     return {
         "id": one.id,
         "created_at": one.at.isoformat(timespec="seconds"),

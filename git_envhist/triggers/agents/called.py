@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from git_envhist.triggers.agents.events import Event, project_of, read_event
+from git_envhist.triggers.agents.events import AgentEvent, project_of, read_event
 
 LONGEST_INPUT = 8 << 20
 IDLE = 5.0
@@ -22,7 +22,7 @@ DONE = b"."
 FIRST_OF_OTHERS, MOST_DESCRIPTORS = 3, 1 << 16
 
 
-def called(words: Sequence[str], environ: Mapping[str, str]) -> int:
+def handle_agent_hook(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """`<shim> <agent> before|spooled`, as the shim calls it."""
     with suppress(Exception):
         shim, agent, kind = words
@@ -58,7 +58,7 @@ def _nobody_waits(_data: bytes) -> bool:
     return True
 
 
-def _patience(event: Event, environ: Mapping[str, str]) -> float:
+def _patience(event: AgentEvent, environ: Mapping[str, str]) -> float:
     """The seconds that a tool may be held for; asked here, since who captures may be late even in that."""
     from git_envhist.settings import AGENT_WAIT, parse_duration  # loaded late: what only looks is not held
     from git_envhist.store.git import SAFE_GIT, clean_environment, spawn  # loaded late: likewise
@@ -119,12 +119,14 @@ def _leave(kept: int | None = None) -> None:
     os.closerange(last + (kept is not None), MOST_DESCRIPTORS)
 
 
-def _work(spool: str, event: Event | None, tell: Tell, environ: Mapping[str, str]) -> None:
-    from git_envhist.triggers.agents.moments import Agents  # loaded late: who waits needs nothing of it
-    from git_envhist.triggers.agents.outcomes import Outcomes  # loaded late: likewise
+def _work(spool: str, event: AgentEvent | None, tell: Tell, environ: Mapping[str, str]) -> None:
+    from git_envhist.triggers.agents.moments import (
+        AgentHistories,  # loaded late: who waits needs nothing of it
+    )
+    from git_envhist.triggers.agents.outcomes import HookOutcomes  # loaded late: likewise
 
-    agents = Agents(environ)
-    outcomes = Outcomes(agents)
+    agents = AgentHistories(environ)
+    outcomes = HookOutcomes(agents)
     for job in agents.due(spool, event, outcomes.failed):
         outcomes.run(job, tell if job.event is event else None)
     tell(DONE)

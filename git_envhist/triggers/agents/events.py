@@ -33,7 +33,7 @@ VERSION = re.compile(rb'"(?:version|cli_version|copilotVersion)"\s*:\s*"([0-9][0
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class AgentEvent:
     """One moment of an agent's work."""
 
     kind: str
@@ -86,7 +86,7 @@ def project_of(registered: str, environ: Mapping[str, str]) -> str:
 
 def read_event(
     registered: str, kind: str, data: bytes, environ: Mapping[str, str], project: str = ""
-) -> Event | None:
+) -> AgentEvent | None:
     """What an agent says, or None where it says nothing that can be understood."""
     try:
         value = json.loads(data)
@@ -96,7 +96,7 @@ def read_event(
         return None
     agent = _agent(registered, value)
     kept = _kept_by_copilot(value, environ) if agent == "copilot" else None
-    return Event(
+    return AgentEvent(
         kind=kind,
         agent=agent,
         registered=registered,

@@ -32,11 +32,11 @@ class Node:
     end: int
     kind: str
     """`object`, `array` or `scalar`."""
-    items: tuple[Item, ...] = ()
+    items: tuple[JsonItem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class JsonItem:
     """A member of an object (an element of an array has no key): where it begins, and its value."""
 
     start: int
@@ -65,7 +65,7 @@ def load(text: str, node: Node) -> object:
         raise NotJson from error
 
 
-def find(node: Node, key: str) -> Item | None:
+def find(node: Node, key: str) -> JsonItem | None:
     """The member of that name; the last one where there are several, as parsers have it."""
     return next((item for item in reversed(node.items) if item.key == key), None)
 
@@ -81,7 +81,7 @@ def put_in(text: str, node: Node, key: str | None, value: object) -> str:
     return _append(text, node, new, newline + outer)
 
 
-def take_out(text: str, node: Node, item: Item) -> str:
+def take_out(text: str, node: Node, item: JsonItem) -> str:
     """The text without an item, and without what was put in with it."""
     at = node.items.index(item)
     end = _skip(text, item.value.end)
@@ -109,7 +109,7 @@ def without(text: str, ours: Callable[[object], bool]) -> str:
         text = _take_out_upwards(text, found)
 
 
-def _take_out_upwards(text: str, way: list[tuple[Node, Item]]) -> str:
+def _take_out_upwards(text: str, way: list[tuple[Node, JsonItem]]) -> str:
     """Take an item out, and each container of it that holds nothing else."""
     node, item = way[-1]
     for outer, holder in reversed(way[:-1]):
@@ -120,7 +120,7 @@ def _take_out_upwards(text: str, way: list[tuple[Node, Item]]) -> str:
     return take_out(text, node, item)
 
 
-def _owned(text: str, node: Node, ours: Callable[[object], bool]) -> Iterator[list[tuple[Node, Item]]]:
+def _owned(text: str, node: Node, ours: Callable[[object], bool]) -> Iterator[list[tuple[Node, JsonItem]]]:
     for item in node.items:
         if node.kind == "array" and ours(load(text, item.value)):
             yield [(node, item)]
@@ -191,7 +191,7 @@ def _value(text: str, at: int, depth: int) -> Node:
 
 
 def _container(text: str, start: int, kind: str, close: str, depth: int) -> Node:
-    items: list[Item] = []
+    items: list[JsonItem] = []
     at = _skip(text, start + 1)
     while not text.startswith(close, at):
         item = _item(text, at, kind, depth)
@@ -204,9 +204,9 @@ def _container(text: str, start: int, kind: str, close: str, depth: int) -> Node
     return Node(start, at + 1, kind, tuple(items))
 
 
-def _item(text: str, at: int, kind: str, depth: int) -> Item:
+def _item(text: str, at: int, kind: str, depth: int) -> JsonItem:
     if kind == "array":
-        return Item(at, None, _value(text, at, depth + 1))
+        return JsonItem(at, None, _value(text, at, depth + 1))
     found = STRING.match(text, at)
     colon = _skip(text, found.end()) if found else at
     if found is None or not text.startswith(":", colon):
@@ -215,4 +215,4 @@ def _item(text: str, at: int, kind: str, depth: int) -> Item:
         key = json.loads(found[0])
     except ValueError as error:
         raise NotJson from error
-    return Item(at, key, _value(text, _skip(text, colon + 1), depth + 1))
+    return JsonItem(at, key, _value(text, _skip(text, colon + 1), depth + 1))

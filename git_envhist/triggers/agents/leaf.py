@@ -9,11 +9,11 @@ import os
 import shlex
 
 from git_envhist.errors import Refused
-from git_envhist.model.causing import Edit, Part
+from git_envhist.model.causing import FileEdit, InstalledPart
 from git_envhist.triggers.agents.events import PROJECT_VARIABLES, READING
 from git_envhist.triggers.agents.outcomes import last_outcome
 from git_envhist.triggers.agents.settings import (
-    NotUnderstood,
+    UnknownSettingsForm,
     elements,
     has_table_hooks,
     table_elements,
@@ -22,10 +22,10 @@ from git_envhist.triggers.agents.settings import (
     without_hooks,
     without_table,
 )
-from git_envhist.triggers.agents.shapes import MARK, Hook, Shape
+from git_envhist.triggers.agents.shapes import MARK, AgentSettingsForm, Hook
 from git_envhist.triggers.edits import PROGRAM_MODE, look, rewrite
 from git_envhist.triggers.git.shim import template
-from git_envhist.triggers.integration import NOT_NAMED, Place, Plan
+from git_envhist.triggers.integration import NOT_NAMED, InstallPlan, InstallTarget
 from git_envhist.triggers.kept import read_record
 from git_envhist.values import dataclass
 
@@ -33,35 +33,35 @@ SHIM = "agent-hook.sh"
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class AgentIntegration:
     """A leaf of `AGENTS`."""
 
-    shape: Shape
+    shape: AgentSettingsForm
 
     @property
     def name(self) -> str:
         return self.shape.name
 
-    def plan_install(self, place: Place) -> Plan:
+    def plan_install(self, place: InstallTarget) -> InstallPlan:
         """Our shim, and the settings with our hooks in them."""
         path = self._settings(place)
         text = _read(path)
         commands = self._commands(place)
         try:
             new = (with_table if _is_toml(path) else with_hooks)(text, self.shape, commands)
-        except NotUnderstood:
+        except UnknownSettingsForm:
             raise _refused(path) from None
         looking = " ".join(sorted(READING))
         shim = template(SHIM).replace("@LOOKING@", looking).replace("@PROGRAM@", shlex.quote(place.program))
         variable = PROJECT_VARIABLES.get(self.name)
         shim = shim.replace("@PROJECT@", f"${{{variable}-}}" if variable else "")
-        return Plan(
+        return InstallPlan(
             (rewrite(path, _bytes(new)),),
             (self.shape.remark,) if self.shape.remark else (),
             own=(rewrite(self._shim(place), os.fsencode(shim), PROGRAM_MODE),),
         )
 
-    def plan_uninstall(self, place: Place) -> Plan:
+    def plan_uninstall(self, place: InstallTarget) -> InstallPlan:
         """The settings without ours, wherever they are; the shim goes with the last repository that uses it."""
         # Another working tree of the repository has settings of its own, and loses its hooks with this one.
         recorded = read_record(place.state).of(self.name)
@@ -69,14 +69,14 @@ class Agent:
         # What was written there and cannot be read now is told; what never was ours is passed over.
         ours = [path for path in paths if _is_file(path) or (path in recorded and os.path.lexists(path))]
         edits = [self._emptied(path) for path in ours]
-        return Plan(
+        return InstallPlan(
             tuple(edits), own=() if self._is_used_elsewhere(place) else (rewrite(self._shim(place), None),)
         )
 
-    def _is_used_elsewhere(self, place: Place) -> bool:
+    def _is_used_elsewhere(self, place: InstallTarget) -> bool:
         return any(place.named != one for one in place.trusted.places_of(self.name))
 
-    def parts(self, place: Place) -> tuple[Part, ...]:
+    def parts(self, place: InstallTarget) -> tuple[InstalledPart, ...]:
         """Each event that we are called for."""
         shim = os.path.exists(self._shim(place))
         for path in filter(_is_file, self._places(place)):
@@ -86,28 +86,32 @@ class Agent:
                 return tuple(self._part(place, hook, path, found, shim) for hook in self.shape.hooks)
         return ()
 
-    def _part(self, place: Place, hook: Hook, path: str, found: dict[str, list[object]], shim: bool) -> Part:
+    def _part(
+        self, place: InstallTarget, hook: Hook, path: str, found: dict[str, list[object]], shim: bool
+    ) -> InstalledPart:
         if hook.event not in found:
             missing = f"not in the settings any more: git envlog install --agent {self.name}"
-            return Part(hook.event, False, path, missing)
+            return InstalledPart(hook.event, False, path, missing)
         if not shim:
-            return Part(hook.event, False, path, f"'{self._shim(place)}' is missing: it calls nothing")
+            return InstalledPart(
+                hook.event, False, path, f"'{self._shim(place)}' is missing: it calls nothing"
+            )
         if place.repository is not None and not place.trusted.has_repository(place.repository.common_dir):
-            return Part(hook.event, False, path, NOT_NAMED)
+            return InstalledPart(hook.event, False, path, NOT_NAMED)
         last = last_outcome(place.repository.state, self.name, hook.kind) if place.repository else None
-        return Part(hook.event, True, path, last or "")
+        return InstalledPart(hook.event, True, path, last or "")
 
-    def _emptied(self, path: str) -> Edit:
+    def _emptied(self, path: str) -> FileEdit:
         text = _read(path)
         try:
             left = without_table(text) if _is_toml(path) else without_hooks(text, self.shape)
-        except NotUnderstood:
+        except UnknownSettingsForm:
             if MARK not in text:
                 return rewrite(path, _bytes(text))
             raise _refused(path) from None
         return rewrite(path, None if left is None else _bytes(left))
 
-    def _settings(self, place: Place) -> str:
+    def _settings(self, place: InstallTarget) -> str:
         """The file that hooks are put into."""
         json_file, *toml_file = self._places(place)
         # Codex warns where both forms are in use: what is there decides.
@@ -119,14 +123,14 @@ class Agent:
             return toml_file[0]
         return json_file
 
-    def _places(self, place: Place) -> tuple[str, ...]:
+    def _places(self, place: InstallTarget) -> tuple[str, ...]:
         """The files that ours may stand in."""
         path = self._below(place)
         if self.name != "codex":
             return (path,)
         return (path, os.path.join(os.path.dirname(path), "config.toml"))
 
-    def _below(self, place: Place) -> str:
+    def _below(self, place: InstallTarget) -> str:
         if place.repository is not None and not place.everywhere:
             return os.path.join(place.repository.root, self.shape.project)
         variable = place.environ.get(self.shape.home_variable or "")
@@ -134,10 +138,10 @@ class Agent:
             return os.path.join(variable, self.shape.user.partition("/")[2])
         return os.path.join(place.home, self.shape.user)
 
-    def _shim(self, place: Place) -> str:
+    def _shim(self, place: InstallTarget) -> str:
         return os.path.join(place.own_data, "hooks", f"agent-{self.name}")
 
-    def _commands(self, place: Place) -> dict[str, str]:
+    def _commands(self, place: InstallTarget) -> dict[str, str]:
         """By event; in a repository without a word about this machine, since such settings may be shared."""
         shim = shlex.quote(self._shim(place))
         if place.repository is not None and not place.everywhere and not place.repository.plain:

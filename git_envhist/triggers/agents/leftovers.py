@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterator
 
 from git_envhist.triggers.agents.sessions import held
 from git_envhist.triggers.forgetting import states_of
-from git_envhist.triggers.integration import Place
+from git_envhist.triggers.integration import InstallTarget
 
 SPOOL = "spool"
 
 
-def leftovers(place: Place, gone: Collection[str]) -> tuple[str, ...]:
+def leftovers(place: InstallTarget, gone: Collection[str]) -> tuple[str, ...]:
     """The directories that no agent needs once those agents are gone: what was spooled, the state of sessions."""
     return tuple(path for path in _unneeded(place, gone) if os.path.isdir(path))
 
@@ -27,7 +27,7 @@ def remove(directories: Collection[str]) -> None:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _unneeded(place: Place, gone: Collection[str]) -> Iterator[str]:
+def _unneeded(place: InstallTarget, gone: Collection[str]) -> Iterator[str]:
     trusted, named = place.trusted, place.named
     if trusted.agents(named) - set(gone):
         return

@@ -10,11 +10,11 @@ from functools import partial
 
 from git_envhist.api import EnvHistory
 from git_envhist.capturing.attendance import UNATTENDED, trusted_list
-from git_envhist.capturing.identity import who_am_i
+from git_envhist.capturing.identity import current_actor
 from git_envhist.errors import EnvhistError, NotARepository
-from git_envhist.model import Actor, Captured, IntentSource, Snapshot, Trigger
-from git_envhist.opening import Opened, open_repository
-from git_envhist.triggers.agents.events import Event, version_in
+from git_envhist.model import Actor, CaptureResult, IntentSource, Snapshot, Trigger
+from git_envhist.opening import OpenedRepository, open_repository
+from git_envhist.triggers.agents.events import AgentEvent, version_in
 from git_envhist.triggers.agents.sessions import held, take_spooled, turn_after
 from git_envhist.triggers.agents.turns import Job
 from git_envhist.values import replace
@@ -45,7 +45,7 @@ class NotNamed(EnvhistError):
     code = "not-named"
 
 
-class Agents:
+class AgentHistories:
     """The environments that the events of one process are about, each opened once."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -54,7 +54,7 @@ class Agents:
         self._trusted = trusted_list(environ)
         self._open: dict[str, EnvHistory] = {}
 
-    def history(self, event: Event) -> EnvHistory:
+    def history(self, event: AgentEvent) -> EnvHistory:
         """The history of the project that an agent works in; `NotNamed` if no person named its repository."""
         places = event.directories or (os.getcwd(),)
         found = next((one for one in places if one in self._open), None)
@@ -63,7 +63,7 @@ class Agents:
             self._open[found] = EnvHistory(opened, self.environ, workers="fork", directory=found)
         return self._open[found]
 
-    def _first_named(self, directories: Sequence[str]) -> tuple[str, Opened]:
+    def _first_named(self, directories: Sequence[str]) -> tuple[str, OpenedRepository]:
         for directory in directories:
             try:
                 opened = open_repository(directory, self.environ)
@@ -76,18 +76,20 @@ class Agents:
             hint="git envlog install --agent <name>, or capture it once: git envlog capture",
         )
 
-    def due(self, spool: str, event: Event | None, failed: Callable[[Event, Exception], None]) -> list[Job]:
+    def due(
+        self, spool: str, event: AgentEvent | None, failed: Callable[[AgentEvent, Exception], None]
+    ) -> list[Job]:
         """The captures that are due, those of spooled events first."""
         with held(spool):
             events = [*take_spooled(spool, self.environ), *([event] if event else [])]
             jobs = [self._advance(each, failed) for each in events]
         return [job for job in jobs if job is not None]
 
-    def capture(self, job: Job, captured: Callable[[Captured], None]) -> Captured:
+    def capture(self, job: Job, captured: Callable[[CaptureResult], None]) -> CaptureResult:
         """Take the capture; nothing is made where nothing changed."""
         history, event = self.history(job.event), job.event
         transcript = read_transcript(event.transcript)
-        actor = actor_of(event, who_am_i(history.settings, self.environ), transcript)
+        actor = actor_of(event, current_actor(history.settings, self.environ), transcript)
         kind = "before" if event.kind == "before" else "after"
         attached = [(os.path.basename(event.transcript or ""), transcript)] if transcript else []
         prompt = open_prompt(history, job.turn.sealed)
@@ -107,7 +109,7 @@ class Agents:
         """The card says that the tool was not held for long enough."""
         self.history(job.event).note(LATE, snapshot)
 
-    def _advance(self, event: Event, failed: Callable[[Event, Exception], None]) -> Job | None:
+    def _advance(self, event: AgentEvent, failed: Callable[[AgentEvent, Exception], None]) -> Job | None:
         try:
             history = self.history(event)
             if not history.settings.enabled:
@@ -119,7 +121,7 @@ class Agents:
             return None
 
 
-def actor_of(event: Event, person: Actor, transcript: bytes) -> Actor:
+def actor_of(event: AgentEvent, person: Actor, transcript: bytes) -> Actor:
     """The agent, in the name of the person it works for."""
     return replace(
         person,

@@ -8,28 +8,28 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from git_envhist.capturing.attendance import NOT_APPROVED
-from git_envhist.model import Captured
+from git_envhist.model import CaptureResult
 from git_envhist.store.locks import state_directory
 from git_envhist.system import open_file_only
 from git_envhist.triggers.agents.called import DONE, Tell
-from git_envhist.triggers.agents.events import Event
-from git_envhist.triggers.agents.moments import Agents
+from git_envhist.triggers.agents.events import AgentEvent
+from git_envhist.triggers.agents.moments import AgentHistories
 from git_envhist.triggers.agents.turns import Job
 
 LAST = "last-"
 
 
-class Outcomes:
+class HookOutcomes:
     """What came of the captures of one process."""
 
-    def __init__(self, agents: Agents) -> None:
+    def __init__(self, agents: AgentHistories) -> None:
         self._agents = agents
 
     def run(self, job: Job, tell: Tell | None) -> None:
         """Take a capture; who waits for it is told as soon as it stands, the card that they did not wait for it."""
         waited = []
 
-        def stands(_captured: Captured) -> None:
+        def stands(_captured: CaptureResult) -> None:
             if tell is not None:
                 waited.append(tell(DONE))
 
@@ -43,12 +43,12 @@ class Outcomes:
         except Exception as error:
             self.failed(job.event, error)
 
-    def failed(self, event: Event, error: Exception) -> None:
+    def failed(self, event: AgentEvent, error: Exception) -> None:
         """Keep why it failed; where there is no environment at all there is nobody to tell."""
         with suppress(Exception):
             self._keep(event, f"failed: {error}")
 
-    def _keep(self, event: Event, outcome: str) -> None:
+    def _keep(self, event: AgentEvent, outcome: str) -> None:
         place = state_directory(os.path.join(self._agents.history(event).repository.state, "agents"))
         at = time.strftime("%Y-%m-%d %H:%M:%S")
         with open(

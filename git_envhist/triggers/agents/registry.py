@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from git_envhist.triggers.agents.leaf import Agent
+from git_envhist.triggers.agents.leaf import AgentIntegration
 from git_envhist.triggers.agents.shapes import CLAUDE_CODE, CODEX, COPILOT, CURSOR, GEMINI
 from git_envhist.triggers.integration import Integration
 
 AGENTS: dict[str, Integration] = {
-    shape.name: Agent(shape) for shape in (CLAUDE_CODE, CODEX, GEMINI, CURSOR, COPILOT)
+    shape.name: AgentIntegration(shape) for shape in (CLAUDE_CODE, CODEX, GEMINI, CURSOR, COPILOT)
 }
 """By the name that `git envlog install --agent` takes."""

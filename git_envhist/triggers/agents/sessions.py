@@ -17,8 +17,8 @@ from git_envhist.capture.masking import title_of
 from git_envhist.errors import EnvhistError, in_words
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.system import open_file_only
-from git_envhist.triggers.agents.events import Event, read_event
-from git_envhist.triggers.agents.turns import Job, Turn, advance, read_turn, write_turn
+from git_envhist.triggers.agents.events import AgentEvent, read_event
+from git_envhist.triggers.agents.turns import Job, SessionState, advance, read_turn, write_turn
 from git_envhist.values import replace
 
 TOLD = ".told"
@@ -38,7 +38,7 @@ def held(spool: str) -> Iterator[None]:
         yield
 
 
-def take_spooled(spool: str, environ: Mapping[str, str]) -> Iterator[Event]:
+def take_spooled(spool: str, environ: Mapping[str, str]) -> Iterator[AgentEvent]:
     """The events that hooks left, oldest first; each is gone from the spool when it is given.
 
     The first line of each is the project directory that the agent named, or empty.
@@ -59,7 +59,7 @@ def take_spooled(spool: str, environ: Mapping[str, str]) -> Iterator[Event]:
             yield event
 
 
-def turn_after(state: str, event: Event, every: int, seal: Callable[[str], str]) -> Job | None:
+def turn_after(state: str, event: AgentEvent, every: int, seal: Callable[[str], str]) -> Job | None:
     """Let the session of an event go on by it; the capture that is due.
 
     `seal`: the whole prompt as it may be stored; between two hooks no file holds a prompt in the clear.
@@ -93,15 +93,15 @@ def _is_abandoned(entry: os.DirEntry[str]) -> bool:
     return entry.name != LOCK and entry.stat().st_mtime < time.time() - UNFINISHED
 
 
-def _read(path: str) -> Turn:
+def _read(path: str) -> SessionState:
     try:
         with open(path, "rb", opener=open_file_only) as file:
             return read_turn(json.load(file))
     except (OSError, ValueError, RecursionError):
-        return Turn()
+        return SessionState()
 
 
-def _write(path: str, turn: Turn) -> None:
+def _write(path: str, turn: SessionState) -> None:
     value = write_turn(turn)
     new = f"{path}.new"
     try:

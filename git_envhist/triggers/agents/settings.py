@@ -6,16 +6,16 @@ import json
 import tomllib
 
 from git_envhist.triggers.agents import jsonc
-from git_envhist.triggers.agents.shapes import Hook, Shape, is_ours
+from git_envhist.triggers.agents.shapes import AgentSettingsForm, Hook, is_ours
 
 START, END = "# >>> git-envhist", "# <<< git-envhist"
 
 
-class NotUnderstood(ValueError):
+class UnknownSettingsForm(ValueError):
     """The settings are not of the form that the agent documents."""
 
 
-def with_hooks(text: str, shape: Shape, commands: dict[str, str]) -> str:
+def with_hooks(text: str, shape: AgentSettingsForm, commands: dict[str, str]) -> str:
     """The settings with a hook for each event; as they are where all of them stand there."""
     if not text.strip("\ufeff \t\r\n"):
         return _fresh(shape, commands)
@@ -28,11 +28,11 @@ def with_hooks(text: str, shape: Shape, commands: dict[str, str]) -> str:
         for hook in shape.hooks:
             text = _with_hook(text, hook, shape.element(hook, commands[hook.event]))
     except (jsonc.NotJson, RecursionError) as error:
-        raise NotUnderstood from error
+        raise UnknownSettingsForm from error
     return text
 
 
-def without_hooks(text: str, shape: Shape) -> str | None:
+def without_hooks(text: str, shape: AgentSettingsForm) -> str | None:
     """The settings without ours; None where nothing is left that anybody wrote."""
     if not text.strip("\ufeff \t\r\n"):
         return text
@@ -40,11 +40,11 @@ def without_hooks(text: str, shape: Shape) -> str | None:
         left = jsonc.without(text, is_ours)
         value = jsonc.load(left, jsonc.parse(left))
     except (jsonc.NotJson, RecursionError) as error:
-        raise NotUnderstood from error
+        raise UnknownSettingsForm from error
     return None if left != text and value in (shape.skeleton, {}) and not jsonc.COMMENT.search(left) else left
 
 
-def has_hooks(text: str, shape: Shape, commands: dict[str, str]) -> bool:
+def has_hooks(text: str, shape: AgentSettingsForm, commands: dict[str, str]) -> bool:
     """Whether every hook of ours stands there as it should, and once."""
     found = elements(text)
     return found == {hook.event: [shape.element(hook, commands[hook.event])] for hook in shape.hooks}
@@ -60,7 +60,7 @@ def elements(text: str) -> dict[str, list[object]]:
     return _ours(hooks)
 
 
-def with_table(text: str, shape: Shape, commands: dict[str, str]) -> str:
+def with_table(text: str, shape: AgentSettingsForm, commands: dict[str, str]) -> str:
     """The same for settings in TOML: a block at the end."""
     plain = without_table(text)
     newline = "\r\n" if "\r\n" in text else "\n"
@@ -68,7 +68,7 @@ def with_table(text: str, shape: Shape, commands: dict[str, str]) -> str:
     block = newline.join((START, *_lines(shape, commands), END, ""))
     new = plain + gap + block
     if _ours(_read_toml(new).get("hooks")) != _wanted_table(shape, commands):
-        raise NotUnderstood
+        raise UnknownSettingsForm
     return new
 
 
@@ -86,7 +86,7 @@ def table_elements(text: str) -> dict[str, list[object]]:
     """What of ours stands in settings in TOML, by event."""
     try:
         return _ours(_read_toml(text).get("hooks"))
-    except NotUnderstood:
+    except UnknownSettingsForm:
         return {}
 
 
@@ -94,16 +94,16 @@ def has_table_hooks(text: str) -> bool:
     """Whether hooks of any kind stand in settings in TOML."""
     try:
         hooks = _read_toml(text).get("hooks")
-    except NotUnderstood:
+    except UnknownSettingsForm:
         return False
     return isinstance(hooks, dict) and any(isinstance(value, list) for value in hooks.values())
 
 
-def _wanted_table(shape: Shape, commands: dict[str, str]) -> dict[str, list[object]]:
+def _wanted_table(shape: AgentSettingsForm, commands: dict[str, str]) -> dict[str, list[object]]:
     return {hook.event: [shape.element(hook, commands[hook.event])] for hook in shape.hooks}
 
 
-def _fresh(shape: Shape, commands: dict[str, str]) -> str:
+def _fresh(shape: AgentSettingsForm, commands: dict[str, str]) -> str:
     hooks = {hook.event: [shape.element(hook, commands[hook.event])] for hook in shape.hooks}
     return json.dumps({**shape.skeleton, "hooks": hooks}, indent=2, ensure_ascii=False) + "\n"
 
@@ -113,19 +113,19 @@ def _with_hook(text: str, hook: Hook, element: object) -> str:
     if hooks is None:
         return jsonc.put_in(text, _object(text), "hooks", {hook.event: [element]})
     if hooks.value.kind != "object":
-        raise NotUnderstood
+        raise UnknownSettingsForm
     event = jsonc.find(hooks.value, hook.event)
     if event is None:
         return jsonc.put_in(text, hooks.value, hook.event, [element])
     if event.value.kind != "array":
-        raise NotUnderstood
+        raise UnknownSettingsForm
     return jsonc.put_in(text, event.value, None, element)
 
 
 def _object(text: str) -> jsonc.Node:
     root = jsonc.parse(text)
     if root.kind != "object":
-        raise NotUnderstood
+        raise UnknownSettingsForm
     return root
 
 
@@ -144,10 +144,10 @@ def _read_toml(text: str) -> dict[str, object]:
     try:
         return tomllib.loads(text.removeprefix("\ufeff").replace("\r\n", "\n"))
     except (ValueError, RecursionError) as error:
-        raise NotUnderstood from error
+        raise UnknownSettingsForm from error
 
 
-def _lines(shape: Shape, commands: dict[str, str]) -> list[str]:
+def _lines(shape: AgentSettingsForm, commands: dict[str, str]) -> list[str]:
     lines = []
     for hook in shape.hooks:
         element = shape.element(hook, commands[hook.event])

@@ -28,7 +28,7 @@ class Hook:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class AgentSettingsForm:
     """The settings of one agent."""
 
     name: str
@@ -74,7 +74,7 @@ def is_ours(value: object) -> bool:
     return any(MARK in word for word in (value.get("command"), value.get("bash")) if isinstance(word, str))
 
 
-CLAUDE_CODE = Shape(
+CLAUDE_CODE = AgentSettingsForm(
     "claude-code",
     ".claude/settings.local.json",
     ".claude/settings.json",
@@ -86,7 +86,7 @@ CLAUDE_CODE = Shape(
     ),
     home_variable="CLAUDE_CONFIG_DIR",
 )
-CODEX = Shape(
+CODEX = AgentSettingsForm(
     "codex",
     ".codex/hooks.json",
     ".codex/hooks.json",
@@ -99,7 +99,7 @@ CODEX = Shape(
     home_variable="CODEX_HOME",
     remark="codex runs new hooks only once they are approved: it asks when it starts, or at /hooks",
 )
-GEMINI = Shape(
+GEMINI = AgentSettingsForm(
     "gemini",
     ".gemini/settings.json",
     ".gemini/settings.json",
@@ -113,7 +113,7 @@ GEMINI = Shape(
     named=True,
     remark=TRUSTED.format("gemini", "it asks when it starts there"),
 )
-CURSOR = Shape(
+CURSOR = AgentSettingsForm(
     "cursor",
     ".cursor/hooks.json",
     ".cursor/hooks.json",
@@ -127,7 +127,7 @@ CURSOR = Shape(
     typed=False,
     skeleton={"version": 1},
 )
-COPILOT = Shape(
+COPILOT = AgentSettingsForm(
     "copilot",
     ".github/hooks/git-envhist.json",
     ".copilot/hooks/git-envhist.json",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from git_envhist.triggers.agents.events import Event
+from git_envhist.triggers.agents.events import AgentEvent
 from git_envhist.values import dataclass, replace
 
 AT_ONCE = 60.0
@@ -22,7 +22,7 @@ Seen = tuple[str, float, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class SessionState:
     """Where a session stands."""
 
     number: int = 0
@@ -39,11 +39,13 @@ class Turn:
 class Job:
     """A capture that an event asks for."""
 
-    event: Event
-    turn: Turn
+    event: AgentEvent
+    turn: SessionState
 
 
-def advance(turn: Turn, event: Event, *, now: float, every: int) -> tuple[Turn, Job | None]:
+def advance(
+    turn: SessionState, event: AgentEvent, *, now: float, every: int
+) -> tuple[SessionState, Job | None]:
     """The turn after an event, and the capture that is due."""
     turn, doubled = _look(turn, event, now)
     if doubled:
@@ -63,7 +65,7 @@ def is_due(tools: int, every: int) -> bool:
     return (tools - 1) % every == 0 if every > 0 else tools == 1
 
 
-def write_turn(turn: Turn) -> dict[str, Any]:
+def write_turn(turn: SessionState) -> dict[str, Any]:
     return {
         "number": turn.number,
         "prompt": turn.prompt,
@@ -73,19 +75,19 @@ def write_turn(turn: Turn) -> dict[str, Any]:
     }
 
 
-def read_turn(value: object) -> Turn:
+def read_turn(value: object) -> SessionState:
     """What `write_turn` wrote; a new turn where it is anything else."""
     try:
         if not isinstance(value, Mapping):
-            return Turn()
+            return SessionState()
         seen = tuple((str(key), float(at), tuple(map(str, by))) for key, at, by in value["seen"])
         sealed = str(value.get("sealed", ""))
-        return Turn(int(value["number"]), str(value["prompt"]), sealed, int(value["tools"]), seen)
+        return SessionState(int(value["number"]), str(value["prompt"]), sealed, int(value["tools"]), seen)
     except (KeyError, TypeError, ValueError):
-        return Turn()
+        return SessionState()
 
 
-def _look(turn: Turn, event: Event, now: float) -> tuple[Turn, bool]:
+def _look(turn: SessionState, event: AgentEvent, now: float) -> tuple[SessionState, bool]:
     """The turn with this event remembered, and whether it was seen already."""
     key = event.key if event.kind in ("before", "prompt") else f"{event.kind} {turn.number}"
     known = {each[0]: each for each in turn.seen if now - each[1] < AT_ONCE}

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, suppress
 
-from git_envhist.model.causing import HookRun, Mark
+from git_envhist.model.causing import HookRun, PendingHook
 from git_envhist.store.git import LOCAL_VARIABLES, SAFE_GIT, clean_environment, spawn
 from git_envhist.store.locks import locked, locked_now
 from git_envhist.system import open_file_only
@@ -42,28 +42,28 @@ NOT_OURS = (
 )
 
 
-def called(words: Sequence[str], environ: MutableMapping[str, str]) -> int:
+def handle_git_hook(words: Sequence[str], environ: MutableMapping[str, str]) -> int:
     """Answer a hook, whatever it says: nothing is printed, nothing fails."""
     with suppress(Exception):
         only_named = words[0] == NAMED
         words = words[1:] if only_named else words
         event, caller = words[0], _number(words[1:2])
         if event in EVENTS or event == RIDING:
-            let_go()
-            clear(environ)
+            detach()
+            clear_git_environment(environ)
             git_dir = _git_dir(environ)
             if git_dir is not None and only_named and not _is_named(environ):
                 return 0
             if git_dir is not None and event == RIDING:
-                from git_envhist.triggers.git.riding import ride  # loaded late: captures need none of it
+                from git_envhist.triggers.git.riding import auto_push  # loaded late: captures need none of it
 
-                ride(git_dir, event, caller, words[2], environ)
+                auto_push(git_dir, event, caller, words[2], environ)
             elif git_dir is not None:
                 _answer(git_dir, event, caller, environ)
     return 0
 
 
-def let_go() -> None:
+def detach() -> None:
     """No terminal, no group, no stream and no descriptor of whoever called."""
     with suppress(OSError):
         os.setsid()
@@ -75,7 +75,7 @@ def let_go() -> None:
     os.closerange(3, 1 << 16)
 
 
-def clear(environ: MutableMapping[str, str]) -> None:
+def clear_git_environment(environ: MutableMapping[str, str]) -> None:
     """Take out what git set for its own command; which repository is meant is said absolutely."""
     git_dir, tree = environ.get("GIT_DIR"), environ.get("GIT_WORK_TREE")
     for name in (*map(os.fsdecode, LOCAL_VARIABLES), *NOT_OURS):
@@ -138,7 +138,7 @@ class _Capture:
     A check that is configured for hooks runs after that.
     """
 
-    def __init__(self, place: str, mark: Mark, event: str, let_others: Callable[[], None]) -> None:
+    def __init__(self, place: str, mark: PendingHook, event: str, let_others: Callable[[], None]) -> None:
         self._place = place
         self._mark = mark
         self._event = event
@@ -148,12 +148,12 @@ class _Capture:
 
     def run(self, environ: Mapping[str, str]) -> None:
         from git_envhist.errors import EnvhistError  # loaded late: most calls find a worker and end
-        from git_envhist.triggers.git.taking import take  # loaded late: likewise
+        from git_envhist.triggers.git.taking import capture_for_hook  # loaded late: likewise
 
         signal.signal(signal.SIGALRM, _too_long)
         signal.alarm(LONGEST)
         try:
-            take(EVENTS.get(self._event, EVENTS["post-commit"]), environ, self.tell)
+            capture_for_hook(EVENTS.get(self._event, EVENTS["post-commit"]), environ, self.tell)
         except EnvhistError as error:
             self.tell("failed", None, error.message, error.hint or "")
         except Exception as failure:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import re
 
-from git_envhist.model.causing import Edit, Part
+from git_envhist.model.causing import FileEdit, InstalledPart
 from git_envhist.triggers.edits import look, rewrite
 from git_envhist.triggers.git.events import HOOKS
 from git_envhist.triggers.git.shim import BLOCK, END, START, command
 
 
-def plan(path: str, program: str, *, everywhere: bool = False) -> Edit:
+def plan(path: str, program: str, *, everywhere: bool = False) -> FileEdit:
     """The sections in a file of git's configuration, in place of older ones."""
     return rewrite(path, _with(_read(path), sections(program, everywhere=everywhere)))
 
 
-def plan_away(path: str) -> Edit | None:
+def plan_away(path: str) -> FileEdit | None:
     """The file without them; None where they are not in it."""
     text = _read(path)
     left = BLOCK.sub(b"", text)
@@ -42,7 +42,7 @@ def marked(ours: bytes) -> bytes:
     return START + b": git envlog uninstall takes these lines away\n" + ours + END + b"\n"
 
 
-def parts(path: str, version: tuple[int, ...], since: tuple[int, ...]) -> tuple[Part, ...]:
+def parts(path: str, version: tuple[int, ...], since: tuple[int, ...]) -> tuple[InstalledPart, ...]:
     """The events that the sections name; nothing where there are none."""
     found = BLOCK.search(_read(path))
     if found is None:
@@ -53,7 +53,9 @@ def parts(path: str, version: tuple[int, ...], since: tuple[int, ...]) -> tuple[
     )
     there = set(re.findall(r"event = (\S+)", found.group().decode("utf-8", "replace")))
     return tuple(
-        Part(event, event in there and not old, path, remark if event in there else "not named there")
+        InstalledPart(
+            event, event in there and not old, path, remark if event in there else "not named there"
+        )
         for event in HOOKS
     )
 

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 
 from git_envhist.errors import Refused
-from git_envhist.model.causing import Content, Edit, Part
+from git_envhist.model.causing import FileEdit, FileState, InstalledPart
 from git_envhist.triggers.edits import PROGRAM_MODE, look
 from git_envhist.triggers.git.events import HOOKS
 from git_envhist.triggers.git.shim import (
@@ -32,41 +32,45 @@ MOVED_AWAY = (".legacy", ".old")
 """What pre-commit and lefthook call the hook that stood in their place; the first still calls it."""
 
 
-def plan(directory: str, program: str, *, everywhere: bool = False) -> tuple[Edit, ...]:
+def plan(directory: str, program: str, *, everywhere: bool = False) -> tuple[FileEdit, ...]:
     """Every event's hook calls us first, and then what was there."""
     return tuple(edit for event in HOOKS for edit in _plan(directory, event, program, everywhere))
 
 
-def plan_away(directory: str) -> tuple[Edit, ...]:
+def plan_away(directory: str) -> tuple[FileEdit, ...]:
     """Nothing of ours is left in the directory, also where another tool has moved it aside."""
     return tuple(edit for event in HOOKS for edit in _plan_away(directory, event))
 
 
-def parts(directory: str) -> tuple[Part, ...]:
+def parts(directory: str) -> tuple[InstalledPart, ...]:
     """What of ours is there, event by event; nothing where there is none at all."""
     found = [_part(directory, event) for event in HOOKS]
     return tuple(found) if any(part.active or part.remark for part in found) else ()
 
 
-def _plan(directory: str, event: str, program: str, everywhere: bool) -> Iterator[Edit]:
+def _plan(directory: str, event: str, program: str, everywhere: bool) -> Iterator[FileEdit]:
     path = os.path.join(directory, event)
     there = look(path)
     if there is None:
-        yield Edit(path, None, Content(whole(event, program, everywhere=everywhere), PROGRAM_MODE))
+        yield FileEdit(path, None, FileState(whole(event, program, everywhere=everywhere), PROGRAM_MODE))
     elif calls_another(there.data):
-        yield Edit(path, there, Content(before_another(event, program, everywhere=everywhere), PROGRAM_MODE))
+        yield FileEdit(
+            path, there, FileState(before_another(event, program, everywhere=everywhere), PROGRAM_MODE)
+        )
     elif is_ours(there.data) or _takes_lines(there):
-        yield Edit(
+        yield FileEdit(
             path,
             there,
-            Content(with_block(there.data, block(event, program, everywhere=everywhere)), there.mode),
+            FileState(with_block(there.data, block(event, program, everywhere=everywhere)), there.mode),
         )
     else:
         yield _put_aside(path + KEPT, there)
-        yield Edit(path, there, Content(before_another(event, program, everywhere=everywhere), PROGRAM_MODE))
+        yield FileEdit(
+            path, there, FileState(before_another(event, program, everywhere=everywhere), PROGRAM_MODE)
+        )
 
 
-def _put_aside(kept: str, there: Content) -> Edit:
+def _put_aside(kept: str, there: FileState) -> FileEdit:
     already = look(kept)
     # An installation that was broken off may have come as far as this.
     if already not in (None, there):
@@ -74,14 +78,14 @@ def _put_aside(kept: str, there: Content) -> Edit:
             f"what stood there at an earlier time is still there: '{kept}'",
             hint="move it away, or 'git envlog uninstall' first; then install again",
         )
-    return Edit(kept, already, there)
+    return FileEdit(kept, already, there)
 
 
-def _takes_lines(there: Content) -> bool:
+def _takes_lines(there: FileState) -> bool:
     return there.mode is not None and bool(there.mode & EXECUTABLE) and is_shell(there.data)
 
 
-def _plan_away(directory: str, event: str) -> Iterator[Edit]:
+def _plan_away(directory: str, event: str) -> Iterator[FileEdit]:
     path = os.path.join(directory, event)
     for place in (path, *(path + ending for ending in MOVED_AWAY)):
         there = look(place)
@@ -90,29 +94,29 @@ def _plan_away(directory: str, event: str) -> Iterator[Edit]:
         kept = look(path + KEPT) if calls_another(there.data) else None
         left = without_block(there.data)
         if kept is not None:
-            yield Edit(place, there, kept)
-            yield Edit(path + KEPT, kept, None)
+            yield FileEdit(place, there, kept)
+            yield FileEdit(path + KEPT, kept, None)
         else:
-            yield Edit(place, there, Content(left, there.mode) if left is not None else None)
+            yield FileEdit(place, there, FileState(left, there.mode) if left is not None else None)
 
 
-def _part(directory: str, event: str) -> Part:
+def _part(directory: str, event: str) -> InstalledPart:
     path = os.path.join(directory, event)
     there = look(path)
     if there is not None and is_ours(there.data):
         switched_off = there.mode is None or not there.mode & EXECUTABLE
-        return Part(event, not switched_off, path, "it is not executable" if switched_off else "")
+        return InstalledPart(event, not switched_off, path, "it is not executable" if switched_off else "")
     for ending in MOVED_AWAY:
         aside = look(path + ending)
         if aside is not None and is_ours(aside.data):
             return _moved(event, path, ending, there)
-    return Part(event, False, path)
+    return InstalledPart(event, False, path)
 
 
-def _moved(event: str, path: str, ending: str, there: Content | None) -> Part:
+def _moved(event: str, path: str, ending: str, there: FileState | None) -> InstalledPart:
     called = there is not None and ending == ".legacy" and b"pre-commit" in there.data
     if called:
-        return Part(event, True, path + ending, "called by pre-commit")
-    return Part(
+        return InstalledPart(event, True, path + ending, "called by pre-commit")
+    return InstalledPart(
         event, False, path + ending, "another tool has put its own hook in place of ours: git envlog install"
     )

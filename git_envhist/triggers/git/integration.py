@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from git_envhist.errors import EnvhistError, Refused
-from git_envhist.model.causing import Edit, Part
+from git_envhist.model.causing import FileEdit, InstalledPart
 from git_envhist.store.repository import Repository
 from git_envhist.triggers.edits import look, rewrite
 from git_envhist.triggers.git import configured, directory
@@ -19,7 +19,7 @@ from git_envhist.triggers.git.places import (
     user_value,
 )
 from git_envhist.triggers.git.shim import is_for_named
-from git_envhist.triggers.integration import NOT_NAMED, Place, Plan
+from git_envhist.triggers.integration import NOT_NAMED, InstallPlan, InstallTarget
 from git_envhist.values import replace
 
 ONLY_NAMED = (
@@ -34,18 +34,18 @@ class GitHooks:
     def name(self) -> str:
         return "git"
 
-    def plan_install(self, place: Place) -> Plan:
+    def plan_install(self, place: InstallTarget) -> InstallPlan:
         if git_version() >= CONFIGURED_SINCE:
             return _configured(place)
         return _everywhere(place) if place.everywhere else _in_directory(place)
 
-    def plan_uninstall(self, place: Place) -> Plan:
+    def plan_uninstall(self, place: InstallTarget) -> InstallPlan:
         found = [configured.plan_away(_config_file(place))]
-        return Plan(
+        return InstallPlan(
             (*filter(None, found), *(e for each in _directories(place) for e in directory.plan_away(each)))
         )
 
-    def parts(self, place: Place) -> tuple[Part, ...]:
+    def parts(self, place: InstallTarget) -> tuple[InstalledPart, ...]:
         version = git_version()
         found = configured.parts(_config_file(place), version, CONFIGURED_SINCE)
         if place.everywhere:
@@ -55,7 +55,7 @@ class GitHooks:
         return _as_named(place, found)
 
 
-def _as_named(place: Place, found: tuple[Part, ...]) -> tuple[Part, ...]:
+def _as_named(place: InstallTarget, found: tuple[InstalledPart, ...]) -> tuple[InstalledPart, ...]:
     """Return the parts; hooks of every repository are not active in one that no person named."""
     repository = place.repository
     if repository is None or place.trusted.has_repository(repository.common_dir):
@@ -71,44 +71,44 @@ def _is_for_named(path: str) -> bool:
     return content is not None and is_for_named(content.data)
 
 
-def _configured(place: Place) -> Plan:
+def _configured(place: InstallTarget) -> InstallPlan:
     """The configuration alone: what stood in the directory for an older git would be called, too."""
     away = [edit for each in _directories(place) for edit in directory.plan_away(each)]
     remarks = (ONLY_NAMED,) if place.everywhere else ()
-    return Plan(
+    return InstallPlan(
         (configured.plan(_config_file(place), place.program, everywhere=place.everywhere), *away), remarks
     )
 
 
-def _in_directory(place: Place) -> Plan:
+def _in_directory(place: InstallTarget) -> InstallPlan:
     repository = _repository(place)
     where = hooks_directory(repository)
     if not place.force:
         _refuse_anothers(repository, where)
-    return Plan(directory.plan(where, place.program))
+    return InstallPlan(directory.plan(where, place.program))
 
 
-def _everywhere(place: Place) -> Plan:
+def _everywhere(place: InstallTarget) -> InstallPlan:
     """An older git: the user's own hooks directory, else the template of repositories to come."""
     chosen = user_value(place, "core.hooksPath")
     if chosen is not None:
-        return Plan(directory.plan(chosen, place.program, everywhere=True), (ONLY_NAMED,))
+        return InstallPlan(directory.plan(chosen, place.program, everywhere=True), (ONLY_NAMED,))
     template = user_value(place, "init.templateDir")
     remark = f"repositories made from now on have the hooks; in one that is there: git envlog install; {ONLY_NAMED}"
     if template is not None:
-        return Plan(
+        return InstallPlan(
             directory.plan(os.path.join(template, "hooks"), place.program, everywhere=True), (remark,)
         )
     template = _own_template(place)
     edits = directory.plan(os.path.join(template, "hooks"), place.program, everywhere=True)
-    return Plan((*edits, _template_configured(place, template)), (remark,))
+    return InstallPlan((*edits, _template_configured(place, template)), (remark,))
 
 
-def _own_template(place: Place) -> str:
+def _own_template(place: InstallTarget) -> str:
     return os.path.join(place.state, "template")
 
 
-def _template_configured(place: Place, template: str) -> Edit:
+def _template_configured(place: InstallTarget, template: str) -> FileEdit:
     edit = rewrite(user_config(place), b"")
     text = edit.before.data if edit.before is not None else b""
     newline = b"" if not text or text.endswith(b"\n") else b"\n"
@@ -132,13 +132,13 @@ def _refuse_anothers(repository: Repository, where: str) -> None:
         )
 
 
-def _config_file(place: Place) -> str:
+def _config_file(place: InstallTarget) -> str:
     if place.everywhere or place.repository is None:
         return user_config(place)
     return os.path.join(place.repository.common_dir, "config")
 
 
-def _directories(place: Place) -> tuple[str, ...]:
+def _directories(place: InstallTarget) -> tuple[str, ...]:
     """Every directory where ours may stand: the one that git uses, and the one that it would use by itself."""
     if not place.everywhere and place.repository is not None:
         usual = os.path.join(place.repository.common_dir, "hooks")
@@ -148,7 +148,7 @@ def _directories(place: Place) -> tuple[str, ...]:
     return tuple(filter(None, (chosen, os.path.join(template, "hooks"))))
 
 
-def _parts_of_directory(place: Place, is_configured: bool) -> tuple[Part, ...]:
+def _parts_of_directory(place: InstallTarget, is_configured: bool) -> tuple[InstalledPart, ...]:
     repository = _repository(place)
     used = hooks_directory(repository)
     found = directory.parts(used)
@@ -157,13 +157,13 @@ def _parts_of_directory(place: Place, is_configured: bool) -> tuple[Part, ...]:
     usual = os.path.join(repository.common_dir, "hooks")
     remark = f"git looks for hooks in '{used}' now: git envlog install"
     return tuple(
-        Part(part.event, False, part.place, remark)
+        InstalledPart(part.event, False, part.place, remark)
         for part in directory.parts(usual)
         if not is_below(usual, used)
     )
 
 
-def _repository(place: Place) -> Repository:
+def _repository(place: InstallTarget) -> Repository:
     if place.repository is None:
         raise EnvhistError("no repository is meant", hint="go to one, or install for all of them: --global")
     return place.repository

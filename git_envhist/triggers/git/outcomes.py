@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from git_envhist.model.causing import HookRun, Mark
+from git_envhist.model.causing import HookRun, PendingHook
 from git_envhist.store.locks import state_directory
 from git_envhist.system import open_file_only
 
@@ -39,22 +39,22 @@ def leave_mark(place: str, event: str) -> None:
     os.rename(new, os.path.join(place, "pending"))
 
 
-def read_mark(place: str) -> Mark | None:
+def read_mark(place: str) -> PendingHook | None:
     """The latest mark that nobody has answered."""
     path = os.path.join(place, "pending")
     try:
         with open(path, encoding="ascii", opener=open_file_only) as file:
             seen = os.fstat(file.fileno())
             event, at = json.load(file)
-        return Mark(str(event), float(at), (seen.st_ino, seen.st_mtime_ns))
+        return PendingHook(str(event), float(at), (seen.st_ino, seen.st_mtime_ns))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError):
         # A mark that cannot be read wants a capture all the same.
-        return Mark("post-commit", time.time(), UNREADABLE) if os.path.exists(path) else None
+        return PendingHook("post-commit", time.time(), UNREADABLE) if os.path.exists(path) else None
 
 
-def take_mark(place: str, mark: Mark) -> bool:
+def take_mark(place: str, mark: PendingHook) -> bool:
     """Remove a mark that was answered; False where a newer one has come."""
     path, taken = os.path.join(place, "pending"), os.path.join(place, "taken")
     with suppress(FileNotFoundError):

@@ -9,7 +9,7 @@ import re
 from git_envhist.errors import GitFailed
 from git_envhist.store.git import SAFE_GIT, clean_environment, spawn
 from git_envhist.store.repository import Repository
-from git_envhist.triggers.integration import Place
+from git_envhist.triggers.integration import InstallTarget
 
 CONFIGURED_SINCE = (2, 54)
 """From this version on git runs hooks that the configuration names."""
@@ -34,7 +34,7 @@ def hooks_directory(repository: Repository) -> str:
     return os.path.join(repository.root, os.fsdecode(done.out).removesuffix("\n"))
 
 
-def user_config(place: Place) -> str:
+def user_config(place: InstallTarget) -> str:
     """The file that `git config --global` writes."""
     named = place.environ.get("GIT_CONFIG_GLOBAL")
     if named:
@@ -45,7 +45,7 @@ def user_config(place: Place) -> str:
     return xdg if os.path.exists(xdg) and not os.path.exists(usual) else usual
 
 
-def user_value(place: Place, key: str) -> str | None:
+def user_value(place: InstallTarget, key: str) -> str | None:
     """A path in the user's own configuration, `~` resolved; None where there is none."""
     environment = clean_environment()
     words = ["git", "config", "--file", user_config(place), "--includes", "--type=path", "--get", key]

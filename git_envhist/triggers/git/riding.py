@@ -14,7 +14,7 @@ import time
 from collections.abc import MutableMapping
 from contextlib import suppress
 
-from git_envhist.model.causing import HookRun, Mark
+from git_envhist.model.causing import HookRun, PendingHook
 from git_envhist.store.locks import locked_now
 from git_envhist.triggers.git.events import RIDING
 from git_envhist.triggers.git.outcomes import (
@@ -42,7 +42,7 @@ def place_of_pushes(state: str) -> str:
     return os.path.join(place_of(state), "push")
 
 
-def ride(
+def auto_push(
     git_dir: str, event: str, caller: int | None, remote: str, environ: MutableMapping[str, str]
 ) -> None:
     """Push along; whoever finds another at that has only to leave a mark."""
@@ -59,7 +59,7 @@ def ride(
             take_mark(place, mark)
 
 
-def _answer(place: str, event: str, mark: Mark, environ: MutableMapping[str, str]) -> None:
+def _answer(place: str, event: str, mark: PendingHook, environ: MutableMapping[str, str]) -> None:
     from git_envhist.errors import EnvhistError  # loaded late: most calls find another at work
 
     started = time.monotonic()

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from git_envhist.api import EnvHistory
 from git_envhist.capturing.attendance import NOT_APPROVED, UNATTENDED, may_run
-from git_envhist.model import Captured, Trigger
+from git_envhist.model import CaptureResult, Trigger
 from git_envhist.verifying.commands import check_of_capture
 
 
@@ -17,14 +17,14 @@ class Tell(Protocol):
     def __call__(self, result: str, snapshot: str | None, message: str = "") -> None: ...
 
 
-def take(trigger: Trigger, environ: Mapping[str, str], tell: Tell) -> None:
+def capture_for_hook(trigger: Trigger, environ: Mapping[str, str], tell: Tell) -> None:
     """Capture with the subject of the last commit as intent; then run the check, where hooks are to."""
     history = EnvHistory.open(".", environ={**environ, UNATTENDED: "1"}, workers="fork")
     if not history.settings.enabled:
         tell("off", None)
         return
 
-    def stands(captured: Captured) -> None:
+    def stands(captured: CaptureResult) -> None:
         taken = captured.snapshot
         result, snapshot = ("unchanged", None) if taken is None else ("captured", taken.id)
         tell(result, snapshot, "; ".join(_not_approved(history, trigger, captured)))
@@ -32,7 +32,7 @@ def take(trigger: Trigger, environ: Mapping[str, str], tell: Tell) -> None:
     history.capture(trigger=trigger, if_changed=not _has_moved(history), captured=stands)
 
 
-def _not_approved(history: EnvHistory, trigger: Trigger, captured: Captured) -> Iterator[str]:
+def _not_approved(history: EnvHistory, trigger: Trigger, captured: CaptureResult) -> Iterator[str]:
     """The commands of the configuration that do not run because no person ran them here before."""
     yield from (warning for warning in captured.warnings if NOT_APPROVED in warning)
     command = check_of_capture(None, history.settings, trigger)

@@ -21,12 +21,12 @@ CLOSE_ON_EXEC, NO_WAIT = os.O_CLOEXEC, os.O_NONBLOCK
 GONE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP))
 
 
-class NoWatches(Exception):
+class WatchUnavailable(Exception):
     """The system gives no watch, or not so many."""
 
 
 class Inotify:
-    """Tells that something changed below a directory; `NoWatches` where it cannot."""
+    """Tells that something changed below a directory; `WatchUnavailable` where it cannot."""
 
     def __init__(self, top: bytes, is_left_out: Callable[[bytes], bool]) -> None:
         self._is_left_out = is_left_out
@@ -35,7 +35,7 @@ class Inotify:
         start = getattr(self._libc, "inotify_init1", None)
         self._descriptor = -1 if start is None else start(CLOSE_ON_EXEC | NO_WAIT)
         if self._descriptor < 0:
-            raise NoWatches
+            raise WatchUnavailable
         try:
             self._watch_below(top)
         except BaseException:
@@ -103,12 +103,12 @@ class Inotify:
         if watch < 0:
             if ctypes.get_errno() in GONE:
                 return False
-            raise NoWatches
+            raise WatchUnavailable
         self._paths[watch] = path
         return True
 
 
-class Clock:
+class PollingWatcher:
     """Where no change is told: it is looked for each time, as often as looking is cheap."""
 
     def __init__(self, every: float) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from git_envhist.errors import EnvhistError, NotARepository, Refused
-from git_envhist.model import Captured, Trigger
+from git_envhist.model import CaptureResult, Trigger
 from git_envhist.store.locks import locked_now, state_directory
-from git_envhist.triggers.watch.inotify import Clock, Inotify, NoWatches
+from git_envhist.triggers.watch.inotify import Inotify, PollingWatcher, WatchUnavailable
 from git_envhist.triggers.watch.lock import watch_lock
 from git_envhist.triggers.watch.pace import SETTLE, Pace
 
@@ -25,21 +25,21 @@ NO_WATCHES = "the system tells of no change here (fs.inotify.max_user_watches): 
 TOO_MUCH = "more than 1 GiB was added within an hour: the next capture waits"
 
 
-class Eyes(Protocol):
+class Watcher(Protocol):
     """Whoever sees that something changed."""
 
     def wait(self, seconds: float | None) -> bool: ...
     def close(self) -> None: ...
 
 
-class Told(NamedTuple):
+class WatchCallbacks(NamedTuple):
     """What whoever runs it is told."""
 
-    captured: Callable[[Captured], None]
+    captured: Callable[[CaptureResult], None]
     warn: Callable[[str], None]
 
 
-def watch(open_history: Callable[[], EnvHistory], told: Told, settle: float = SETTLE) -> None:
+def watch(open_history: Callable[[], EnvHistory], told: WatchCallbacks, settle: float = SETTLE) -> None:
     """Capture whenever the environment has settled, until a signal."""
     for _ in _steps(open_history, told, settle):
         pass
@@ -50,13 +50,13 @@ def captures(
     warn: Callable[[str], None],
     settle: float = SETTLE,
     longest: float | None = None,
-) -> Generator[Captured | None]:
+) -> Generator[CaptureResult | None]:
     """The same, each capture that made a snapshot as it comes, until nobody wants more.
 
     `longest`: None comes at least every so many seconds, so that whoever waits can be stopped.
     """
-    taken: list[Captured] = []
-    for _ in _steps(open_history, Told(taken.append, warn), settle, longest):
+    taken: list[CaptureResult] = []
+    for _ in _steps(open_history, WatchCallbacks(taken.append, warn), settle, longest):
         yield from (one for one in taken if one.snapshot is not None)
         taken.clear()
         if longest is not None:
@@ -64,7 +64,7 @@ def captures(
 
 
 def _steps(
-    open_history: Callable[[], EnvHistory], told: Told, settle: float, longest: float | None = None
+    open_history: Callable[[], EnvHistory], told: WatchCallbacks, settle: float, longest: float | None = None
 ) -> Iterator[None]:
     history = open_history()
     if not history.settings.enabled:
@@ -79,10 +79,10 @@ def _steps(
         yield from _Loop(open_history, told, settle, longest).run(history)
 
 
-def _open_eyes(history: EnvHistory) -> Eyes:
-    """`NoWatches` where the system tells of no change."""
+def _open_eyes(history: EnvHistory) -> Watcher:
+    """`WatchUnavailable` where the system tells of no change."""
     if sys.platform != "linux":
-        raise NoWatches
+        raise WatchUnavailable
     top = os.fsencode(history.repository.root)
     own = os.path.realpath(os.fsencode(history.repository.git_dir))
     left_out = {os.path.join(top, b".git"), own, os.path.join(top, PRIVATE)}
@@ -91,13 +91,17 @@ def _open_eyes(history: EnvHistory) -> Eyes:
 
 class _Loop:
     def __init__(
-        self, open_history: Callable[[], EnvHistory], told: Told, settle: float, longest: float | None
+        self,
+        open_history: Callable[[], EnvHistory],
+        told: WatchCallbacks,
+        settle: float,
+        longest: float | None,
     ) -> None:
         self._longest = longest
         self._open_history = open_history
         self._told = told
-        self._clock = Clock(LOOK_EVERY * settle)
-        self._eyes: Eyes = self._clock
+        self._clock = PollingWatcher(LOOK_EVERY * settle)
+        self._eyes: Watcher = self._clock
         self._pace = Pace(settle)
         self._is_told = False
         self._failed = ""
@@ -106,7 +110,7 @@ class _Loop:
     def run(self, history: EnvHistory) -> Iterator[None]:
         try:
             self._eyes = _open_eyes(history)
-        except NoWatches:
+        except WatchUnavailable:
             self._told.warn(NO_WATCHES)
         try:
             # What changed while nobody watched.
@@ -129,7 +133,7 @@ class _Loop:
         try:
             if self._eyes.wait(_least(left, self._longest)):
                 self._pace.changed(time.monotonic())
-        except NoWatches:
+        except WatchUnavailable:
             self._told.warn(NO_WATCHES)
             self._eyes.close()
             self._eyes = self._clock

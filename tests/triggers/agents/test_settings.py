@@ -12,19 +12,27 @@ from hypothesis import strategies as st
 
 from git_envhist.triggers.agents import jsonc
 from git_envhist.triggers.agents.settings import (
-    NotUnderstood,
+    UnknownSettingsForm,
     has_hooks,
     with_hooks,
     with_table,
     without_hooks,
     without_table,
 )
-from git_envhist.triggers.agents.shapes import CLAUDE_CODE, CODEX, COPILOT, CURSOR, GEMINI, Shape, is_ours
+from git_envhist.triggers.agents.shapes import (
+    CLAUDE_CODE,
+    CODEX,
+    COPILOT,
+    CURSOR,
+    GEMINI,
+    AgentSettingsForm,
+    is_ours,
+)
 
 SHAPES = (CLAUDE_CODE, CODEX, GEMINI, CURSOR, COPILOT)
 
 
-def commands(shape: Shape) -> dict[str, str]:
+def commands(shape: AgentSettingsForm) -> dict[str, str]:
     return {hook.event: f'"/x/envhist/hooks/agent-{shape.name}" {hook.kind}' for hook in shape.hooks}
 
 
@@ -57,7 +65,9 @@ OTHERS = """\
     ],
     ids=["comments", "crlf", "tabs", "mark", "small", "others"],
 )
-def test_what_was_put_in_is_taken_out_and_nothing_else_was_touched(shape: Shape, text: str) -> None:
+def test_what_was_put_in_is_taken_out_and_nothing_else_was_touched(
+    shape: AgentSettingsForm, text: str
+) -> None:
     if shape.skeleton and '"version"' not in text:
         text = text.replace("{", '{"version": 1,', 1)
     put = with_hooks(text, shape, commands(shape))
@@ -95,7 +105,7 @@ def test_any_settings_come_back_and_mean_the_same_meanwhile(value: object, inden
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-def test_a_file_of_ours_alone_leaves_nothing(shape: Shape) -> None:
+def test_a_file_of_ours_alone_leaves_nothing(shape: AgentSettingsForm) -> None:
     made = with_hooks("", shape, commands(shape))
     assert json.loads(made)
     assert without_hooks(made, shape) is None
@@ -121,7 +131,7 @@ def test_hooks_of_an_older_version_are_replaced() -> None:
     "text", ["[]", "{", '{"hooks": 1}', '{"hooks": {"Stop": {}}}', '{"a": 1} {}', "[" * 5000]
 )
 def test_settings_of_another_form_are_left_alone(text: str) -> None:
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(UnknownSettingsForm):
         with_hooks(text, CLAUDE_CODE, commands(CLAUDE_CODE))
 
 
@@ -170,12 +180,12 @@ def test_settings_in_toml_get_a_block_that_is_taken_out_again(text: str) -> None
 
 
 def test_inline_hooks_in_toml_are_left_alone() -> None:
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(UnknownSettingsForm):
         with_table("hooks = {Stop = [{hooks = []}]}\n", CODEX, commands(CODEX))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-def test_every_hook_is_told_by_its_mark_and_may_take_as_long_as_it_needs(shape: Shape) -> None:
+def test_every_hook_is_told_by_its_mark_and_may_take_as_long_as_it_needs(shape: AgentSettingsForm) -> None:
     for hook in shape.hooks:
         element = shape.element(hook, commands(shape)[hook.event])
         assert is_ours(element)

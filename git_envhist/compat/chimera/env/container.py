@@ -28,7 +28,7 @@ TOOLS = ("docker", "podman")
 BEFORE = "before"
 
 
-class NoContainers(OSError):
+class ContainerToolMissing(OSError):
     """Neither docker nor podman answers."""
 
 
@@ -213,13 +213,13 @@ class ContainerEnvironment:
 
 
 def find_tool() -> list[str]:
-    """The words that begin a command of docker or podman; `NoContainers` where neither answers."""
+    """The words that begin a command of docker or podman; `ContainerToolMissing` where neither answers."""
     for tool in TOOLS:
         with suppress(OSError, subprocess.TimeoutExpired):
             done = subprocess.run([tool, "info"], capture_output=True, timeout=20, check=False)
             if done.returncode == 0 and b"ERROR:" not in done.stdout + done.stderr:
                 return [tool]
-    raise NoContainers("neither docker nor podman answers")
+    raise ContainerToolMissing("neither docker nor podman answers")
 
 
 def _read_labels(said: list[dict[str, Any]]) -> list[CheckpointInfo]:

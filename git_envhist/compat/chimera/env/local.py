@@ -21,7 +21,7 @@ from git_envhist.compat.chimera.env.copies import (
 from git_envhist.compat.chimera.env.shells import Shells
 from git_envhist.compat.chimera.info import CheckpointInfo
 from git_envhist.compat.chimera.keeping import PathEscapes, told_as_os_errors
-from git_envhist.compat.chimera.moments import NUMBER, EnvironmentMoments
+from git_envhist.compat.chimera.moments import NUMBER, EnvironmentCheckpoints
 from git_envhist.compat.chimera.results import CommandResult, TestResult, read_test_output
 from git_envhist.model import Snapshot
 from git_envhist.values import once
@@ -74,9 +74,9 @@ class LocalEnvironment(Shells):
         super().__init__(self.workdir)
 
     @once
-    def _moments(self) -> EnvironmentMoments:
+    def _moments(self) -> EnvironmentCheckpoints:
         patterns = [f"{name}/" for name in sorted(self.excluded - {".git"})]
-        return EnvironmentMoments(str(self.workdir), [*patterns, OWN])
+        return EnvironmentCheckpoints(str(self.workdir), [*patterns, OWN])
 
     def setup(self) -> None:
         """Make the directory, where it is not there yet."""
