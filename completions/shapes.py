@@ -11,10 +11,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from git_envhist.cli.command import Command
-from git_envhist.cli.dates import STYLES
-from git_envhist.cli.options import Option
+from git_envhist.cli.formats import STYLES
+from git_envhist.cli.parser import Option
 from git_envhist.cli.subcommands import PROGRAMS, SUBCOMMANDS, load
-from git_envhist.triggers.installing import AGENTS
+from git_envhist.integrations.agents.registry import AGENTS
 
 SUMMARIES = {
     "git-envlog": "read and keep the history of an environment",

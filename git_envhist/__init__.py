@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from git_envhist._version import __version__
 
 if TYPE_CHECKING:
-    from git_envhist import errors, model
-    from git_envhist.library.asynchronous import AsyncEnvHistory
-    from git_envhist.library.history import EnvHistory
+    from git_envhist.aio import AsyncEnvHistory
+    from git_envhist.api import EnvHistory
+
 
 __all__ = ["AsyncEnvHistory", "EnvHistory", "__version__", "errors", "model"]
 
@@ -25,9 +25,9 @@ def __getattr__(name: str) -> object:
     )  # loaded late: a program that asks for a submodule needs nothing of this
 
     if name == "EnvHistory":
-        return import_module("git_envhist.library.history").EnvHistory
+        return import_module("git_envhist.api").EnvHistory
     if name == "AsyncEnvHistory":
-        return import_module("git_envhist.library.asynchronous").AsyncEnvHistory
+        return import_module("git_envhist.aio").AsyncEnvHistory
     if name.startswith("_"):
         raise AttributeError(f"module 'git_envhist' has no attribute '{name}'")
     for module in (import_module("git_envhist.model"), import_module("git_envhist.errors")):

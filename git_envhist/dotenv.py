@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from git_envhist.values import pattern
+from git_envhist.lazy import pattern
 
 NAME = pattern(
     rb"[ \t]*(?:(?:export|declare|typeset|readonly|local)[ \t]+(?:-[A-Za-z]+[ \t]+)*)?"

@@ -21,7 +21,7 @@ VARIABLE = "GIT_ENVHIST_TRACE"
 WANTED = os.environ.get(VARIABLE, "")
 ON = WANTED.lower() not in ("", "0", "false", "no", "off")
 STDERR = 2
-LONGEST = 200
+MAX_LENGTH = 200
 USER = re.compile(r"://[^\s/'\"]*@")
 
 
@@ -36,7 +36,7 @@ def tell(what: str, began: float | None = None) -> None:
     moment = time.time()
     clock = f"{time.strftime('%H:%M:%S', time.localtime(moment))}.{int(moment % 1 * 1_000_000):06d}"
     took = "           " if began is None else f"{time.monotonic() - began:9.4f} s"
-    told = "".join(letter if letter.isprintable() else "?" for letter in what[:LONGEST])
+    told = "".join(letter if letter.isprintable() else "?" for letter in what[:MAX_LENGTH])
     told = USER.sub("://***@", told)
     line = f"{clock} envhist[{os.getpid()}] {took}  {told}\n".encode("utf-8", "backslashreplace")
     with suppress(OSError):

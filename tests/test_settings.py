@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from git_envhist.settings import Settings, config_home, parse_size, read_settings
+from git_envhist.config import Settings, config_home, parse_size, read_settings
 
 
 def test_without_any_configuration_the_defaults_serve() -> None:

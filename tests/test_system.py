@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.system import read_or_stop
+from git_envhist.platform import read_or_stop
 
 
 class Arrived(Exception):

@@ -15,8 +15,8 @@ import sys
 import pytest
 
 import git_envhist
+from git_envhist.lazy import dataclass, field, pattern, replace
 from git_envhist.model import Change, ChangeSide, EntryKind, EnvPath
-from git_envhist.values import dataclass, field, pattern, replace
 
 
 @dataclass(frozen=True, slots=True)

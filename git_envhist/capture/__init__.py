@@ -1,1 +1,4 @@
-"""The environment, read truthfully: from the disk to entries."""
+"""The way through the house that a capture takes: looking, taking, assembling, publishing.
+
+The one place besides `api` that joins the rooms `capture` and `store`.
+"""

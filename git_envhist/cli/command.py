@@ -10,15 +10,16 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from git_envhist.cli import failure
-from git_envhist.cli.options import Argument, Option, declared, make_option, read_plainly
+from git_envhist.cli import errors
 from git_envhist.cli.output import Output
+from git_envhist.cli.parser import Argument, Option, declared, make_option, read_plainly
 from git_envhist.cli.terminal import shows_symbols
 from git_envhist.errors import EnvhistError, UsageError
 
 if TYPE_CHECKING:
-    from git_envhist.api import EnvHistory
-    from git_envhist.cli.colour import Palette
+    from git_envhist.api import AroundHistory
+    from git_envhist.cli.output import Palette
+
 
 Run = Callable[..., int | None]
 COLOUR_WORDS = ("always", "never", "auto")
@@ -56,17 +57,17 @@ class Session:
         output.plain = json is None and not shows_symbols(os.environ, terminal=output.terminal)
 
     @cached_property
-    def history(self) -> EnvHistory:
+    def history(self) -> AroundHistory:
         """The history of the directory the program stands in."""
-        from git_envhist.api import EnvHistory  # loaded late: -h and a slip of the pen need no history
+        from git_envhist.api import AroundHistory  # loaded late: -h and a slip of the pen need no history
 
-        history = EnvHistory.open(".", workers="fork", bare=self.bare)
+        history = AroundHistory.open(".", workers="fork", bare=self.bare)
         history.waiting = report_waiting
         return history
 
     @cached_property
     def palette(self) -> Palette:
-        from git_envhist.cli.colour import PLAIN, choose_palette  # loaded late: JSON needs no colour
+        from git_envhist.cli.output import PLAIN, choose_palette  # loaded late: JSON needs no colour
 
         if self.json:
             return PLAIN
@@ -82,7 +83,7 @@ class Session:
 
     def date_style(self, given: str | None = None) -> str | None:
         """How times are told: as `--date` says, else as git's own `log.date` does; None: as each place does."""
-        from git_envhist.cli.dates import date_style  # loaded late: JSON needs none
+        from git_envhist.cli.formats import date_style  # loaded late: JSON needs none
 
         configured = dict(self.history.repository.read_config()).get("log.date") if given is None else None
         return date_style(given, configured, terminal=self.output.terminal)
@@ -108,7 +109,7 @@ class Session:
 
     def print_json(self, value: object) -> None:
         """Print one object."""
-        from git_envhist.cli.jsontext import dump  # loaded late: keeps envlog fast
+        from git_envhist.cli.json_values import dump  # loaded late: keeps envlog fast
 
         self.output.exact(dump(value) + "\n")
 
@@ -164,7 +165,7 @@ class Command:
         """Do it, as the words say, and return the status to end with."""
         values = read_plainly(words, self.options, self.arguments)
         if values is None:
-            from git_envhist.cli.clicking import read_by_click  # loaded late: keeps envlog fast
+            from git_envhist.cli.click_parser import read_by_click  # loaded late: keeps envlog fast
 
             values = read_by_click(self, words, program, output)
         return 0 if values is None else self._enter(values, program, paths, output)
@@ -176,7 +177,7 @@ class Command:
             enter_directory(directory)
         style = values.pop("json_style")
         if values.pop("hushed", False):
-            failure.set_quiet()
+            errors.set_quiet()
             output.quiet = style is None
         session = Session(
             program,
@@ -244,7 +245,7 @@ def common_options(json_lines: bool) -> list[Option]:
 
 def report_waiting(whom: str) -> None:
     """Say why nothing happens."""
-    from git_envhist.cli.failure import print_error_line  # loaded late: hardly anybody waits
+    from git_envhist.cli.errors import print_error_line  # loaded late: hardly anybody waits
 
     print_error_line(f"waiting for {whom} of this repository to end")
 

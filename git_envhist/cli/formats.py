@@ -10,17 +10,261 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from git_envhist.cli.dates import format_date
-from git_envhist.cli.terminal import escape, for_people
-from git_envhist.cli.words import body, story_line, verdict_phrase
+from git_envhist.diff.summary import changes_phrase, with_ascii_signs
 from git_envhist.errors import UsageError
-from git_envhist.history.intents import title
-from git_envhist.history.story import with_ascii_signs
 from git_envhist.history.timeline import NO_INTENT, subject
 from git_envhist.history.times import DAYS, printed_time
-from git_envhist.model import Snapshot
-from git_envhist.values import dataclass
+from git_envhist.history.titles import title
+from git_envhist.lazy import dataclass
+from git_envhist.model import Snapshot, Trigger, Verdict, VerdictStatus
+from git_envhist.text import escape, for_people
+
+if TYPE_CHECKING:
+    from git_envhist.model import Effect
+
+
+# The spellings of a moment that `--date=` knows, as git spells them (git-log(1), "--date").
+
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+MINUTE, HOUR, DAY = 60, 3600, 86400
+
+
+def format_date(at: datetime, style: str, now: datetime) -> str:
+    """A moment in one of git's styles; a style that git does not know is a usage error."""
+    if style.startswith(("format:", "format-local:")):
+        word, _, pattern = style.partition(":")
+        return (at.astimezone() if word == "format-local" else at).strftime(pattern)
+    name = style.removesuffix("-local")
+    if name == "local":
+        name, style = "default", "default-local"
+    spell = STYLES.get(name)
+    if spell is None:
+        known = ", ".join(STYLES)
+        raise UsageError(f"unknown date format '{style}'", hint=f"one of: {known}, local, format:<strftime>")
+    local = style.endswith("-local")
+    return spell(at.astimezone() if local else at, now, local)
+
+
+def date_style(given: str | None, configured: str | None, *, terminal: bool) -> str | None:
+    """The style that was asked for, else that of `log.date`; None: as each place tells its times by itself."""
+    style = configured if given is None else given
+    if style is not None and style.startswith("auto:"):
+        # As git has it: this style for a person, the usual one for a program.
+        return style.removeprefix("auto:") if terminal else None
+    return style
+
+
+def relative_date(at: datetime, now: datetime) -> str:
+    """How long ago, in git's words and with git's rounding."""
+    ago = int(now.timestamp()) - int(at.timestamp())
+    if ago < 0:
+        return "in the future"
+    if ago < 90:
+        return _ago(ago, "second")
+    minutes = (ago + 30) // 60
+    if minutes < 90:
+        return _ago(minutes, "minute")
+    hours = (minutes + 30) // 60
+    if hours < 36:
+        return _ago(hours, "hour")
+    days = (hours + 12) // 24
+    if days < 14:
+        return _ago(days, "day")
+    if days < 70:
+        return _ago((days + 3) // 7, "week")
+    if days < 365:
+        return _ago((days + 15) // 30, "month")
+    if days < 1825:
+        return _years_and_months(days)
+    return _ago((days + 183) // 365, "year")
+
+
+def _years_and_months(days: int) -> str:
+    total = (days * 12 * 2 + 365) // (365 * 2)
+    years, months = divmod(total, 12)
+    if not months:
+        return _ago(years, "year")
+    return f"{_count(years, 'year')}, {_ago(months, 'month')}"
+
+
+def _ago(number: int, unit: str) -> str:
+    return _count(number, unit) + " ago"
+
+
+def _count(number: int, unit: str) -> str:
+    return f"{number} {unit}{'' if number == 1 else 's'}"
+
+
+def _zone(at: datetime) -> str:
+    return at.strftime("%z")[:5]
+
+
+def _default(at: datetime, now: datetime, local: bool) -> str:
+    text = f"{WEEKDAYS[at.weekday()]} {MONTHS[at.month - 1]} {at.day} {at:%H:%M:%S} {at.year}"
+    return text if local else f"{text} {_zone(at)}"
+
+
+def _iso(at: datetime, now: datetime, local: bool) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} {_zone(at)}"
+
+
+def _iso_strict(at: datetime, now: datetime, local: bool) -> str:
+    # Newer git writes Z for UTC; both are the same moment, and one spelling is easier to compare.
+    zone = _zone(at)
+    return f"{at:%Y-%m-%dT%H:%M:%S}{zone[:3]}:{zone[3:]}"
+
+
+def _rfc(at: datetime, now: datetime, local: bool) -> str:
+    return f"{WEEKDAYS[at.weekday()]}, {at.day} {MONTHS[at.month - 1]} {at:%Y %H:%M:%S} {_zone(at)}"
+
+
+def _human(at: datetime, now: datetime, local: bool) -> str:
+    seen = now.astimezone(at.tzinfo)
+    if at.date() == seen.date():
+        return relative_date(at, now)
+    clock = f"{WEEKDAYS[at.weekday()]} {MONTHS[at.month - 1]} {at.day}"
+    return f"{clock} {at:%H:%M}" if at.year == seen.year else f"{MONTHS[at.month - 1]} {at.day} {at.year}"
+
+
+STYLES: dict[str, Callable[[datetime, datetime, bool], str]] = {
+    "default": _default,
+    "iso": _iso,
+    "iso8601": _iso,
+    "iso-strict": _iso_strict,
+    "iso8601-strict": _iso_strict,
+    "rfc": _rfc,
+    "rfc2822": _rfc,
+    "short": lambda at, now, local: f"{at:%Y-%m-%d}",
+    "raw": lambda at, now, local: f"{int(at.timestamp())} {_zone(at)}",
+    "unix": lambda at, now, local: str(int(at.timestamp())),
+    "human": _human,
+    "relative": lambda at, now, local: relative_date(at, now),
+}
+
+
+# The few words in which a snapshot is told: its verdict, what it changed, sizes and counts. Pure.
+
+SYMBOLS = {VerdictStatus.PASS: "✓", VerdictStatus.FAIL: "✗", VerdictStatus.ERROR: "!"}
+NOT_CHECKED = "·"
+CLAIMED = "?"
+PHRASES = {
+    VerdictStatus.PASS: "verify passing",
+    VerdictStatus.FAIL: "verify failing",
+    VerdictStatus.ERROR: "verify could not run",
+}
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def body(snapshot: Snapshot) -> str:
+    """What follows the line that a list prints of an intent."""
+    lines = snapshot.intent.lstrip("\n").split("\n")
+    for number, line in enumerate(lines):
+        if not line.strip():
+            return "\n".join(lines[number:]).strip("\n")
+    return ""
+
+
+def first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]
+
+
+def symbol(verdict: Verdict | None) -> str:
+    if verdict is None:
+        return NOT_CHECKED
+    return SYMBOLS[verdict.status] if verdict.claimed_by is None else CLAIMED
+
+
+def verdict_symbol(verdict: Verdict | None) -> str:
+    """The sign before a moment in a list: of a check that ran on it; what an equal one came to is told behind."""
+    carried = verdict is not None and verdict.carried_from is not None and verdict.claimed_by is None
+    return NOT_CHECKED if carried else symbol(verdict)
+
+
+def verdict_phrase(verdict: Verdict | None) -> str:
+    """`verify failing`; nothing where nothing was checked."""
+    if verdict is None:
+        return ""
+    claimed = f", claimed by {verdict.claimed_by}" if verdict.claimed_by is not None else ""
+    return PHRASES[verdict.status] + claimed
+
+
+def services_phrase(verdict: Verdict) -> str:
+    """Return where the services of a verdict carried over stand: `, services differ`; empty where they agree."""
+    return {"differ": ", services differ", "unknown": ", services not compared"}.get(
+        verdict.services or "", ""
+    )
+
+
+def verdict_cause(verdict: Verdict | None) -> str:
+    """What a check that did not pass did: `npm test exit 1`."""
+    if verdict is None or verdict.status is VerdictStatus.PASS or verdict.claimed_by is not None:
+        return ""
+    command = first_line(verdict.command)
+    if verdict.timed_out:
+        return f"{command} took too long"
+    if verdict.signal is not None:
+        return f"{command} signal {verdict.signal}"
+    if verdict.exit_code is None:
+        return f"{command} did not run"
+    told = f"exit {verdict.exit_code}"
+    return command if command.endswith(told) else f"{command} {told}"
+
+
+def story_line(snapshot: Snapshot) -> str:
+    """What a list tells of a snapshot after its intent: what changed, a failed check, what is missing."""
+    parts = [claim(snapshot), changes_phrase(snapshot), _ended(snapshot), verdict_cause(snapshot.verdict)]
+    if not snapshot.complete:
+        parts.append(f"partial: {count(snapshot.missing_count, 'path')} missing")
+    return " · ".join(part for part in parts if part)
+
+
+def _ended(snapshot: Snapshot) -> str:
+    """`exit 3`, of a moment after a command that failed."""
+    if snapshot.trigger is not Trigger.RUN:
+        return ""
+    status = dict(snapshot.meta).get("exit", "0")
+    return f"exit {status}" if status != "0" else ""
+
+
+def claim(snapshot: Snapshot) -> str:
+    """Who a snapshot says took it, where no key that is here vouches for that."""
+    return f"claimed by {snapshot.actor.name or 'nobody'}" if snapshot.trusted is False else ""
+
+
+def effect_words(effect: Effect) -> str:
+    """`deployed to staging (irreversible, exit 1)`."""
+    told = ["irreversible"] if effect.irreversible else []
+    if effect.refused:
+        told.append("refused, not done")
+    elif effect.command is not None and effect.exit_code != 0:
+        told.append("it never ended" if effect.exit_code is None else f"exit {effect.exit_code}")
+    return first_line(effect.text) + (f" ({', '.join(told)})" if told else "")
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """`1 file`, `1,204 files`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def size(number: int) -> str:
+    """Bytes as people read them: `812 B`, `3.4 MiB`."""
+    amount = float(number)
+    for unit in UNITS:
+        if amount < 1000 or unit == UNITS[-1]:
+            return f"{int(amount)} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    raise AssertionError("unreachable")
+
+
+def seconds(duration: float) -> str:
+    """`0.31 s`, `4.2 s`, `2 min 05 s`."""
+    if duration < 10:
+        return f"{duration:.2f} s" if duration < 1 else f"{duration:.1f} s"
+    minutes, rest = divmod(round(duration), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
 @dataclass(frozen=True, slots=True)

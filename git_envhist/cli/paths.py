@@ -2,10 +2,49 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, datetime
 
-from git_envhist.values import pattern
+from git_envhist.cli.command import Session
+from git_envhist.cli.subcommands import SYNONYMS, SUBCOMMANDS
+from git_envhist.consent import is_unattended
+from git_envhist.errors import EnvhistError, Refused, UsageError
+from git_envhist.history.revisions import why_not_a_name
+from git_envhist.history.timeline import is_id
+from git_envhist.history.times import parse_moment
+from git_envhist.lazy import pattern
+from git_envhist.model import Snapshot
+from git_envhist.snapshots.names import stored_path
+
+# What a moment must not be called, because the word already means something where a revision stands.
+
+
+def refuse_name(name: str) -> None:
+    """Refuse a name that could not be typed as a revision, or that is a subcommand."""
+    reason = why_not_a_name(name)
+    if reason is None and (name in SUBCOMMANDS or name in SYNONYMS):
+        reason = "a subcommand is called so"
+    if reason is None and parse_moment(name, datetime.now(UTC)) is not None:
+        reason = "it reads as a time"
+    if reason is None and is_id(name):
+        reason = "it reads as the id of a snapshot"
+    if reason is None and _holds_secret(name):
+        raise Refused("not usable as a name: there is a secret in it", hint="names are stored in the clear")
+    if reason is not None:
+        raise Refused(
+            f"not usable as a name: '{name}' ({reason})", hint="take another, like 'before-refactor'"
+        )
+
+
+def _holds_secret(name: str) -> bool:
+    from git_envhist.secrets.masking import mask_secrets  # loaded late: most names are told apart without it
+
+    plain = name.encode("utf-8", "surrogateescape")
+    return mask_secrets(plain) != plain
+
 
 SHORT = {
     7: b"\\a",
@@ -51,3 +90,43 @@ def _is_text(path: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+# Accept paths after a revision without `--`, as git does, if each exists now or in the snapshot.
+
+
+def take_paths(session: Session, words: Sequence[str], snapshot: Snapshot, usage: str) -> None:
+    """Make the words after a revision the pathspecs; `UsageError` if one exists neither now nor in the snapshot."""
+    for word in words:
+        if session.paths is not None or not (os.path.lexists(word) or _holds(session, snapshot, word)):
+            raise UsageError(
+                f"one word too many: '{word}'", hint=f"paths stand behind '--': {usage} -- <path>"
+            )
+    session.paths = tuple(words)
+
+
+def _holds(session: Session, snapshot: Snapshot, word: str) -> bool:
+    try:
+        path = session.history.environment_path(os.fsencode(word))
+    except EnvhistError:
+        return False
+    git = session.history.repository.git
+    name = b"%b:%b" % (snapshot.commit.encode("ascii"), stored_path(path))
+    if git.try_run("cat-file", "-e", name).status == 0:
+        return True
+    # A tree of git holds no empty directory, no socket and no pipe: the manifest does.
+    with closing(session.history.reader(snapshot)) as files:
+        return files.entry(path) is not None
+
+
+# The judgement of a path to write to, for commands that an agent runs: see `consent.py`.
+
+
+def refuse_place(session: Session, path: str | None) -> None:
+    """Refuse to write to a path if no person is present and an agent may not write there."""
+    history = session.history
+    if path is None or not is_unattended(history.environ):
+        return
+    from git_envhist import consent  # loaded late: a person is present, mostly
+
+    consent.refuse_place(path, history.repository, history.environ)

@@ -8,15 +8,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from git_envhist.cli.failure import is_hushed
+from git_envhist.cli.errors import is_hushed
+from git_envhist.cli.formats import count, size
 from git_envhist.cli.terminal import as_bytes
-from git_envhist.cli.words import count, size
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
     from git_envhist.model import CaptureProgress
+
 
 PATIENCE = 0.5
 STDERR = 2

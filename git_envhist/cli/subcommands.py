@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import NamedTuple
+
+from git_envhist.cli.command import Command, Session, command
+from git_envhist.cli.output import Output
+from git_envhist.cli.parser import Option, argument
+from git_envhist.errors import UsageError
 
 
 class Subcommand(NamedTuple):
@@ -13,59 +20,81 @@ class Subcommand(NamedTuple):
 
 
 SUBCOMMANDS = {
-    "capture": Subcommand("git_envhist.cli.capture:capture", "take a snapshot of the environment"),
-    "show": Subcommand("git_envhist.cli.show:show", "one snapshot in full, or a file as it was"),
-    "recent": Subcommand("git_envhist.cli.recent:recent", "what changed of late, without any snapshot"),
-    "verify": Subcommand("git_envhist.cli.verify:verify", "run a check, now or on an older moment"),
-    "bisect": Subcommand("git_envhist.cli.verify:bisect", "find the first moment where a check fails"),
-    "name": Subcommand("git_envhist.cli.name:name", "name a moment, or take its name away"),
-    "note": Subcommand("git_envhist.cli.note:note", "add to the story of a moment"),
-    "undo": Subcommand("git_envhist.cli.undo:undo", "take back a restore, or go to the state before"),
-    "redo": Subcommand("git_envhist.cli.undo:redo", "go forth again after an undo"),
-    "run": Subcommand("git_envhist.cli.run:run", "run a command between two snapshots"),
-    "watch": Subcommand("git_envhist.cli.watch:watch_command", "capture by itself after each change"),
-    "task": Subcommand("git_envhist.cli.task:task", "keep the tasks of a piece of work"),
-    "resume": Subcommand("git_envhist.cli.task:resume", "which task comes next, and from where"),
-    "effect": Subcommand("git_envhist.cli.effect:effect", "note what is done outside the machine"),
+    "capture": Subcommand("git_envhist.cli.commands.capture:capture", "take a snapshot of the environment"),
+    "show": Subcommand("git_envhist.cli.commands.show:show", "one snapshot in full, or a file as it was"),
+    "recent": Subcommand(
+        "git_envhist.cli.commands.recent:recent", "what changed of late, without any snapshot"
+    ),
+    "verify": Subcommand("git_envhist.cli.commands.verify:verify", "run a check, now or on an older moment"),
+    "bisect": Subcommand(
+        "git_envhist.cli.commands.verify:bisect", "find the first moment where a check fails"
+    ),
+    "name": Subcommand("git_envhist.cli.commands.name:name", "name a moment, or take its name away"),
+    "note": Subcommand("git_envhist.cli.commands.name:note", "add to the story of a moment"),
+    "undo": Subcommand(
+        "git_envhist.cli.commands.restore:undo", "take back a restore, or go to the state before"
+    ),
+    "redo": Subcommand("git_envhist.cli.commands.restore:redo", "go forth again after an undo"),
+    "run": Subcommand("git_envhist.cli.commands.run:run", "run a command between two snapshots"),
+    "watch": Subcommand(
+        "git_envhist.cli.commands.watch:watch_command", "capture by itself after each change"
+    ),
+    "task": Subcommand("git_envhist.cli.commands.task:task", "keep the tasks of a piece of work"),
+    "resume": Subcommand("git_envhist.cli.commands.task:resume", "which task comes next, and from where"),
+    "effect": Subcommand("git_envhist.cli.commands.effect:effect", "note what is done outside the machine"),
     "observe": Subcommand(
-        "git_envhist.cli.observe:observe", "keep checkpoints that the platform made without us"
+        "git_envhist.cli.commands.effect:observe", "keep checkpoints that the platform made without us"
     ),
-    "fork": Subcommand("git_envhist.cli.fork:fork", "an environment of its own that begins at a moment"),
-    "init": Subcommand("git_envhist.cli.init:init", "begin a history for a directory without git"),
+    "fork": Subcommand(
+        "git_envhist.cli.commands.fork:fork", "an environment of its own that begins at a moment"
+    ),
+    "init": Subcommand("git_envhist.cli.commands.init:init", "begin a history for a directory without git"),
     "push": Subcommand(
-        "git_envhist.cli.push:push_command", "send the history to a remote, with its notes and names"
+        "git_envhist.cli.commands.push:push_command", "send the history to a remote, with its notes and names"
     ),
-    "fetch": Subcommand("git_envhist.cli.fetch:fetch_command", "bring what others share beside our own"),
-    "export": Subcommand("git_envhist.cli.export:export_command", "write moments into one file"),
-    "import": Subcommand("git_envhist.cli.export:import_command", "bring the moments of a file beside ours"),
-    "gc": Subcommand("git_envhist.cli.gc:gc", "pack the history, and remove what no moment holds"),
-    "drop": Subcommand("git_envhist.cli.drop:drop", "forget moments; for 30 days they can come back"),
-    "undrop": Subcommand("git_envhist.cli.drop:undrop", "bring dropped moments back"),
-    "prune": Subcommand("git_envhist.cli.prune:prune", "thin the timeline by a policy"),
-    "du": Subcommand("git_envhist.cli.du:du", "what holds the space, and what would free it"),
-    "fsck": Subcommand("git_envhist.cli.fsck:fsck", "is every moment whole?"),
-    "purge": Subcommand("git_envhist.cli.purge:purge", "erase a path from every snapshot, for good"),
+    "fetch": Subcommand(
+        "git_envhist.cli.commands.fetch:fetch_command", "bring what others share beside our own"
+    ),
+    "export": Subcommand("git_envhist.cli.commands.export:export_command", "write moments into one file"),
+    "import": Subcommand(
+        "git_envhist.cli.commands.export:import_command", "bring the moments of a file beside ours"
+    ),
+    "gc": Subcommand("git_envhist.cli.commands.gc:gc", "pack the history, and remove what no moment holds"),
+    "drop": Subcommand(
+        "git_envhist.cli.commands.drop:drop", "forget moments; for 30 days they can come back"
+    ),
+    "undrop": Subcommand("git_envhist.cli.commands.drop:undrop", "bring dropped moments back"),
+    "prune": Subcommand("git_envhist.cli.commands.prune:prune", "thin the timeline by a policy"),
+    "du": Subcommand("git_envhist.cli.commands.du:du", "what holds the space, and what would free it"),
+    "fsck": Subcommand("git_envhist.cli.commands.fsck:fsck", "is every moment whole?"),
+    "purge": Subcommand("git_envhist.cli.commands.purge:purge", "erase a path from every snapshot, for good"),
     "install": Subcommand(
-        "git_envhist.cli.install:install_command", "have git, or a coding agent, capture by itself"
+        "git_envhist.cli.commands.install:install_command", "have git, or a coding agent, capture by itself"
     ),
     "uninstall": Subcommand(
-        "git_envhist.cli.install:uninstall_command", "take away what install put in place"
+        "git_envhist.cli.commands.install:uninstall_command", "take away what install put in place"
     ),
-    "status": Subcommand("git_envhist.cli.status:status", "what captures by itself here, and whether it did"),
+    "status": Subcommand(
+        "git_envhist.cli.commands.status:status", "what captures by itself here, and whether it did"
+    ),
     "key": Subcommand(
-        "git_envhist.cli.key:key", "show, renew, export or import the keys that seal secret files"
+        "git_envhist.cli.commands.key:key", "show, renew, export or import the keys that seal secret files"
     ),
-    "browse": Subcommand("git_envhist.cli.browse:browse", "walk through the timeline on this terminal"),
-    "mcp": Subcommand("git_envhist.cli.mcp:mcp", "serve the verbs to agents over the Model Context Protocol"),
-    "help": Subcommand("git_envhist.cli.helptext:help_command", "the short help of a subcommand"),
+    "browse": Subcommand(
+        "git_envhist.cli.commands.browse:browse", "walk through the timeline on this terminal"
+    ),
+    "mcp": Subcommand(
+        "git_envhist.cli.commands.mcp:mcp", "serve the verbs to agents over the Model Context Protocol"
+    ),
+    "help": Subcommand("git_envhist.cli.subcommands:help_command", "the short help of a subcommand"),
 }
 PROGRAMS = {
-    "git-envlog": "git_envhist.cli.log:log_command",
-    "git-envdiff": "git_envhist.cli.envdiff:envdiff",
-    "git-envrestore": "git_envhist.cli.restore:restore",
+    "git-envlog": "git_envhist.cli.commands.log:log_command",
+    "git-envdiff": "git_envhist.cli.commands.diff:envdiff",
+    "git-envrestore": "git_envhist.cli.commands.restore:restore",
 }
 # Words of other tools, and the command that does here what they do there.
-MEANT = {
+SYNONYMS = {
     "list": "git envlog",
     "ls": "git envlog",
     "log": "git envlog",
@@ -80,7 +109,7 @@ MEANT = {
     "tag": "git envlog name",
 }
 # The same, of words that are good for a name: where a moment bears one, that is meant.
-ALSO_MEANT = {
+WEAK_SYNONYMS = {
     "add": "git envlog capture",
     "create": "git envlog capture",
     "new": "git envlog capture",
@@ -148,13 +177,125 @@ def load(place: str) -> object:
 
 def did_you_mean(word: str) -> str | None:
     """The command that a word was probably meant to be."""
-    meant = {**ALSO_MEANT, **MEANT}
+    meant = {**WEAK_SYNONYMS, **SYNONYMS}
     if word in meant:
         return meant[word]
     import difflib  # loaded late: only a slip of the pen needs it
 
     # Near to one of those many short words is nearly every word: a name that is none would be taken for a slip.
-    near = difflib.get_close_matches(word, [*SUBCOMMANDS, *MEANT], n=1, cutoff=0.75)
+    near = difflib.get_close_matches(word, [*SUBCOMMANDS, *SYNONYMS], n=1, cutoff=0.75)
     if not near:
         return None
     return meant.get(near[0], f"git envlog {near[0]}")
+
+
+# `-h` and `--help`: the short help, made from the options themselves, and the way to the man page.
+
+INDENT = 28
+HEADING = b"   "
+"""What man puts before a heading below a section; text stands further to the right."""
+GROUPS = {
+    "take a moment": ("capture", "run", "watch", "name", "note"),
+    "look": ("show", "recent", "browse", "status"),
+    "check": ("verify", "bisect"),
+    "go back, or two ways at once": ("undo", "redo", "fork"),
+    "a piece of work": ("task", "resume", "effect", "observe"),
+    "share": ("push", "fetch", "export", "import"),
+    "keep in order": ("drop", "undrop", "prune", "purge", "gc", "du", "fsck"),
+    "set up": ("init", "install", "uninstall", "key", "mcp", "help"),
+}
+"""The subcommands by what somebody wants who looks for one."""
+
+
+def short_help(shown: Command, program: str) -> str:
+    """How a command is written, what it does, and its options."""
+    lines = [f"usage: {shown.usage}", "", shown.help.strip(), ""]
+    if f"git {shown.name}" == program.replace("-", " ", 1) == "git envlog":
+        lines += ["'git envdiff' tells what changed, 'git envrestore' goes back.", "", *subcommand_lines()]
+    lines += ["options:", *option_lines(shown), ""]
+    lines.append(f"'git help {program.removeprefix('git-')}' tells it all.")
+    return "\n".join(lines) + "\n"
+
+
+def umbrella_help() -> str:
+    """What `git envhist` alone answers."""
+    head = ["usage: git envhist <subcommand> [<options>]", "", "Every subcommand of 'git envlog':", ""]
+    return "\n".join([*head, *subcommand_lines(), "'git help envhist' tells it all."]) + "\n"
+
+
+def subcommand_lines() -> list[str]:
+    """One line a subcommand, group by group, with an empty line behind each."""
+    lines = []
+    for wish, names in GROUPS.items():
+        lines += [f"{wish}:", *(_entry(name, SUBCOMMANDS[name].summary) for name in names), ""]
+    return lines
+
+
+def option_lines(shown: Command) -> list[str]:
+    """One line an option, in the order in which they were declared."""
+    return [_entry(spelling(each), each.help) for each in shown.options]
+
+
+def spelling(shown: Option) -> str:
+    """`-n, --max-count <n>`, as help and man page have it."""
+    names = ", ".join(shown.spellings)
+    if shown.is_flag or not shown.metavar:
+        return names
+    return names + shown.metavar if shown.metavar.startswith("[") else f"{names} {shown.metavar}"
+
+
+def _entry(head: str, text: str) -> str:
+    if len(head) + 2 > INDENT - 1:
+        return f"  {head}\n{' ' * INDENT}{text}"
+    return f"  {head}".ljust(INDENT) + text
+
+
+def show_page(program: str, output: Output, section: str | None = None) -> bool:
+    """Let man(1) show the program's page, at a subcommand's section; False where there is no terminal, man or page."""
+    page = find_page(program)
+    if page is None or not output.terminal:
+        return False
+    try:
+        child = os.posix_spawnp("man", ["man", page], opened_at(section))
+    except OSError:
+        return False
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def opened_at(section: str | None) -> dict[bytes, bytes]:
+    """The environment for man: less, which it uses unless told otherwise, begins at the heading; others at the top."""
+    environment = dict(os.environb)
+    if section is not None:
+        kept = environment.get(b"LESS", b"")
+        environment[b"LESS"] = (kept + b" " if kept else b"") + b"+/^" + HEADING + os.fsencode(section)
+    return environment
+
+
+def find_page(program: str) -> str | None:
+    """The man page that was installed with this package, or that of the checkout it runs from."""
+    checkout = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    places = (os.path.join(sys.prefix, "share", "man", "man1"), os.path.join(checkout, "docs", "man", "man1"))
+    pages = [os.path.join(place, f"{program}.1") for place in places]
+    return next((page for page in pages if os.path.isfile(page)), None)
+
+
+@command("help", "git envlog help [<subcommand>]")
+@argument("topic")
+def help_command(session: Session, topic: str | None) -> int:
+    """Print the short help of a subcommand, or of git envlog."""
+    name = (topic or "envlog").removeprefix("git-")
+    if name == "envhist":
+        session.output.prose(umbrella_help().rstrip("\n"))
+        return 0
+    if f"git-{name}" in PROGRAMS:
+        place, program = PROGRAMS[f"git-{name}"], f"git-{name}"
+    elif name in SUBCOMMANDS:
+        place, program = SUBCOMMANDS[name].place, "git-envlog"
+    else:
+        raise UsageError(
+            f"no help for '{name}'", hint="one of: envlog, envdiff, envrestore, " + ", ".join(SUBCOMMANDS)
+        )
+    shown = load(place)
+    assert isinstance(shown, Command)
+    session.output.prose(short_help(shown, program).rstrip("\n"))
+    return 0

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 
 from git_envhist.errors import UsageError
+from git_envhist.lazy import dataclass, pattern
 from git_envhist.model import VerdictStatus
-from git_envhist.values import dataclass, pattern
 
 
 @dataclass(frozen=True, slots=True)

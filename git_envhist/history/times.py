@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from enum import Enum
 
 from git_envhist.errors import UsageError
-from git_envhist.values import dataclass
+from git_envhist.lazy import dataclass
 
 SPELLINGS = "10:27, '2026-11-18 10:27', 'yesterday 10:27', monday, '13 Nov', '2 hours ago', 'last week', now"
 

@@ -37,7 +37,7 @@ from git_envhist.model.entries import (
     SnapshotId,
     StoredAs,
 )
-from git_envhist.model.moments import (
+from git_envhist.model.snapshots import (
     Actor,
     AgentName,
     Attachment,
@@ -45,7 +45,7 @@ from git_envhist.model.moments import (
     CaptureResult,
     IntentSource,
     KeptService,
-    Moment,
+    SnapshotRef,
     NoteRecord,
     RestoreRole,
     Snapshot,
@@ -57,38 +57,6 @@ from git_envhist.model.moments import (
 )
 
 if TYPE_CHECKING:
-    from git_envhist.model.causing import (
-        FileEdit,
-        FileState,
-        HookRun,
-        InstalledPart,
-        IntegrationChange,
-        IntegrationStatus,
-        LogEvent,
-        PendingHook,
-        RecentChanges,
-    )
-    from git_envhist.model.doings import (
-        BisectResult,
-        CheckResult,
-        Effect,
-        ObservedCheckpoint,
-        ResumePoint,
-        RunResult,
-        Task,
-        TaskStatus,
-    )
-    from git_envhist.model.keeping import (
-        DropResult,
-        PruneDecision,
-        PrunedTimeline,
-        PruneResult,
-        PurgeResult,
-        PushedTimeline,
-        RemainingObject,
-        RetentionPolicy,
-        TrashedSnapshot,
-    )
     from git_envhist.model.restores import (
         DirectoryListing,
         DirectoryPair,
@@ -104,28 +72,55 @@ if TYPE_CHECKING:
         SkippedPath,
         shown_path,
     )
-    from git_envhist.model.sharing import (
+    from git_envhist.model.storage import (
+        BrokenSnapshot,
         ClassSize,
+        DiskUsage,
+        DropResult,
         ExportResult,
+        Fault,
         FetchOutcome,
         FetchResult,
         FoundToken,
+        FsckReport,
+        GcResult,
         ImportResult,
         OutgoingScan,
+        PruneDecision,
+        PrunedTimeline,
+        PruneResult,
+        PurgeResult,
+        PushedTimeline,
         PushOutcome,
         PushResult,
         RefPush,
+        RemainingObject,
         Remote,
-        TimelinePush,
-    )
-    from git_envhist.model.upkeep import (
-        BrokenSnapshot,
-        DiskUsage,
-        Fault,
-        FsckReport,
-        GcResult,
+        RetentionPolicy,
         SpaceUser,
+        TimelinePush,
+        TrashedSnapshot,
     )
+    from git_envhist.model.work import (
+        BisectResult,
+        CheckResult,
+        Effect,
+        FileEdit,
+        FileState,
+        HookRun,
+        InstalledPart,
+        IntegrationChange,
+        IntegrationStatus,
+        LogEvent,
+        ObservedCheckpoint,
+        PendingHook,
+        RecentChanges,
+        ResumePoint,
+        RunResult,
+        Task,
+        TaskStatus,
+    )
+
 
 __all__ = [
     "SQLITE_HEADER",
@@ -177,7 +172,7 @@ __all__ = [
     "LogEvent",
     "MissingPath",
     "MissingReason",
-    "Moment",
+    "SnapshotRef",
     "NoteRecord",
     "ObjectId",
     "ObservedCheckpoint",
@@ -224,7 +219,7 @@ __all__ = [
     "shown_path",
 ]
 
-LATE = ("doings", "restores", "upkeep", "keeping", "sharing", "causing")
+LATE = ("work", "restores", "storage")
 
 
 def __getattr__(name: str) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NewType
 
-from git_envhist.values import dataclass
+from git_envhist.lazy import dataclass
 
 EnvPath = NewType("EnvPath", bytes)
 """A path below the top of the environment, as the kernel spells it: ``b"src/app.py"``; the top itself is ``b""``."""

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from git_envhist.model.doings import CheckResult, Effect
+from git_envhist.lazy import dataclass
 from git_envhist.model.entries import Entry, EnvPath, FactChange
-from git_envhist.model.moments import Snapshot
-from git_envhist.values import dataclass
+from git_envhist.model.snapshots import Snapshot
+from git_envhist.model.work import CheckResult, Effect
 
 
 class DirectoryListing(NamedTuple):

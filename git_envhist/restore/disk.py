@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from git_envhist.model import Entry, EnvPath
-from git_envhist.restore.dress import AttributeSetter, Lose
-from git_envhist.restore.hands import DiskCalls, open_directory
-from git_envhist.restore.looks import DiskEntry, look
+from git_envhist.platform import DIRECTORY
+from git_envhist.restore.attributes import AttributeSetter, Lose
+from git_envhist.restore.disk_entry import DiskEntry, look
+from git_envhist.restore.fs import DiskCalls, open_directory
 from git_envhist.restore.plan import PRIVATE
 from git_envhist.restore.slots import Slots, open_private
-from git_envhist.system import DIRECTORY
 
 
 class RestoreDisk:

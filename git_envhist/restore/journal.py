@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from git_envhist.errors import Damaged
+from git_envhist.lazy import dataclass, replace
 from git_envhist.model import (
     Entry,
     EntryKind,
@@ -26,10 +27,10 @@ from git_envhist.model import (
     PlanStep,
     StoredAs,
 )
-from git_envhist.restore.looks import DiskEntry
+from git_envhist.platform import DIRECTORY, NOFOLLOW, open_itself
+from git_envhist.restore.disk import RestoreDisk
+from git_envhist.restore.disk_entry import DiskEntry
 from git_envhist.restore.swap import StagedStep
-from git_envhist.system import DIRECTORY, NOFOLLOW, open_itself
-from git_envhist.values import dataclass
 
 JOURNAL = "journal"
 PHASE = "phase"
@@ -301,3 +302,39 @@ def _path(value: str) -> EnvPath:
     if path and not OUT.isdisjoint(path.split(b"/")):
         raise ValueError("not a path of the environment")
     return path
+
+
+# Whether a journal speaks of what is here: the numbers of devices are given anew at every mount, those of files stay.
+#
+# What changed places is told by its number. Where a journal was copied along with an environment, or where a file system
+# numbers its files anew, these tell nothing, and nobody may go by them.
+
+
+def spots_of(door: RestoreDisk) -> tuple[SlotLocation, ...]:
+    """Where the slots of each realm stand."""
+    found = {realm: os.fstat(slots.private) for realm, slots in door.realms.items()}
+    return tuple(SlotLocation(realm, seen.st_dev, seen.st_ino) for realm, seen in sorted(found.items()))
+
+
+def with_current_devices(journal: RestoreJournal, door: RestoreDisk) -> RestoreJournal | None:
+    """The journal with the numbers that the devices have now; None where it was not written here."""
+    here = {spot.realm: spot for spot in spots_of(door)}
+    now: dict[int, int] = {}
+    for spot in journal.spots:
+        there = here.get(spot.realm)
+        # A root that is configured no more is missed by its own steps.
+        if there is not None and spot.inode != there.inode:
+            return None
+        if there is not None:
+            now[spot.device] = there.device
+    if all(before == device for before, device in now.items()):
+        return journal
+    return replace(journal, staged=tuple(_renumbered(staged, now) for staged in journal.staged))
+
+
+def _renumbered(staged: StagedStep, now: Mapping[int, int]) -> StagedStep:
+    return replace(staged, new=_seen_places(staged.new, now), victim=_seen_places(staged.victim, now))
+
+
+def _seen_places(seen: DiskEntry | None, now: Mapping[int, int]) -> DiskEntry | None:
+    return None if seen is None else seen._replace(device=now.get(seen.device, seen.device))

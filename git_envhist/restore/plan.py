@@ -7,9 +7,13 @@ for byte, is left alone, and so is everything above it that would have to go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
+from git_envhist.errors import Damaged
+from git_envhist.lazy import dataclass, replace
 from git_envhist.model import (
+    SQLITE_SIDECARS,
     TOP,
     DirectoryListing,
     DirectoryPair,
@@ -24,15 +28,158 @@ from git_envhist.model import (
     StoredAs,
     shown_path,
 )
-from git_envhist.restore.links import Key, LeafPair, check_links, links_to_renew, same, same_content
-from git_envhist.restore.units import split_units
-from git_envhist.values import dataclass
+
+# Which hard links a restore has to make anew (pure).
+#
+# Two snapshots number the same links differently once a restore made new files of them, so not numbers are compared
+# but which names are one file. Where that differs, or anything about the file does, all of its names are written anew:
+# to link to what is there would need nobody else to have a name of it, and to write to it everybody to agree.
+
+Key = tuple[bytes, EnvPath]
+"""A realm and a path in it."""
+
+
+class LeafPair(NamedTuple):
+    """What stands at a path on the two sides, where it is no directory."""
+
+    before: Entry | None
+    after: Entry | None
+
+
+def same_content(before: Entry, after: Entry) -> bool:
+    """Whether the bytes (or the pipe, the device) are the same."""
+    return (
+        before.kind is after.kind
+        and before.oid == after.oid
+        and before.stored is after.stored
+        and before.device == after.device
+    )
+
+
+def same_metadata(before: Entry, after: Entry) -> bool:
+    """Whether mode, time, owner and attributes are the same."""
+    return (
+        before.mtime_ns == after.mtime_ns
+        and before.mode == after.mode
+        and before.uid == after.uid
+        and before.gid == after.gid
+        and before.xattrs == after.xattrs
+    )
+
+
+def same(before: Entry, after: Entry) -> bool:
+    return same_content(before, after) and same_metadata(before, after)
+
+
+def link_class(entry: Entry) -> Hashable:
+    """What the names of one file have in common; a capture may have met a file that was just being written."""
+    return (entry.link_group, entry.kind, entry.mode, entry.mtime_ns, entry.uid, entry.gid, entry.xattrs)
+
+
+def check_links(leaves: Mapping[Key, LeafPair]) -> None:
+    """`Damaged` where the target says that a link and a file are one: whoever linked to the one would get the other."""
+    check_kinds(leaf.after for leaf in leaves.values() if leaf.after is not None)
+
+
+def check_kinds(entries: Iterable[Entry]) -> None:
+    """The same, of the entries of the target."""
+    kinds: dict[int, EntryKind] = {}
+    for after in entries:
+        if after.link_group is None:
+            continue
+        if kinds.setdefault(after.link_group, after.kind) is not after.kind:
+            raise Damaged("a snapshot has hard links of things of two kinds", hint="restore another snapshot")
+
+
+def links_to_renew(leaves: Mapping[Key, LeafPair]) -> set[Key]:
+    """The names that must be written anew though each by itself may be as it was; given all that have links."""
+    befores: dict[int, list[Key]] = {}
+    classes: dict[Hashable, list[Key]] = {}
+    for key, leaf in leaves.items():
+        if leaf.before is not None and leaf.before.link_group is not None:
+            befores.setdefault(leaf.before.link_group, []).append(key)
+        if leaf.after is not None and leaf.after.link_group is not None:
+            classes.setdefault(link_class(leaf.after), []).append(key)
+    shared = {key for members in classes.values() if len(members) > 1 for key in members}
+    renewed: set[Key] = set()
+    for members in classes.values():
+        if len(members) > 1 and not _stands_as_it_is(members, leaves, befores, shared):
+            renewed.update(members)
+    for members in befores.values():
+        staying = [key for key in members if leaves[key].after is not None]
+        if len(staying) > 1:
+            renewed.update(key for key in staying if key not in shared)
+    return renewed
+
+
+def _stands_as_it_is(
+    members: list[Key], leaves: Mapping[Key, LeafPair], befores: Mapping[int, list[Key]], shared: set[Key]
+) -> bool:
+    """Whether the names are one file already, unchanged, and no other name of the target is that file."""
+    groups = set()
+    for key in members:
+        before, after = leaves[key]
+        if before is None or after is None or before.link_group is None or not same(before, after):
+            return False
+        groups.add(before.link_group)
+    if len(groups) != 1:
+        return False
+    others = set(befores[groups.pop()]).difference(members)
+    # A name that shall be a file of its own is written anew itself; one of another group cannot be told apart so.
+    return not others.intersection(shared)
+
+
+# Databases and what belongs to them: replaced together, or not at all (pure).
+#
+# Between two renames a new database would stand beside the old one's log, and whoever opened it then would apply the one
+# to the other. So a log goes before its database is replaced, and the new one comes after it.
+
+
+def split_units(removals: Iterable[PlanStep], arrivals: Iterable[PlanStep]) -> tuple[PlanStep, ...]:
+    """All steps in their order, those of a unit with its number; a sidecar that is replaced goes and comes."""
+    removals, arrivals = list(removals), list(arrivals)
+    units = dict(_units([*removals, *arrivals]))
+    early, late = [], []
+    for step in arrivals:
+        step = _numbered(step, units)
+        if step.unit is not None and step.action is PlanAction.REPLACE and _owner(step.path) is not None:
+            early.append(replace(step, action=PlanAction.REMOVE, after=None))
+            late.append(replace(step, action=PlanAction.WRITE, before=None))
+        else:
+            late.append(step)
+    # What goes by itself may hold the directory that it stands in: it stays in its place, behind these.
+    return (*early, *(_numbered(step, units) for step in removals), *late)
+
+
+def _numbered(step: PlanStep, units: dict[tuple[bytes, EnvPath], int]) -> PlanStep:
+    unit = units.get((step.realm, step.path))
+    return step if unit is None else replace(step, unit=unit)
+
+
+def _units(steps: list[PlanStep]) -> Iterator[tuple[tuple[bytes, EnvPath], int]]:
+    displaced = {(step.realm, step.path) for step in steps if step.action is not PlanAction.ADJUST}
+    numbers: dict[tuple[bytes, EnvPath], int] = {}
+    for realm, path in displaced:
+        owner = _owner(path)
+        if owner is not None and (realm, owner) in displaced:
+            number = numbers.setdefault((realm, owner), len(numbers))
+            yield (realm, path), number
+            yield (realm, owner), number
+
+
+def _owner(path: EnvPath) -> EnvPath | None:
+    """The database that a file of this name belongs to."""
+    for suffix in SQLITE_SIDECARS:
+        if path.endswith(suffix) and not path.endswith(b"/" + suffix) and path != suffix:
+            return EnvPath(path.removesuffix(suffix))
+    return None
+
 
 PRIVATE = b".envhist-restore"
 """Where a restore works, at the top of an environment: never a part of it."""
 WITH_BYTES = (EntryKind.FILE, EntryKind.LINK)
 
-OURS = "ours"
+SKIP_OWN_FILES = "ours"
 OTHER_TREE = "another working tree"
 NEW = "new, and kept"
 NOT_CAPTURED = "not captured then"
@@ -152,7 +299,7 @@ class _Planner:
         for name in sorted(before.keys() | after.keys()):
             path = EnvPath(pair.path + b"/" + name if pair.path else name)
             if path == PRIVATE:
-                self._leave(key[0], path, OURS)
+                self._leave(key[0], path, SKIP_OWN_FILES)
                 self._kept.add((key[0], path))
             else:
                 self._look_at((key[0], path), before.get(name), after.get(name))

@@ -12,16 +12,16 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from git_envhist.errors import Refused
-from git_envhist.restore.hands import DiskCalls, open_directory
-from git_envhist.restore.looks import DiskEntry, look
-from git_envhist.system import DIRECTORY, list_directory, open_itself
+from git_envhist.platform import DIRECTORY, list_directory, open_itself
+from git_envhist.restore.disk_entry import DiskEntry, look
+from git_envhist.restore.fs import DiskCalls, open_directory
 
 SLOTS = b"slots"
 KEPT = b"kept"
 ASIDE = b".aside"
 """Behind the name of a slot: where two names change places by way of a third."""
 FAN_OUT = 9
-LONGEST_NAME = 200
+MAX_NAME = 200
 DEFAULT_LIST = b"system.posix_acl_default"
 
 
@@ -87,7 +87,7 @@ class Slots:
         kept = open_itself(KEPT, DIRECTORY, dir_fd=self.private)
         try:
             for attempt in range(1, 1 << 20):
-                place = b"%d-%b" % (attempt, called[:LONGEST_NAME])
+                place = b"%d-%b" % (attempt, called[:MAX_NAME])
                 with suppress(FileExistsError):
                     self.hands.move(directory, name, kept, place)
                     return os.path.join(self.path, KEPT, place)

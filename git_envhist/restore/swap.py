@@ -12,13 +12,13 @@ from collections.abc import Callable
 from enum import Enum
 
 from git_envhist.errors import Damaged
+from git_envhist.lazy import dataclass
 from git_envhist.model import EntryKind, PlanStep
+from git_envhist.platform import DIRECTORY, list_directory, open_itself
 from git_envhist.restore.disk import RestoreDisk
-from git_envhist.restore.hands import ExchangeUnsupported
-from git_envhist.restore.looks import DiskEntry, is_same_thing, is_untouched, look
+from git_envhist.restore.disk_entry import DiskEntry, is_same_thing, is_untouched, look
+from git_envhist.restore.fs import ExchangeUnsupported
 from git_envhist.restore.slots import ASIDE
-from git_envhist.system import DIRECTORY, list_directory, open_itself
-from git_envhist.values import dataclass
 
 CAME = "something came here meanwhile"
 CHANGED = "changed meanwhile"

@@ -12,19 +12,19 @@ from contextlib import closing
 from operator import attrgetter
 from typing import NamedTuple
 
+from git_envhist.lazy import dataclass
 from git_envhist.model import Entry, EntryKind, EnvPath, shown_path
+from git_envhist.platform import SYSTEM
+from git_envhist.restore.attributes import read_xattrs
+from git_envhist.restore.compare_files import has_bytes, is_link_to, open_to_read
 from git_envhist.restore.disk import RestoreDisk
-from git_envhist.restore.dress import read_xattrs
-from git_envhist.restore.hands import open_directory
+from git_envhist.restore.disk_entry import KINDS
+from git_envhist.restore.fs import open_directory
+from git_envhist.restore.held_times import UNHELD, HeldTimes
 from git_envhist.restore.journal import RestoreJournal
-from git_envhist.restore.links import link_class
-from git_envhist.restore.looks import KINDS
-from git_envhist.restore.make import Contents
-from git_envhist.restore.proof import has_bytes, is_link_to, open_to_read
-from git_envhist.restore.times import UNHELD, HeldTimes
-from git_envhist.restore.workers import portion, share_out
-from git_envhist.system import SYSTEM
-from git_envhist.values import dataclass
+from git_envhist.restore.plan import link_class
+from git_envhist.restore.write_entry import Contents
+from git_envhist.workers import portion, share_out
 
 _COLUMNS = attrgetter("st_ctime_ns", "st_mtime_ns", "st_size", "st_ino", "st_mode")
 

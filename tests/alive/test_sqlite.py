@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import EnvHistory
-from git_envhist.capture import content, databases, reading
+from git_envhist.api import AroundHistory
 from git_envhist.model import SQLITE_HEADER, CaptureResult
+from git_envhist.worktree import content, databases, read_file
 from tests.alive.sqlite import crash_in_a_transaction, crash_with_a_log, rows_of
 from tests.end_to_end.captures import assert_holds
 from tests.support.oracle import listing
@@ -27,7 +27,7 @@ LARGE = 2 << 20
 
 
 def captured(repo: Repo) -> CaptureResult:
-    return EnvHistory.open(str(repo.path), workers="fork").capture("x")
+    return AroundHistory.open(str(repo.path), workers="fork").capture("x")
 
 
 def given_back(repo: Repo, taken: CaptureResult, target: Path, directory: bytes = b"data/") -> Path:
@@ -170,7 +170,7 @@ def test_what_became_a_database_after_it_was_looked_at_is_held_like_one(
 ) -> None:
     path = data / "app.db"
     path.write_bytes(b"")
-    monkeypatch.setattr(databases, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(databases, "DATABASE_LOCK_TIMEOUT", 0.1)
     exclusive = """
         import sqlite3, sys
         connection = sqlite3.connect(sys.argv[1], isolation_level=None)
@@ -181,7 +181,7 @@ def test_what_became_a_database_after_it_was_looked_at_is_held_like_one(
         print("half way", flush=True)
         input()
     """
-    real = reading.open_with_stat
+    real = read_file.open_with_stat
     writers = []
 
     def late(name: bytes) -> tuple[int, os.stat_result]:
@@ -199,7 +199,7 @@ def test_what_became_a_database_after_it_was_looked_at_is_held_like_one(
 def test_a_database_that_is_kept_from_us_is_told_every_time_and_read_when_it_is_let_go(
     repo: Repo, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(databases, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(databases, "DATABASE_LOCK_TIMEOUT", 0.1)
     kept = """
         import sqlite3, sys
         connection = sqlite3.connect(sys.argv[1], isolation_level=None)
@@ -222,7 +222,7 @@ def test_a_database_that_is_kept_from_us_is_told_every_time_and_read_when_it_is_
 def test_many_databases_that_are_kept_from_us_cost_no_more_time_than_two(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(databases, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(databases, "DATABASE_LOCK_TIMEOUT", 0.2)
     monkeypatch.chdir(data)
     names = [f"app{number}.db" for number in range(9)]
     for name in names:
@@ -264,7 +264,7 @@ def test_an_encrypted_database_is_known_by_its_log(
     (data / "app.db").write_bytes(bytes(range(1, 17)) + (data / "app.db").read_bytes()[16:])
     for path in data.glob("other*"):
         path.unlink()
-    monkeypatch.setattr(databases, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(databases, "DATABASE_LOCK_TIMEOUT", 0.1)
     lock = """
         import fcntl, sys
         file = open(sys.argv[1], "r+b")

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from git_envhist.capture.reading import open_file, read_streamed
+from git_envhist.worktree.read_file import open_file, read_streamed
 
 LARGE = 128 << 20
 

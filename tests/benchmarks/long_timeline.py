@@ -11,15 +11,16 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-from git_envhist.api import EnvHistory
+from git_envhist.api import AroundHistory
+from git_envhist.git.cat_file import CatFile
+from git_envhist.git.config import identity_line
+from git_envhist.git.repository import TIMELINE_REFS, NOTES_REFS, RefUpdate
 from git_envhist.model import ChangeCount, NoteRecord
-from git_envhist.store.commits import encode_commit, identity_line
-from git_envhist.store.message import mac_input, read_message, with_mac, write_message
-from git_envhist.store.notes import add_records
-from git_envhist.store.objects import CatFile
-from git_envhist.store.packs import PackWriter
-from git_envhist.store.repository import HEADS, NOTES, RefUpdate
-from git_envhist.store.staging import Staging
+from git_envhist.objects.commits import encode_commit
+from git_envhist.objects.pack_writer import PackWriter
+from git_envhist.snapshots.message import mac_input, read_message, with_mac, write_message
+from git_envhist.snapshots.notes import add_records
+from git_envhist.snapshots.staging import Staging
 
 INTENTS = (
     "after package install",
@@ -31,7 +32,7 @@ INTENTS = (
 
 def build(top: Path, number: int) -> None:
     """Capture twice, then append snapshots until there are that many."""
-    history = EnvHistory.open(str(top), workers="here")
+    history = AroundHistory.open(str(top), workers="here")
     trees = [_captured_tree(history, top, value) for value in ("3000", "3001")]
     repository = history.repository
     with Staging.create(repository.common_state, repository.pack_dir) as staging:
@@ -43,7 +44,7 @@ def build(top: Path, number: int) -> None:
         _move(history, tip, notes)
 
 
-def _captured_tree(history: EnvHistory, top: Path, value: str) -> str:
+def _captured_tree(history: AroundHistory, top: Path, value: str) -> str:
     (top / ".env.local").write_text(f"API_URL=http://localhost:{value}\n")
     captured = history.capture(f"port {value}")
     if captured.snapshot is None:
@@ -51,7 +52,7 @@ def _captured_tree(history: EnvHistory, top: Path, value: str) -> str:
     return history.repository.git.run("rev-parse", f"{captured.snapshot.id}^{{tree}}").decode().strip()
 
 
-def _append(history: EnvHistory, writer: PackWriter, trees: list[str], number: int) -> tuple[str, str]:
+def _append(history: AroundHistory, writer: PackWriter, trees: list[str], number: int) -> tuple[str, str]:
     repository, key = history.repository, history.keys.current()
     newest = history.resolve("@")
     tip, at = str(newest.id), newest.at
@@ -68,16 +69,16 @@ def _append(history: EnvHistory, writer: PackWriter, trees: list[str], number: i
         tip = writer.add(b"commit", encode_commit(tree, tip, author, author, message)).hex()
         additions[tip] = [NoteRecord("intent", at, {"text": intent, "source": "given"})]
     with CatFile(repository.git) as reader:
-        old = repository.resolve_ref(NOTES + str(history.timeline))
+        old = repository.resolve_ref(NOTES_REFS + str(history.timeline))
         notes = add_records(
             reader, writer, old, additions, identity=author, object_format=repository.object_format
         )
     return tip, notes
 
 
-def _move(history: EnvHistory, tip: str, notes: str) -> None:
+def _move(history: AroundHistory, tip: str, notes: str) -> None:
     repository = history.repository
-    moves = [(HEADS + str(history.timeline), tip), (NOTES + str(history.timeline), notes)]
+    moves = [(TIMELINE_REFS + str(history.timeline), tip), (NOTES_REFS + str(history.timeline), notes)]
     repository.move_refs([RefUpdate(ref, new, repository.resolve_ref(ref)) for ref, new in moves])
 
 

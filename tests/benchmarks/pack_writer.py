@@ -17,9 +17,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from git_envhist.store.deflate import adler32, compress
-from git_envhist.store.idx import PackIndex
-from git_envhist.store.packs import PackWriter, StagedPack
+from git_envhist.objects.compress import adler32, compress
+from git_envhist.objects.pack_index import PackIndex
+from git_envhist.objects.pack_writer import PackWriter, StagedPack
 
 
 def read_samples(root: str) -> list[bytes]:

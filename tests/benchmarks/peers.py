@@ -188,6 +188,6 @@ def _write_programs(place: Path) -> None:
         program = place / f"git-{name}"
         program.write_text(
             f"#!{sys.executable}\nimport sys\nsys.path[0] = {str(package.parent)!r}\n"
-            f"from git_envhist.cli.entry import {name}\nif __name__ == '__main__':\n    sys.exit({name}())\n"
+            f"from git_envhist.cli.main import {name}\nif __name__ == '__main__':\n    sys.exit({name}())\n"
         )
         program.chmod(0o755)

@@ -1,7 +1,7 @@
 """How fast a directory is compared with its record: `python tests/benchmarks/scan.py [directory]`.
 
 Reports, in time of the processor, the ways that there are of asking whether anything below the directory changed (by
-default this interpreter's library), the one that `capture/check.py` takes last.
+default this interpreter's library), the one that `worktree/stat_cache.py` takes last.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from git_envhist.capture.check import differing_records, gc_paused
-from git_envhist.capture.records import DirectoryRecord, stat_columns
+from git_envhist.worktree.stat_cache import DirectoryRecord, differing_records, gc_paused, stat_columns
 
 
 def make_records(top: bytes) -> list[DirectoryRecord]:

@@ -7,8 +7,9 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from git_envhist.capture import tokens
-from git_envhist.capture.secrets import SCAN_LIMIT, SecretRules
+from git_envhist.secrets import tokens
+from git_envhist.secrets.rules import SecretRules
+from git_envhist.secrets.tokens import SCAN_LIMIT
 
 ENOUGH = 60 << 20
 

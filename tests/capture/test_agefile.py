@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.capture.agefile import BEGIN, END, decrypt, encrypt
-from git_envhist.capture.agekeys import (
+from git_envhist.errors import SealingError
+from git_envhist.secrets.age_file import BEGIN, END, decrypt, encrypt
+from git_envhist.secrets.age_keys import (
     Identity,
     make_identity,
     read_bech32,
@@ -17,7 +18,6 @@ from git_envhist.capture.agekeys import (
     read_recipient,
     write_bech32,
 )
-from git_envhist.errors import SealingError
 
 # The pair that the documentation of age prints.
 SECRET = "AGE-SECRET-KEY-1EKYFFCK627939WTZMTT4ZRS2PM3U2K7PZ3MVGEL2M76W3PYJMSHQMTT6SS"

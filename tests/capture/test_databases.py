@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.capture.databases import DatabaseBusy, WaitBudget, base_of, is_database, locked_database
+from git_envhist.worktree.databases import DatabaseBusy, WaitBudget, base_of, is_database, locked_database
 from tests.support.talk import Talk, end
 
 WRITER = """
@@ -143,7 +143,7 @@ def test_holding_changes_no_byte_and_makes_no_file(tmp_path: Path) -> None:
 def test_a_database_that_somebody_keeps_to_himself_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("git_envhist.capture.databases.PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("git_envhist.worktree.databases.DATABASE_LOCK_TIMEOUT", 0.2)
     monkeypatch.chdir(tmp_path)
     keep = """
         import sqlite3, sys, time

@@ -8,9 +8,9 @@ import random
 
 import pytest
 
-from git_envhist.capture import content
-from git_envhist.capture.reading import FileVanished, open_with_stat
 from git_envhist.model import MissingReason
+from git_envhist.worktree import content
+from git_envhist.worktree.read_file import FileVanished, open_with_stat
 from tests.capture.taking import HOWS, take
 from tests.end_to_end.captures import assert_holds
 from tests.support.repository import Repo
@@ -69,8 +69,8 @@ def test_of_many_files_in_one_directory_those_that_vanish_are_no_entries(
 def test_more_large_files_than_can_be_shared_out_at_a_time_are_all_taken(
     repo: Repo, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr("git_envhist.capturing.gather.LARGE", 100)
-    monkeypatch.setattr("git_envhist.capturing.gather.MAX_TICKETS", 3)
+    monkeypatch.setattr("git_envhist.capture.collect.LARGE", 100)
+    monkeypatch.setattr("git_envhist.capture.collect.MAX_TICKETS", 3)
     repo.git("config", "envhist.workers", "2")
     for number in range(11):
         repo.write(f"d{number % 4}/large{number}", f"{number}" * 100)

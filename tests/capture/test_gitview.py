@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.store.gitview import GitStatus, read_view
-from git_envhist.store.repository import Repository
+from git_envhist.git.repository import Repository
+from git_envhist.git.status import GitStatus, read_view
 from tests.support.repository import Repo, make_repo
 
 State = Callable[[Repo], object]

@@ -11,10 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.capture.globs import NotAPattern, bounded, needs_bounds
-from git_envhist.capture.ignore import BadPattern, TooSlow, path_matcher, usable, within
 from git_envhist.errors import UsageError
-from git_envhist.store.pathspecs import with_positive
+from git_envhist.git.diff import with_positive
+from git_envhist.worktree.ignore import (
+    BadPattern,
+    NotAPattern,
+    TooSlow,
+    bounded,
+    needs_bounds,
+    path_matcher,
+    usable,
+    within,
+)
 from tests.support.repository import Repo
 
 NAME = "a" * 250

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged
-from git_envhist.store.index import Index, IndexEntry, parse_index
+from git_envhist.git.status import Index, IndexEntry, parse_index
 from tests.capture.taking import fresh_repo
 from tests.support.repository import Repo
 from tests.support.strategies import names

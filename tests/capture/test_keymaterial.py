@@ -13,8 +13,7 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
-from git_envhist.capture.keymaterial import is_key_material
-from git_envhist.capture.secrets import SecretRules
+from git_envhist.secrets.rules import SecretRules, is_key_material
 
 KEYS = {
     "rsa": rsa.generate_private_key(65537, 2048),

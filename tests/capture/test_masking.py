@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from git_envhist.capture.masking import TITLE, mask_pair, mask_secrets, mask_text, title_of
+from git_envhist.secrets.masking import TITLE, mask_pair, mask_secrets, mask_text, title_of
 
 SECRET, WORD = "Zx9secretQ", "hunter"
 

@@ -13,13 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from git_envhist.capture import content
-from git_envhist.capture.fingerprints import chained
-from git_envhist.capture.reading import BLOCK, open_with_stat
 from git_envhist.model import SQLITE_HEADER, MissingReason
-from git_envhist.store.pieces import (
+from git_envhist.snapshots.chunks import (
     IN_HOLE,
-    LARGEST,
+    MAX_SIZE,
     READ_AHEAD,
     SMALLEST,
     SQLITE_BLOCK,
@@ -27,6 +24,9 @@ from git_envhist.store.pieces import (
     cut,
     store_pieces,
 )
+from git_envhist.worktree import content
+from git_envhist.worktree.content import chained
+from git_envhist.worktree.read_file import BLOCK, open_with_stat
 from tests.capture.taking import everything_stored, forget_cache, snapshot, take, tree_of
 from tests.end_to_end.captures import assert_holds
 from tests.support.depth import examples
@@ -81,12 +81,12 @@ def test_cuts_do_not_depend_on_how_the_bytes_come(sizes: list[int], start: bytes
     whole = cut_all([data])
     assert b"".join(whole) == data
     assert cut_all(in_blocks(data, sizes)) == whole
-    assert all(0 < len(piece) <= LARGEST for piece in whole)
+    assert all(0 < len(piece) <= MAX_SIZE for piece in whole)
     assert all(len(piece) >= SMALLEST for piece in whole[:-1])
 
 
 @pytest.mark.parametrize(
-    "size", [0, 1, SMALLEST, LARGEST, LARGEST + 1, READ_AHEAD - 1, READ_AHEAD, READ_AHEAD + 1]
+    "size", [0, 1, SMALLEST, MAX_SIZE, MAX_SIZE + 1, READ_AHEAD - 1, READ_AHEAD, READ_AHEAD + 1]
 )
 @pytest.mark.parametrize("start", [b"", SQLITE_HEADER], ids=["plain", "database"])
 def test_sizes_at_the_edges_are_cut_whole(size: int, start: bytes) -> None:
@@ -98,7 +98,7 @@ def test_sizes_at_the_edges_are_cut_whole(size: int, start: bytes) -> None:
 
 HOLES = st.one_of(
     st.sampled_from(
-        [1, SQLITE_BLOCK, IN_HOLE - 1, IN_HOLE, IN_HOLE + 1, IN_HOLE + LARGEST, 3 * MIB, 300 * MIB]
+        [1, SQLITE_BLOCK, IN_HOLE - 1, IN_HOLE, IN_HOLE + 1, IN_HOLE + MAX_SIZE, 3 * MIB, 300 * MIB]
     ),
     st.integers(1, 4 * MIB),
 )
@@ -123,7 +123,7 @@ def test_a_hole_of_terabytes_is_a_few_objects() -> None:
     assert len(store.given) < 100
     runs = store.objects[tree]
     assert len(runs) < 2 * MIB
-    assert len(runs) // 33 * 1024 * LARGEST >= 8 << 40
+    assert len(runs) // 33 * 1024 * MAX_SIZE >= 8 << 40
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -149,7 +149,7 @@ def test_an_insertion_shares_almost_everything(at: int) -> None:
     known = set(store.objects)
     store_pieces(store, [data[:at] + b"put in" + data[at:]])
     new = sum(len(store.objects[oid]) for oid in store.objects.keys() - known)
-    assert new < 4 * LARGEST + 100_000
+    assert new < 4 * MAX_SIZE + 100_000
 
 
 def test_a_page_of_a_database_shares_all_other_pages() -> None:
@@ -174,7 +174,7 @@ def test_a_file_of_150_megabytes_is_put_together_by_plain_git(repo: Repo) -> Non
     script = f"git ls-tree -r {pointer['tree']} | {each} | sha256sum"
     assert repo.execute("sh", "-c", script).out.split()[0] == wanted
     sizes = [int(line.split()[3]) for line in repo.git("ls-tree", "-r", "-l", pointer["tree"]).splitlines()]
-    assert max(sizes) <= LARGEST
+    assert max(sizes) <= MAX_SIZE
     assert git_fsck(repo.path) == ""
 
 

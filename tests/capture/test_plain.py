@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from git_envhist.api import EnvHistory
-from git_envhist.capture.known import SHARD_SIZE
-from git_envhist.capturing.merge import RecordChanges
-from git_envhist.history.diff import count
+from git_envhist.api import AroundHistory
+from git_envhist.capture.collect import RecordChanges
+from git_envhist.diff.compare import compare
+from git_envhist.diff.summary import count
 from git_envhist.model import ChangeCount, Snapshot
-from git_envhist.store.chain import read_chain
-from git_envhist.store.compare import compare
+from git_envhist.snapshots.log import read_chain
+from git_envhist.worktree.stat_cache import SHARD_SIZE
 from tests.capture.taking import HOWS, forget_cache, fresh_repo, settle, snapshot, take
 from tests.end_to_end.captures import assert_holds
 from tests.support.depth import examples
@@ -118,7 +118,7 @@ def test_a_large_directory_of_which_little_changed_is_as_any_other(repo: Repo, n
 
 
 def compared(repo: Repo, before: Snapshot, after: Snapshot) -> ChangeCount:
-    return count(compare(EnvHistory.open(str(repo.path)).repository.git, before.tree, after.tree))
+    return count(compare(AroundHistory.open(str(repo.path)).repository.git, before.tree, after.tree))
 
 
 @settings(max_examples=examples(3, 8))
@@ -142,7 +142,7 @@ def test_plain_changes_are_counted_without_a_comparison(repo: Repo, monkeypatch:
     def refuse(*_: object) -> None:
         raise AssertionError("the trees were compared")
 
-    monkeypatch.setattr("git_envhist.capturing.holding.compare", refuse)
+    monkeypatch.setattr("git_envhist.capture.captured_tree.compare", refuse)
     for name, modified in (("nothing", 0), ("bytes", 2), ("modes", 2), ("times", 0), ("far below", 2)):
         apply(FEW[name], repo.path)
         assert snapshot(repo).changed == ChangeCount(modified=modified), name
@@ -156,7 +156,7 @@ def test_what_came_or_went_is_not_counted_from_records() -> None:
 def test_the_snapshot_that_is_told_is_the_one_that_is_read(repo: Repo) -> None:
     for _ in range(2):
         told = snapshot(repo, meta=(("key", "a%b\nc"),), name="a-name", external_id="42")
-        git = EnvHistory.open(str(repo.path)).repository.git
+        git = AroundHistory.open(str(repo.path)).repository.git
         assert [told] == list(read_chain(git, told.commit, limit=1, notes=False))
         repo.write("more", b"1")
 

@@ -13,12 +13,24 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import EnvHistory
-from git_envhist.capture.lines import Inbox, InlineWorker, Outbox, fork_line, receive, send
-from git_envhist.capture.pool import MAX_TICKETS, Frame, Pool, SharedCounters, WorkerFailed, WorkerHandle
-from git_envhist.capturing.gather import ScanDriver
-from git_envhist.capturing.worker import CaptureWorker
+from git_envhist.api import AroundHistory
+from git_envhist.capture.collect import ScanDriver
+from git_envhist.capture.worker import CaptureWorker
 from git_envhist.errors import Damaged, EnvhistError, StorageFull, WorkingTreeGone
+from git_envhist.workers import (
+    MAX_TICKETS,
+    Frame,
+    Inbox,
+    InlineWorker,
+    Outbox,
+    Pool,
+    SharedCounters,
+    WorkerFailed,
+    WorkerHandle,
+    fork_line,
+    receive,
+    send,
+)
 from tests.capture.taking import HOWS, snapshot, take
 from tests.end_to_end.captures import assert_holds, history, tip
 from tests.support.oracle import git_fsck
@@ -164,7 +176,7 @@ def test_capture_reports_the_directory_as_gone_when_it_is_removed_before_a_worke
     directory = tmp_path / "plain"
     directory.mkdir()
     (directory / "a").write_text("1")
-    history = EnvHistory.init(directory, workers=how)
+    history = AroundHistory.init(directory, workers=how)
     make = ScanDriver._make_pool
 
     def remove_and_make(gatherer: ScanDriver) -> Pool:
@@ -214,7 +226,7 @@ def test_each_ticket_is_drawn_once() -> None:
 def test_no_directory_is_left_out_where_the_kernel_gives_small_pipes(
     repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("git_envhist.capturing.gather.DIRECTORIES_A_CHUNK", 1)
+    monkeypatch.setattr("git_envhist.capture.collect.DIRECTORIES_A_CHUNK", 1)
     for number in range(1500):
         repo.write(f"d{number}/file", "x")
     pipe, pipe2 = os.pipe, os.pipe2

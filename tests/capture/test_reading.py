@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.capture import content, reading
-from git_envhist.capture.byname import descent_into
-from git_envhist.capture.reading import (
+from git_envhist.model import MissingReason
+from git_envhist.worktree import content
+from git_envhist.worktree import read_file as reading
+from git_envhist.worktree.read_file import (
     FileVanished,
     KindChanged,
     Unreadable,
@@ -24,9 +25,8 @@ from git_envhist.capture.reading import (
     read_file,
     read_streamed,
 )
-from git_envhist.capture.records import COLUMNS, CTIME, WIDTH
-from git_envhist.capture.visits import ScannedDirectory, ScannedEntry, build_record
-from git_envhist.model import MissingReason
+from git_envhist.worktree.scan import ScannedDirectory, ScannedEntry, build_record, descent_into
+from git_envhist.worktree.stat_cache import COLUMNS, CTIME, WIDTH
 from tests.capture.taking import HOWS, snapshot, take
 from tests.end_to_end.captures import assert_holds
 from tests.support.oracle import listing

@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.capture import seal as sealing
-from git_envhist.capture.seal import is_sealed, keyed_hash, seal, sealed_key_id, unseal
 from git_envhist.errors import SealingError
-from git_envhist.store.keys import Key
+from git_envhist.secrets import seal as sealing
+from git_envhist.secrets.keys import Key
+from git_envhist.secrets.seal import is_sealed, keyed_hash, seal, sealed_key_id, unseal
 
 KEY = Key.of(bytes(range(64)))
 OTHER = Key.of(bytes(64))

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.capture import secrettable
-from git_envhist.capture.copies import original_names
-from git_envhist.capture.secrets import SecretRules
-from git_envhist.capturing.policy import secret_rules
+from git_envhist.capture.worker import secret_rules
+from git_envhist.secrets import rules as secrettable
+from git_envhist.secrets.rules import SecretRules, original_names
 
 RULES = SecretRules()
 DOCUMENT = Path(__file__).parents[2] / "docs" / "security.md"

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.capture.secrets import SCAN_LIMIT, SecretRules
-from git_envhist.capture.settingvalues import entropy, holds_secret_setting
+from git_envhist.secrets.rules import SecretRules
+from git_envhist.secrets.setting_values import entropy, holds_secret_setting
+from git_envhist.secrets.tokens import SCAN_LIMIT
 
 RULES = SecretRules()
 HEX = "9f8e7d6c5b4a39281706f5e4d3c2b1a0"

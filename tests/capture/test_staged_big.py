@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from git_envhist.capturing import staged
+from git_envhist.capture import captured_tree
 from git_envhist.model import CaptureResult
 from tests.capture.taking import take
 from tests.support.oracle import git_fsck
@@ -75,7 +75,7 @@ def test_what_is_too_much_is_left_out_and_told(repo: Repo) -> None:
 
 def test_a_secret_one_that_no_memory_holds_is_left_out(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     repo.git("config", "envhist.bigFile", "1m")
-    monkeypatch.setattr(staged, "MOST_SEALED", 2 * MIB)
+    monkeypatch.setattr(captured_tree, "MAX_SEALED", 2 * MIB)
     fits = b"PASSWORD=correct-horse\n" * 60_000
     stage(repo, "a/.env", fits)
     stage(repo, "b/.env", fits * 2)

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from git_envhist.capture import tokenforms, tokens, tokensigns
-from git_envhist.capture.secrets import SCAN_LIMIT, SecretRules
-from git_envhist.capture.tokens import find_tokens, has_anchor, mask_tokens
+from git_envhist.secrets import token_prefilter, tokens
+from git_envhist.secrets import tokens as tokenforms
+from git_envhist.secrets.rules import SecretRules
+from git_envhist.secrets.tokens import SCAN_LIMIT, find_tokens, has_anchor, mask_tokens
 from tests.capture import tokenexamples
 from tests.capture.tokenexamples import spelled
 
@@ -86,7 +87,7 @@ OPTIONAL_END = {"url_password": "@db.internal/app"}
 ANY_TOKEN = st.one_of(*(st.from_regex(tokens._form(kind), fullmatch=True) for kind in tokenforms.TOKENS))
 
 
-@pytest.mark.parametrize("kind", [*tokenforms.TOKENS, tokensigns.URL_PASSWORD])
+@pytest.mark.parametrize("kind", [*tokenforms.TOKENS, token_prefilter.URL_PASSWORD])
 def test_each_kind_is_found_and_masked_and_its_prefix_stays(kind: str) -> None:
     prefix, secret = EXAMPLES[kind]
     end = OPTIONAL_END.get(kind, "")
@@ -105,7 +106,7 @@ def test_whatever_fits_the_table_has_an_anchor(token: bytes) -> None:
     assert find_tokens(token)
 
 
-@given(st.one_of(ANY_TOKEN, *(st.from_regex(anchor) for anchor in tokensigns.ANCHORS.values())))
+@given(st.one_of(ANY_TOKEN, *(st.from_regex(anchor) for anchor in token_prefilter.ANCHORS.values())))
 def test_what_holds_an_anchor_may_hold_one_at_first_sight(text: bytes) -> None:
     assert tokens._may_hold_anchor(text) or not has_anchor(text)
 

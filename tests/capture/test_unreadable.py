@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.capture.byname import descent_into
-from git_envhist.capture.content import _look_again
-from git_envhist.capture.records import COLUMNS
-from git_envhist.capture.scan import ScanLimits, Scanner, walk
-from git_envhist.capture.visits import ScannedDirectory, ScannedEntry
 from git_envhist.model import MissingReason
+from git_envhist.worktree.content import _look_again
+from git_envhist.worktree.scan import ScanLimits, ScannedDirectory, ScannedEntry, Scanner, descent_into, walk
+from git_envhist.worktree.stat_cache import COLUMNS
 from tests.crash.faults import needs_strace
 from tests.end_to_end.captures import capture
 from tests.support.repository import Repo

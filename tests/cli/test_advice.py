@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.cli.advice import KEYS
+from git_envhist.cli.errors import ADVICE_KEYS
 from tests.cli.test_terminal_session import on_terminal
 from tests.support.repository import Repo
 
@@ -87,7 +87,7 @@ def test_gits_own_switch_is_one_for_all(repo: Repo) -> None:
     assert not hints(shown)
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", ADVICE_KEYS)
 def test_every_hint_stands_in_the_manual(key: str) -> None:
     manual = Path(__file__).resolve().parents[2] / "docs" / "man" / "git-envlog.rst"
     assert f"**advice.{key}**" in manual.read_text()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.cli.argv import Words, first_operand, split_words, takes_next, wants_json
+from git_envhist.cli.parser import Words, first_operand, split_words, takes_next, wants_json
 
 VALUED = frozenset({"-m", "--message", "-n", "--max-count", "-C", "--date"})
 

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from git_envhist.cli.capture import dry_run_lines, tell_that_we_wait, why_missing
 from git_envhist.cli.command import Session
+from git_envhist.cli.commands.capture import dry_run_lines, tell_that_we_wait, why_missing
 from git_envhist.cli.output import Output
 from git_envhist.model import CaptureResult, EnvPath, MissingPath, MissingReason
 from tests.end_to_end.captures import capture

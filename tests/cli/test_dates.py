@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.cli.dates import format_date, relative_date
+from git_envhist.cli.formats import format_date, relative_date
 from git_envhist.errors import UsageError
 
 AT = datetime(2026, 3, 5, 7, 8, 9, tzinfo=timezone(timedelta(hours=5, minutes=30)))

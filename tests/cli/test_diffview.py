@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.cli.colour import DEFAULTS, Palette
-from git_envhist.cli.diffsource import DiffSource, DiffStyle
-from git_envhist.cli.diffstat import renamed
-from git_envhist.cli.diffview import diff_texts
+from git_envhist.cli.output import DEFAULTS, Palette
 from git_envhist.cli.paths import quoted
-from git_envhist.cli.storyview import variable_facts
 from git_envhist.cli.terminal import as_bytes
+from git_envhist.cli.views.diff_source import DiffSource, DiffStyle
+from git_envhist.cli.views.patch import diff_texts
+from git_envhist.cli.views.stat import renamed
+from git_envhist.cli.views.summary import variable_facts
+from git_envhist.diff.compare import compare
+from git_envhist.diff.config_files import unified_hunks
 from git_envhist.errors import SealingError
-from git_envhist.history.textdiff import unified_hunks
+from git_envhist.git.process import Git
+from git_envhist.git.repository import Repository
 from git_envhist.model import EnvPath, FactChange, StoredAs
-from git_envhist.store.compare import compare
-from git_envhist.store.git import Git
-from git_envhist.store.repository import Repository
 from tests.support.needs import require
 from tests.support.repository import Repo
 from tests.support.snapshots import Described, Tree, directory, fifo, file, link, write_snapshot

@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from git_envhist.cli import entry
-from git_envhist.cli.failure import SignalReceived
+from git_envhist.cli import main
+from git_envhist.cli.errors import SignalReceived
 
 
 def test_a_signal_while_a_class_is_made_ends_the_program_by_its_number(
@@ -21,6 +21,6 @@ def test_a_signal_while_a_class_is_made_ends_the_program_by_its_number(
         type("Made", (), {"attribute": Interrupts()})
         return 0
 
-    monkeypatch.setattr(entry, "_run", run)
-    assert entry.run_program("git-envlog", []) == 143
+    monkeypatch.setattr(main, "_run", run)
+    assert main.run_program("git-envlog", []) == 143
     assert capfd.readouterr() == ("", "")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.cli.envdiff import read_similarity
+from git_envhist.cli.commands.diff import read_similarity
 from git_envhist.errors import UsageError
 from tests.support.repository import Repo
 from tests.support.template import start_from

@@ -86,7 +86,7 @@ CASES = {
         f"mkdir x; cp -r {CHECKOUT}/git_envhist x",
         f"PYTHONPATH=x {sys.executable} -S -c \"import sys; sys.path += {sys.path!r}; sys.prefix = '/nowhere';"
         " sys.argv[1:] = ['install', '--shell'];"
-        " from git_envhist.cli.entry import envlog; envlog()\"",
+        " from git_envhist.cli.main import envlog; envlog()\"",
     ),
     "no-tui": Case(
         128, MODULE.format("textual"), "PYTHONPATH=m script -qec 'git-envlog browse 2>&3' /dev/null 3>&2",

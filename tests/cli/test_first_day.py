@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.cli.helptext import find_page, opened_at
-from git_envhist.cli.subcommands import SUBCOMMANDS
+from git_envhist.cli.subcommands import SUBCOMMANDS, find_page, opened_at
 from tests.cli.test_json import validate
 from tests.support.needs import require
 from tests.support.repository import Repo

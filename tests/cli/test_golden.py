@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.capture.reading import CLOCK_GRAIN_NS
+from git_envhist.worktree.read_file import CLOCK_GRAIN_NS
 from tests.support.repository import Repo, Result
 
 DAY = "2026-11-18T"

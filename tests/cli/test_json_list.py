@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 
-from git_envhist.store.series import AT_ONCE
+from git_envhist.diff.compare import AT_ONCE
 from tests.browse.growing import grow_timeline
 from tests.support.repository import Repo
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.store.keys import Key, KeyRing, write_key_text
+from git_envhist.secrets.keys import Key, KeyRing, write_key_text
 from tests.support.repository import Repo
 
 KNOWN = Key.of(bytes(range(64)))

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from git_envhist.cli.argv import split_words
-from git_envhist.cli.clicking import read_by_click
+from git_envhist.cli.click_parser import read_by_click
 from git_envhist.cli.command import Command
-from git_envhist.cli.options import read_plainly
 from git_envhist.cli.output import Output
+from git_envhist.cli.parser import read_plainly, split_words
 from git_envhist.cli.subcommands import PROGRAMS, SUBCOMMANDS, load
 from git_envhist.errors import UsageError
 from tests.support.depth import examples
@@ -58,13 +57,16 @@ def test_what_is_read_without_click_is_what_click_reads(place: str, data: st.Dat
 @pytest.mark.parametrize(
     ("place", "line"),
     [
-        ("git_envhist.cli.log:log_command", ""),
-        ("git_envhist.cli.log:log_command", "-n20"),
-        ("git_envhist.cli.log:log_command", "-n 20 --oneline @~3.. --json=lines"),
-        ("git_envhist.cli.log:log_command", "--since=monday --until now -z --verdict pass --verdict fail"),
-        ("git_envhist.cli.envdiff:envdiff", "--name-status a b -M50% -C x -C y"),
-        ("git_envhist.cli.capture:capture", "-m one -m two --if-changed --meta a=b"),
-        ("git_envhist.cli.key:key", ""),
+        ("git_envhist.cli.commands.log:log_command", ""),
+        ("git_envhist.cli.commands.log:log_command", "-n20"),
+        ("git_envhist.cli.commands.log:log_command", "-n 20 --oneline @~3.. --json=lines"),
+        (
+            "git_envhist.cli.commands.log:log_command",
+            "--since=monday --until now -z --verdict pass --verdict fail",
+        ),
+        ("git_envhist.cli.commands.diff:envdiff", "--name-status a b -M50% -C x -C y"),
+        ("git_envhist.cli.commands.capture:capture", "-m one -m two --if-changed --meta a=b"),
+        ("git_envhist.cli.commands.key:key", ""),
     ],
 )
 def test_what_people_type_needs_no_click(place: str, line: str) -> None:
@@ -78,5 +80,5 @@ def test_what_people_type_needs_no_click(place: str, line: str) -> None:
     "line", ["-h", "--help", "--version", "--bogus", "-n", "-n x", "--oneline=x", "-zp", "--verdict=x"]
 )
 def test_what_is_not_plain_is_left_to_click(line: str) -> None:
-    command = loaded("git_envhist.cli.log:log_command")
+    command = loaded("git_envhist.cli.commands.log:log_command")
     assert read_plainly(line.split(), command.options, command.arguments) is None

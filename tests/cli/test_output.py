@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from git_envhist.cli.colour import wants_colour
-from git_envhist.cli.output import pager_environment, pager_words
+from git_envhist.cli.output import pager_environment, pager_words, wants_colour
 
 
 @pytest.mark.parametrize(

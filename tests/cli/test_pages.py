@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 
 from git_envhist.cli.command import Command
-from git_envhist.cli.helptext import short_help
-from git_envhist.cli.subcommands import PROGRAMS, SUBCOMMANDS, load
+from git_envhist.cli.subcommands import PROGRAMS, SUBCOMMANDS, load, short_help
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 MAN = CHECKOUT / "docs" / "man"
 COMMON = "COMMON OPTIONS"
 # (command, page, sections of it that hold the command's options)
 PLACES = {
-    "git_envhist.cli.log:log_command": ("git-envlog", ("OPTIONS", COMMON)),
+    "git_envhist.cli.commands.log:log_command": ("git-envlog", ("OPTIONS", COMMON)),
     PROGRAMS["git-envrestore"]: ("git-envrestore", ("OPTIONS",)),
     PROGRAMS["git-envdiff"]: ("git-envdiff", ("OPTIONS", COMMON)),
     **{sub.place: ("git-envlog", (name, COMMON)) for name, sub in SUBCOMMANDS.items()},

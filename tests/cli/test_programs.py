@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist import __version__
-from git_envhist.cli.helptext import GROUPS
-from git_envhist.cli.subcommands import SUBCOMMANDS
+from git_envhist.cli.subcommands import GROUPS, SUBCOMMANDS
 from tests.support.repository import Repo
 
 ONE_LINE_AND_HINT = 2

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from git_envhist.cli.push import look_lines
-from git_envhist.model.sharing import ClassSize, OutgoingScan
+from git_envhist.cli.commands.push import look_lines
+from git_envhist.model.storage import ClassSize, OutgoingScan
 
 
 def test_each_class_says_whether_its_content_can_be_read() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from git_envhist.cli.colour import DEFAULTS, PLAIN, Palette
 from git_envhist.cli.formats import FormatContext, read_format
-from git_envhist.cli.render import card, id_length, list_lines, oneline
+from git_envhist.cli.output import DEFAULTS, PLAIN, Palette
 from git_envhist.cli.terminal import as_bytes, width
+from git_envhist.cli.views.log import card, id_length, list_lines, oneline
 from git_envhist.errors import UsageError
 from git_envhist.model import EnvPath, MissingPath, MissingReason, Snapshot, TextNote, VerdictStatus
 from tests.cli.moments import NOW, at, moment, timeline, verdict

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.cli.dates import date_style
+from git_envhist.cli.formats import date_style
 from git_envhist.cli.terminal import shows_symbols
 from tests.cli.test_terminal_session import on_terminal
 from tests.support.repository import Repo

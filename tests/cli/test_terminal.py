@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.cli.terminal import escape, escape_invalid, pad, shorten, width
+from git_envhist.cli.terminal import pad, shorten, width
+from git_envhist.text import escape, escape_invalid
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import subprocess
 
 import pytest
 
-from git_envhist.cli.terminal import marked
-from git_envhist.cli.wrapping import wrapped
+from git_envhist.cli.terminal import marked, wrapped
 from tests.support.repository import Repo
 
 RED, RESET = marked("\x1b[31m"), marked("\x1b[m")

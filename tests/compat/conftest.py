@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from git_envhist.compat.praisonai import CheckpointService
+from git_envhist.compat.praisonai.service import CheckpointService
 
 Begin = Callable[..., CheckpointService]
 

@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from git_envhist.compat import chimera
-from git_envhist.compat.chimera import CheckpointInfo, CheckpointManager, GitEnvironment, LocalEnvironment
-from git_envhist.compat.chimera.env.local import LargeCheckpointWarning
+from git_envhist.compat.chimera.checkpoints import CheckpointManager
+from git_envhist.compat.chimera.env.git_env import GitEnvironment
+from git_envhist.compat.chimera.env.local import LargeCheckpointWarning, LocalEnvironment
+from git_envhist.compat.chimera.storage import CheckpointInfo
 from tests.support.oracle import listing
 from tests.support.repository import Repo
 

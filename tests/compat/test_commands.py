@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from git_envhist.compat.chimera import CheckpointManager, LocalEnvironment
+from git_envhist.compat.chimera.checkpoints import CheckpointManager
 from git_envhist.compat.chimera.commands import cmd_checkpoint, cmd_redo, cmd_undo, snapshot_after_turn
+from git_envhist.compat.chimera.env.local import LocalEnvironment
 
 
 class Context:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.compat.chimera import CheckpointManager, ContainerEnvironment
-from git_envhist.compat.chimera.env.container import ContainerToolMissing, find_tool
+from git_envhist.compat.chimera.checkpoints import CheckpointManager
+from git_envhist.compat.chimera.env.container import ContainerEnvironment, ContainerToolMissing, find_tool
 from tests.support.needs import require, skip_without
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.compat.chimera import GhostCommitManager
+from git_envhist.compat.chimera.checkpoints_ghost import GhostCommitManager
 from tests.support.oracle import listing
 
 

@@ -15,11 +15,13 @@ from typing import Any
 
 import pytest
 
-from git_envhist.compat.chimera import CheckpointManager, GhostCommitManager, LocalEnvironment
+from git_envhist.compat.chimera.checkpoints import CheckpointManager
+from git_envhist.compat.chimera.checkpoints_ghost import GhostCommitManager
 from git_envhist.compat.chimera.commands import cmd_undo, snapshot_after_turn
-from git_envhist.compat.onebyone import ProcessLock
-from git_envhist.compat.praisonai import CheckpointService
-from git_envhist.compat.praisonai.book import _size
+from git_envhist.compat.chimera.env.local import LocalEnvironment
+from git_envhist.compat.praisonai.service import CheckpointService
+from git_envhist.compat.praisonai.store import _size
+from git_envhist.compat.storage import ProcessLock
 from tests.support.repository import Repo
 
 Run = Callable[[Any], Any]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from git_envhist.compat.praisonai import CheckpointEvent, CheckpointService
-from git_envhist.compat.praisonai.service import is_protected
+from git_envhist.compat.praisonai.service import CheckpointService, is_protected
+from git_envhist.compat.praisonai.types import CheckpointEvent
 
 Run = Callable[[Any], Any]
 Begin = Callable[..., CheckpointService]

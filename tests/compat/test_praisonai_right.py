@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from git_envhist.compat.praisonai import CheckpointService
+from git_envhist.compat.praisonai.service import CheckpointService
 from tests.support.oracle import listing
 from tests.support.repository import Repo
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from git_envhist.compat import praisonai
-from git_envhist.compat.praisonai import (
+from git_envhist.compat.praisonai.service import CheckpointService
+from git_envhist.compat.praisonai.types import (
     Checkpoint,
     CheckpointConfig,
     CheckpointDiff,
     CheckpointEvent,
     CheckpointResult,
-    CheckpointService,
     FileDiff,
 )
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from git_envhist import EnvHistory
-from git_envhist.compat.workbench.commands import without_platform_options
+from git_envhist.compat.workbench import without_platform_options
 from git_envhist.compat.workbench.platform_id import PlatformError, find_id
-from git_envhist.doing.observing import read_list
 from git_envhist.model import Trigger
+from git_envhist.tracking.effects import read_list
 from tests.cli.test_json import validate
 from tests.support.repository import Repo, Result
 

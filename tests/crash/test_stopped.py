@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from git_envhist.facts.processes import parent_of
+from git_envhist.probes.processes import parent_of
 from tests.crash.faults import debris
 from tests.end_to_end.captures import assert_holds, capture, tip
 from tests.hygiene.guests import belongings

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from git_envhist import EnvHistory
-from git_envhist.doing.values import decode, encode
 from git_envhist.errors import EnvhistError, Refused, SealingError, UsageError
 from git_envhist.model import MissingReason
+from git_envhist.tracking.attachments import decode, encode
 from tests.support.repository import Repo, make_repo
 
 CONVERSATION = [
@@ -167,7 +167,7 @@ def test_what_cannot_come_back_as_it_was_is_refused(repo: Repo) -> None:
 
 
 def test_what_is_too_large_is_refused(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("git_envhist.doing.said.LARGEST", 10)
+    monkeypatch.setattr("git_envhist.tracking.attachments.MAX_SIZE", 10)
     history = EnvHistory.open(str(repo.path), workers="here")
     history.capture("talk")
     with pytest.raises(Refused):

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from git_envhist import EnvHistory
-from git_envhist.doing.definitions import definition_of
-from git_envhist.doing.tasks import DefinitionDiffers
 from git_envhist.errors import Damaged
-from git_envhist.history.doings import TASK_FORMAT, NewerRecord
+from git_envhist.history.work import TASK_FORMAT, NewerRecord
 from git_envhist.model import AgentName, TaskStatus
+from git_envhist.tracking.tasks import DefinitionDiffers, definition_of
 from tests.cli.test_json import validate
 from tests.support.repository import Repo
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import EnvHistory
+from git_envhist.api import AroundHistory
 from git_envhist.errors import EnvhistError
-from git_envhist.restore import anew
+from git_envhist.restore import write_tree
 from tests.support.mounts import Room, private_mounts
 from tests.support.needs import require
 from tests.support.oracle import Listing, listing
@@ -182,16 +182,16 @@ def test_restore_to_fails_when_the_written_paths_are_not_there(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build(TREE, repo.path)
-    history = EnvHistory.open(str(repo.path), workers="here")
+    history = AroundHistory.open(str(repo.path), workers="here")
     taken = history.capture("first").snapshot
     assert taken is not None
-    real = anew._put_in_place
+    real = write_tree._put_in_place
 
     def lose_one(*arguments: object) -> object:
         kept = real(*arguments)  # type: ignore[arg-type]
         (tmp_path / "out/many/7").unlink()
         return kept
 
-    monkeypatch.setattr(anew, "_put_in_place", lose_one)
+    monkeypatch.setattr(write_tree, "_put_in_place", lose_one)
     with pytest.raises(EnvhistError, match=r"1 of the paths that were written into '.*/out' are not there"):
         history.write_to(taken, str(tmp_path / "out"))

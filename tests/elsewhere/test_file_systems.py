@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.capture.reading import CLOCK_GRAIN_NS, SECOND_NS, timestamp_granularity
+from git_envhist.worktree.read_file import CLOCK_GRAIN_NS, SECOND_NS, timestamp_granularity
 from tests.cli.test_terminal_session import on_terminal
 from tests.end_to_end.captures import assert_holds, capture
 from tests.support.mounts import Room, private_mounts

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist import system
-from git_envhist.capture import byname
-from git_envhist.capture.byname import PathDirectoryCursor, save_current_directory
-from git_envhist.system import SYSTEM, WITHOUT, Platform, open_compared, read_system
+from git_envhist import platform
+from git_envhist.platform import SYSTEM, WITHOUT, Platform, open_compared, read_system, save_current_directory
+from git_envhist.worktree import scan
+from git_envhist.worktree.scan import PathDirectoryCursor
 from tests.capture.taking import everything_stored
 from tests.end_to_end.captures import assert_holds
 from tests.support.oracle import git_fsck, listing
@@ -146,8 +146,8 @@ def test_the_variable_takes_away_and_gives_nothing() -> None:
 def test_workers_run_in_the_nearest_way_there_is(
     monkeypatch: pytest.MonkeyPatch, there: Platform, wanted: str, gets: str
 ) -> None:
-    monkeypatch.setattr(system, "SYSTEM", there)
-    assert system.worker_mode(wanted) == gets
+    monkeypatch.setattr(platform, "SYSTEM", there)
+    assert platform.worker_mode(wanted) == gets
 
 
 # Names may be swapped between two calls. Where no descriptor helps, comparing does.
@@ -175,7 +175,7 @@ def before_the_next(
             act()
         return real(name, *more, **named)
 
-    monkeypatch.setattr(byname.os, call, wrapped)
+    monkeypatch.setattr(scan.os, call, wrapped)
 
 
 def swap(place: Path) -> Callable[[], None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from git_envhist.cli.argv import with_dashes
+from git_envhist.cli.parser import with_dashes
 from tests.end_to_end.captures import capture
 from tests.support.repository import Repo
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from git_envhist.api import EnvHistory
-from git_envhist.capturing.tidying import AFTER_RESTORE
-from git_envhist.store.merging import MOST_PACKS, merge_packs
-from git_envhist.store.repository import Repository
+from git_envhist.api import AroundHistory
+from git_envhist.git.repository import Repository
+from git_envhist.maintenance.merge_packs import AFTER_RESTORE, MAX_PACKS, merge_packs
 from tests.support.repository import Repo
 
 
 def test_sixty_captures_leave_a_handful_of_packs(repo: Repo) -> None:
-    history = EnvHistory.open(str(repo.path), workers="here")
+    history = AroundHistory.open(str(repo.path), workers="here")
     for number in range(60):
         repo.write("counter", b"%d\n" % number)
         history.capture(f"capture {number}")
 
     packs = list((repo.path / ".git/objects/pack").glob("*.pack"))
-    assert len(packs) <= MOST_PACKS + 2
+    assert len(packs) <= MAX_PACKS + 2
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
     timeline = f"refs/envhist/heads/{history.timeline}"
     for number, commit in enumerate(reversed(repo.git("rev-list", timeline).split())):
@@ -28,14 +27,14 @@ def test_sixty_captures_leave_a_handful_of_packs(repo: Repo) -> None:
 def test_a_merge_whose_staging_comes_back_after_a_power_cut_loses_nothing(
     repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    history = EnvHistory.open(str(repo.path), workers="here")
-    monkeypatch.setattr("git_envhist.capturing.capture.merge_packs_after", lambda repository: None)
-    for number in range(MOST_PACKS + 1):
+    history = AroundHistory.open(str(repo.path), workers="here")
+    monkeypatch.setattr("git_envhist.capture.pipeline.merge_packs_after", lambda repository: None)
+    for number in range(MAX_PACKS + 1):
         repo.write("counter", b"%d\n" % number)
         history.capture(f"capture {number}")
     place = Repository.open(str(repo.path))
     with monkeypatch.context() as patch:
-        patch.setattr("git_envhist.store.staging.remove_tree", lambda *arguments: None)
+        patch.setattr("git_envhist.snapshots.staging.remove_tree", lambda *arguments: None)
         assert merge_packs(place.common_state, place.pack_dir, place.object_format) > 1
 
     history.capture("after the power cut")
@@ -44,7 +43,7 @@ def test_a_merge_whose_staging_comes_back_after_a_power_cut_loses_nothing(
 
 
 def test_going_back_and_forth_leaves_a_handful_of_packs(repo: Repo) -> None:
-    history = EnvHistory.open(str(repo.path), workers="here")
+    history = AroundHistory.open(str(repo.path), workers="here")
     moments = []
     for text in (b"one", b"two"):
         repo.write("app.py", text)
@@ -57,5 +56,5 @@ def test_going_back_and_forth_leaves_a_handful_of_packs(repo: Repo) -> None:
         history.restore(moments[turn % 2])
     packs = list((repo.path / ".git/objects/pack").glob("*.keep"))
     assert len(packs) <= AFTER_RESTORE + 2
-    assert len(history.log()) >= 2 * MOST_PACKS
+    assert len(history.log()) >= 2 * MAX_PACKS
     repo.git("fsck", "--strict")

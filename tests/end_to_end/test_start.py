@@ -75,7 +75,7 @@ def test_a_list_asks_git_two_things_and_loads_nothing_heavy(captured: Repo, tmp_
     assert run.children == 2
     assert not run.modules & NEVER
     assert not {name for name in run.ours if ".capture." in name}
-    assert {"git_envhist.store.compare", "git_envhist.store.manifest"}.isdisjoint(run.ours)
+    assert {"git_envhist.diff.compare", "git_envhist.snapshots.manifest"}.isdisjoint(run.ours)
     assert run.patterns <= 20
 
 

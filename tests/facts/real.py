@@ -22,13 +22,13 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from git_envhist import facts
-from git_envhist.api import EnvHistory
-from git_envhist.capture.records import DirectoryRecord
-from git_envhist.capturing.factfiles import compile_file_triggers, is_named
-from git_envhist.facts.gobuild import INLINE, MARK
+from git_envhist import probes
+from git_envhist.api import AroundHistory
+from git_envhist.capture.probe_worker import compile_file_triggers, is_named
 from git_envhist.model import Fact
-from git_envhist.store.facts import read_fact
+from git_envhist.probes.go import INLINE, MARK
+from git_envhist.snapshots.records import read_fact
+from git_envhist.worktree.stat_cache import DirectoryRecord
 from tests.conftest import sealed_environment
 from tests.support.repository import Repo, make_repo
 
@@ -106,8 +106,8 @@ def told(repo: Repo) -> Said:
     """What the newest snapshot says of packages in the environment."""
     ref = repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/heads")
     said: Said = set()
-    for probe, line in facts.tree_probes().items():
-        if line.kind == facts.PACKAGES and probe not in OTHERS:
+    for probe, line in probes.tree_probes().items():
+        if line.kind == probes.PACKAGES and probe not in OTHERS:
             text = repo.git("show", f"{ref}:.envhist/facts/{probe}").splitlines()[1:]
             said |= {_as_said(read_fact(probe, line.encode("utf-8", "surrogateescape"))) for line in text}
     return said
@@ -133,7 +133,7 @@ def keep(name: str, place: Path, said: str, version: str) -> None:
     tree = BYTES / name / "tree"
     shutil.rmtree(tree, ignore_errors=True)
     wake = compile_file_triggers(
-        {probe: line for probe, line in facts.tree_probes().items() if probe not in OTHERS}
+        {probe: line for probe, line in probes.tree_probes().items() if probe not in OTHERS}
     )
     for directory, _, files in os.walk(place):
         path = os.path.relpath(directory, place)
@@ -157,7 +157,7 @@ def _keep_file(file: Path, target: Path) -> None:
         data = EMPTY_LINE.split(data)[0] + b"\n"
     elif file.name in LISTS_IN_FRONT:
         data = data[: (data + LISTS_IN_FRONT[file.name]).index(LISTS_IN_FRONT[file.name]) + 100]
-    elif not any(_is_read(file, pattern) for line in facts.tree_probes().values() for pattern in line.reads):
+    elif not any(_is_read(file, pattern) for line in probes.tree_probes().values() for pattern in line.reads):
         data = b""  # its name says all there is to know
     packed = len(data) > LARGEST_PLAIN
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -211,7 +211,7 @@ def run(name: str, keeping: bool) -> str:
         sealed.mkdir()
         os.environ.update(sealed_environment(sealed))
         repo = make_repo(place, commit=False)
-        EnvHistory.open(str(place), workers="here").capture("what it made")
+        AroundHistory.open(str(place), workers="here").capture("what it made")
         wanted, found = parse(said), told(repo)
         for one in sorted(wanted ^ found):
             print(f"  {name}: {'only the manager' if one in wanted else 'only we'}: {one}")

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.facts import containers
-from git_envhist.facts.probe import ProbeTarget
+from git_envhist.probes import containers
+from git_envhist.probes.base import ProbeTarget
 from tests.support.repository import Repo
 
 # The fields of `GET /containers/json` that matter, as docker's reference of its interface has them.

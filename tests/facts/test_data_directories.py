@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.facts import mysql, postgres, redis
-from git_envhist.facts.probe import File
+from git_envhist.probes import mysql, postgres, redis
+from git_envhist.probes.base import File
 from tests.alive.servers import give_away, make_cluster, psql, redis_cli
 from tests.alive.servers import postgres as postgres_server
 from tests.alive.servers import redis as redis_server

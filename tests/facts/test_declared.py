@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.facts import declared, declarednode, declaredpython
-from git_envhist.facts.probe import File
-from git_envhist.history.declared import disagreements
-from git_envhist.history.dependencies import assign_roles
-from git_envhist.history.versions import same_version, satisfies
+from git_envhist.diff.packages import assign_roles, disagreements, same_version, satisfies
 from git_envhist.model import EnvPath, Fact, FactChange, Role
+from git_envhist.probes import node as declarednode
+from git_envhist.probes import python, requirements
+from git_envhist.probes.base import File
 from tests.facts.test_story import MACHINE, capture, stories
 from tests.support.needs import require
 from tests.support.repository import Repo
@@ -96,12 +95,12 @@ click
 """
 
 
-def said(lines: declared.Lines) -> list[tuple[str, str]]:
+def said(lines: requirements.Lines) -> list[tuple[str, str]]:
     return list(lines)
 
 
 def test_a_requirements_file_is_read_as_pip_does() -> None:
-    assert said(declaredpython.read_requirements(REQUIREMENTS)) == [
+    assert said(python.read_requirements(REQUIREMENTS)) == [
         (".", "list"),
         ("flask", "maybe="),
         ("psycopg2-binary", "asked=>=2.9,<3"),
@@ -115,11 +114,11 @@ def test_a_requirements_file_is_read_as_pip_does() -> None:
         b"./wheels/a.whl",
         b"-r ../requirements.txt",
     ):
-        assert ("?", "open=") in said(declaredpython.read_requirements(unknown))
+        assert ("?", "open=") in said(python.read_requirements(unknown))
 
 
 def test_lock_files_of_real_tools_settle_versions() -> None:
-    assert said(declaredpython.read_packages_lock(UV_LOCK))[1:] == [
+    assert said(python.read_packages_lock(UV_LOCK))[1:] == [
         ("blinker", "locked=1.9.0"),
         ("flask", "locked=3.1.3"),
         ("shop", "locked=0.1.0"),
@@ -131,7 +130,7 @@ def test_lock_files_of_real_tools_settle_versions() -> None:
     assert said(declarednode.read_pnpm_lock(older))[1:] == node
     berry = b'__metadata:\n  version: 8\n\n"semver@npm:^7.5.0":\n  version: 7.8.6\n  resolution: "semver@npm:7.8.6"\n'
     assert said(declarednode.read_yarn_lock(berry))[1:] == node[1:]
-    assert said(declaredpython.read_pipfile_lock(PIPFILE_LOCK))[1:] == [("blinker", "locked=1.9.0")]
+    assert said(python.read_pipfile_lock(PIPFILE_LOCK))[1:] == [("blinker", "locked=1.9.0")]
     below = b'{"version": "1.0.0", "dependencies": {"b": {"version": "2.0.0"}}}'
     first = b'{"lockfileVersion": 1, "dependencies": {"a": ' + below + b"}}"
     assert said(declarednode.read_npm_lock(first))[1:] == [
@@ -152,7 +151,7 @@ dev = ["pytest", {include-group = "lint"}]
 python = "^3.11"
 httpx = "^0.27"
 """
-    assert said(declaredpython.read_pyproject(data)) == [
+    assert said(python.read_pyproject(data)) == [
         (".", "list"),
         ("shop", "maybe="),
         ("flask", "asked=>=3"),
@@ -161,9 +160,9 @@ httpx = "^0.27"
         ("pytest", "maybe="),
         ("httpx", "maybe="),
     ]
-    assert said(declaredpython.read_pyproject(b"[tool.ruff]\nline-length = 110\n")) == []
-    assert said(declaredpython.read_pyproject(b"[project\n")) == [("?", "open=")]
-    assert ("?", "open=") in said(declaredpython.read_pyproject(b'[project]\ndynamic = ["dependencies"]'))
+    assert said(python.read_pyproject(b"[tool.ruff]\nline-length = 110\n")) == []
+    assert said(python.read_pyproject(b"[project\n")) == [("?", "open=")]
+    assert ("?", "open=") in said(python.read_pyproject(b'[project]\ndynamic = ["dependencies"]'))
 
 
 def test_only_what_no_other_needs_is_a_root() -> None:
@@ -343,7 +342,7 @@ def test_what_came_along_is_told_after_what_was_asked_for() -> None:
 
 def test_extra_of_another_package_does_not_make_a_need() -> None:
     data = b"Name: tool\nRequires-Dist: numpy; extra == 'dev'\nRequires-Dist: click (>=8)\n\n"
-    lines = [value for _, value in declaredpython.read_metadata(SITE.encode() + b"/tool-1.dist-info", data)]
+    lines = [value for _, value in python.read_metadata(SITE.encode() + b"/tool-1.dist-info", data)]
     assert lines == ["needs=click", "extra=numpy"]
     found = [Fact("declared", ".venv/tool", value, by="pip") for value in ("needs=click", "extra=numpy")]
     changes = [FactChange("pip", f".venv/{name}", None, "1") for name in ("click", "numpy")]
@@ -361,9 +360,9 @@ def test_package_that_pip_was_asked_for_is_direct_though_others_need_it() -> Non
 
 
 def test_only_pip_marks_what_it_was_asked_for() -> None:
-    assert declaredpython.is_requested(b"pip\n", is_marked=True)
-    assert not declaredpython.is_requested(b"uv\n", is_marked=True)
-    assert not declaredpython.is_requested(b"pip\n", is_marked=False)
+    assert python.is_requested(b"pip\n", is_marked=True)
+    assert not python.is_requested(b"uv\n", is_marked=True)
+    assert not python.is_requested(b"pip\n", is_marked=False)
 
 
 def test_npm_itself_leaves_what_is_told(repo: Repo, tmp_path: Path) -> None:
@@ -389,10 +388,10 @@ def test_npm_itself_leaves_what_is_told(repo: Repo, tmp_path: Path) -> None:
     )
 
 
-READERS = [read for _, read in declared.LISTS.values()] + [
-    declaredpython.read_requirements,
+READERS = [read for _, read in requirements.LISTS.values()] + [
+    python.read_requirements,
     declarednode.read_roots,
-    lambda data: declaredpython.read_metadata(b"a/b-1.dist-info", data),
+    lambda data: python.read_metadata(b"a/b-1.dist-info", data),
 ]
 BYTES = st.one_of(
     st.binary(max_size=300),
@@ -449,12 +448,15 @@ def test_no_facts_of_a_stranger_raise_anything(facts: list[Fact]) -> None:
 
 
 def test_what_others_projects_ask_for_is_not_read() -> None:
-    assert all(map(declared.wants, (b"", b"web", b"requirements", b"node_modules", b"a/x-1.dist-info")))
+    assert all(map(requirements.wants, (b"", b"web", b"requirements", b"node_modules", b"a/x-1.dist-info")))
     assert not any(
-        map(declared.wants, (b"node_modules/pg", b"node_modules/pg/node_modules", SITE.encode() + b"/flask"))
+        map(
+            requirements.wants,
+            (b"node_modules/pg", b"node_modules/pg/node_modules", SITE.encode() + b"/flask"),
+        )
     )
     sealed = {
         b"requirements.txt": File(b"flask", 5, True, b"x" * 20),
         b"notes.txt": File(b"", 0, False, b"y"),
     }
-    assert [fact.value for fact in declared.facts_of(b"", sealed, lambda *_: None)] == ["open="]
+    assert [fact.value for fact in requirements.facts_of(b"", sealed, lambda *_: None)] == ["open="]

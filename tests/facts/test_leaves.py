@@ -16,30 +16,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.facts import (
+from git_envhist.model import Fact
+from git_envhist.probes import (
     apk,
     brew,
-    cargo,
-    composer,
     conda,
     dpkg,
-    gem,
     go,
-    gobuild,
     machine_leaf,
     machine_probes,
     node,
-    pnp,
+    package_roots,
+    php,
     python,
-    roots,
     rpm,
-    system,
+    ruby,
+    rust,
+    system_packages,
     tree_leaf,
     tree_probes,
     variables,
 )
-from git_envhist.facts.probe import File, FileProbe
-from git_envhist.model import Fact
+from git_envhist.probes import go as gobuild
+from git_envhist.probes import node as pnp
+from git_envhist.probes.base import File, FileProbe
 
 
 def no_key(context: bytes, secret: bytes) -> str | None:
@@ -122,20 +122,20 @@ def test_this_machines_packages_are_those_that_dpkg_lists() -> None:
     listed = {
         (name.removesuffix(f":{native}"), version) for state, name, version in lines if state == "installed"
     }
-    assert {(fact.key, fact.value) for fact in system.facts_of("/") if fact.by == "dpkg"} == listed
+    assert {(fact.key, fact.value) for fact in system_packages.facts_of("/") if fact.by == "dpkg"} == listed
 
 
 def test_the_stamp_of_the_machine_is_another_one_when_the_list_is(tmp_path: Path) -> None:
-    assert system.stamp(str(tmp_path)) == system.stamp(str(tmp_path))
-    before = system.stamp(str(tmp_path))
+    assert system_packages.stamp(str(tmp_path)) == system_packages.stamp(str(tmp_path))
+    before = system_packages.stamp(str(tmp_path))
     (tmp_path / "var/lib/dpkg").mkdir(parents=True)
     status = tmp_path / "var/lib/dpkg/status"
     status.write_text("x")
-    stamps = [before, system.stamp(str(tmp_path))]
+    stamps = [before, system_packages.stamp(str(tmp_path))]
     other = tmp_path / "other"
     other.write_text("y")
     os.rename(other, status)
-    stamps.append(system.stamp(str(tmp_path)))
+    stamps.append(system_packages.stamp(str(tmp_path)))
     assert len(set(stamps)) == 3
 
 
@@ -199,13 +199,13 @@ def test_gems_are_told_by_the_names_of_their_specifications() -> None:
         (b"usr/lib/ruby/gems/3.1.0/specifications/default", "usr/", True),
         (b"specifications", "", False),
     ):
-        assert gem.wants(place)
-        assert said(gem.facts_of(place, specifications, no_key)) == [
+        assert ruby.wants(place)
+        assert said(ruby.facts_of(place, specifications, no_key)) == [
             (key + "a-2", "1.0", auto),
             (key + "b", "1.0", auto),
             (key + "c_d", "0.0.5.pre1", auto),
         ]
-    assert not gem.wants(b"vendor/bundle/ruby/3.1.0/gems/b-1.0")
+    assert not ruby.wants(b"vendor/bundle/ruby/3.1.0/gems/b-1.0")
 
 
 def test_modules_that_were_replaced_are_told_as_what_they_are() -> None:
@@ -223,16 +223,16 @@ def test_crates_from_git_and_unpacked_ones_of_a_distribution_are_told() -> None:
         b"own-0123.d": b"/w/target/debug/deps/own-0123.d: src/main.rs\n",
     }
     for place in (b"w/target/debug/deps", b"w/target/x86_64-unknown-linux-musl/release/deps"):
-        assert said(cargo.facts_of(place, named(notes), no_key)) == [
+        assert said(rust.facts_of(place, named(notes), no_key)) == [
             ("w/target/some-a", "0a1b2c3", False),
             ("w/target/b-c", "0.2.1+x", False),
         ]
-    assert said(cargo.facts_of(b"w/deps", named(notes), no_key)) == []
+    assert said(rust.facts_of(b"w/deps", named(notes), no_key)) == []
 
 
 def test_composers_older_lists_are_read() -> None:
     listed = b'[{"name": "a/b", "version": "1.0"}, {"name": "../x", "version": "1"}, 7]'
-    assert said(composer.facts_of(b"web/vendor/composer", named({b"installed.json": listed}), no_key)) == [
+    assert said(php.facts_of(b"web/vendor/composer", named({b"installed.json": listed}), no_key)) == [
         ("web/vendor//a/b", "1.0", False)
     ]
 
@@ -266,29 +266,29 @@ def test_homebrew_says_what_was_asked_for(tmp_path: Path) -> None:
         (tmp_path / path).mkdir(parents=True)
         (tmp_path / path / "INSTALL_RECEIPT.json").write_text(json.dumps({"installed_on_request": asked}))
     (tmp_path / "opt/homebrew/Caskroom/firefox/120.0").mkdir(parents=True)
-    stamps = [system.stamp(str(tmp_path))]
-    assert said(system.facts_of(str(tmp_path))) == [
+    stamps = [system_packages.stamp(str(tmp_path))]
+    assert said(system_packages.facts_of(str(tmp_path))) == [
         ("wget", "1.21.4", False),
         ("firefox", "120.0", False),
         ("openssl@3", "3.2.0_1", True),
     ]
     (tmp_path / "opt/homebrew/Cellar/wget/1.22").mkdir()
-    stamps.append(system.stamp(str(tmp_path)))
+    stamps.append(system_packages.stamp(str(tmp_path)))
     assert len(set(stamps)) == 2
 
 
 def test_a_system_in_the_environment_is_told_where_it_begins() -> None:
     status = b"Package: base\nStatus: install ok installed\nVersion: 1.0-1\n"
-    whole = roots.facts_of(b"a/rootfs/var/lib/dpkg", named({b"status": status}), no_key)
+    whole = package_roots.facts_of(b"a/rootfs/var/lib/dpkg", named({b"status": status}), no_key)
     assert said(whole) == [("a/rootfs/base", "1.0-1", False)]
     apart = named({b"libc6": b"Package: libc6\nVersion: 2.36\n", b"base": status})
-    assert said(roots.facts_of(b"var/lib/dpkg/status.d", apart, no_key)) == [
+    assert said(package_roots.facts_of(b"var/lib/dpkg/status.d", apart, no_key)) == [
         ("libc6", "2.36", False),
         ("base", "1.0-1", False),
     ]
     alpine = named({b"installed": b"P:musl\nV:1.2.4-r2\n"})
     for place in (b"image/lib/apk/db", b"image/usr/lib/apk/db"):
-        assert said(roots.facts_of(place, alpine, no_key)) == [("image/musl", "1.2.4-r2", False)]
+        assert said(package_roots.facts_of(place, alpine, no_key)) == [("image/musl", "1.2.4-r2", False)]
 
 
 def test_variables_are_told_by_key_and_never_by_value() -> None:

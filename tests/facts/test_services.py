@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.api import EnvHistory
-from git_envhist.facts.calls import tell_call
-from git_envhist.facts.listeners import parse_tcp, parse_unix, tcp_listeners, unix_listeners
-from git_envhist.history.outside import command_for
+from git_envhist.api import AroundHistory
+from git_envhist.diff.facts import command_for
 from git_envhist.model import FactChange
-from git_envhist.system import SYSTEM
+from git_envhist.platform import SYSTEM
+from git_envhist.probes.processes import parse_tcp, parse_unix, tcp_listeners, unix_listeners
+from git_envhist.probes.services import tell_call
 from tests.support.repository import Repo
 
 pytestmark = pytest.mark.skipif(not SYSTEM.proc, reason="the system tells of no processes")
@@ -55,7 +55,7 @@ def running(repo: Repo, *words: str, place: str = "web") -> Iterator[str]:
 
 def capture(repo: Repo, intent: str, name: str | None = None, verify: str | None = None) -> str:
     environ = {**os.environ, "GIT_ENVHIST_MACHINE_ROOT": repo.env["GIT_ENVHIST_MACHINE_ROOT"]}
-    history = EnvHistory.open(str(repo.path), environ=environ, workers="fork")
+    history = AroundHistory.open(str(repo.path), environ=environ, workers="fork")
     captured = history.capture(intent, name=name, verify=verify).snapshot
     assert captured is not None
     return captured.id

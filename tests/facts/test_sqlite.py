@@ -14,11 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from git_envhist.capturing.factparts import WholeFile
-from git_envhist.facts import sqlite, sqlitefile
-from git_envhist.facts.migrations import applied
-from git_envhist.facts.probe import File
-from git_envhist.facts.sqliteschema import columns_of
+from git_envhist.capture.probe_worker import WholeFile
+from git_envhist.probes import sqlite, sqlite_file
+from git_envhist.probes.base import File
+from git_envhist.probes.sqlite import applied, columns_of
 from tests.support.repository import Repo
 
 Told = dict[str, str]
@@ -237,7 +236,7 @@ def test_many_tables_of_the_same_pages_are_given_up(tmp_path: Path, monkeypatch:
         database.executemany("insert into sqlite_master values ('table', ?, ?, 2, ?)", same)
         database.commit()
     assert len(told(files_of(path))) == 101
-    monkeypatch.setattr(sqlitefile, "MOST_PAGES", 20_000)
+    monkeypatch.setattr(sqlite_file, "MAX_PAGES", 20_000)
     assert told(files_of(path)) == {"a.db/?": "too much to be looked at"}
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist import facts
-from git_envhist.api import EnvHistory
-from git_envhist.capturing import factasking
-from git_envhist.capturing.factsealing import open_facts
-from git_envhist.facts.probe import CaptureProbe, DumpProbe, EnvironmentProbe, FileProbe, MachineProbe
-from git_envhist.history.outside import command_for
+from git_envhist import probes
+from git_envhist.api import AroundHistory
+from git_envhist.capture import probe_worker
+from git_envhist.diff.facts import command_for
 from git_envhist.model import FactChange
+from git_envhist.probes.base import CaptureProbe, DumpProbe, EnvironmentProbe, FileProbe, MachineProbe
+from git_envhist.snapshots.sealed_facts import open_facts
 from tests.support.needs import needs, require
 from tests.support.repository import Repo
 
@@ -108,7 +108,7 @@ def test_facts_follow_every_change_as_if_read_anew(repo: Repo) -> None:
     put(repo, "flask", "3.0.1")
     put(repo, "click", "8.1.7")
     repo.write("vendor/x-1.dist-info/METADATA", metadata("x", "1"))
-    history = EnvHistory.open(str(repo.path), workers="fork")
+    history = AroundHistory.open(str(repo.path), workers="fork")
     history.capture("first")
     steps = (
         lambda: put(repo, "jinja2", "3.1.6"),
@@ -130,10 +130,10 @@ def test_facts_follow_every_change_as_if_read_anew(repo: Repo) -> None:
 def test_only_what_was_touched_is_read_again(repo: Repo) -> None:
     put(repo, "flask", "3.0.1")
     put(repo, "click", "8.1.7")
-    history = EnvHistory.open(str(repo.path), workers="here")
+    history = AroundHistory.open(str(repo.path), workers="here")
     history.capture("first")
     shown: list[bytes] = []
-    leaf = facts.tree_leaf(facts.tree_probes()["pip"])
+    leaf = probes.tree_leaf(probes.tree_probes()["pip"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leaf, "wants", lambda directory: not shown.append(directory))
         put(repo, "jinja2", "3.1.6")
@@ -305,7 +305,7 @@ def test_variables_are_told_without_their_values(repo: Repo) -> None:
 def values_at(repo: Repo, commit: str) -> dict[str, str]:
     """The fingerprints that the sealed facts of a snapshot hold, by variable."""
     blob = repo.run_git("cat-file", "blob", f"{commit}:.envhist/facts/env.sealed").stdout
-    text = open_facts(EnvHistory.open(str(repo.path), environ=repo.env).keys.get, "env", blob)
+    text = open_facts(AroundHistory.open(str(repo.path), environ=repo.env).keys.get, "env", blob)
     assert text is not None
     rows = (line.decode().split() for line in text.lines)
     return {key.removeprefix(".env.local/"): value for key, value, *_ in rows}
@@ -360,12 +360,12 @@ def _fail(*words: object) -> list[object]:
 @pytest.mark.parametrize("how", ["fork", "here"])
 def test_a_probe_that_fails_costs_a_warning(repo: Repo, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     put(repo, "flask", "3.0.1")
-    for probe in facts.PROBES.values():
+    for probe in probes.PROBES.values():
         if isinstance(probe, DumpProbe):
             continue
-        leaf = facts.tree_leaf(probe) if isinstance(probe, FileProbe) else facts.machine_leaf(probe)
+        leaf = probes.tree_leaf(probe) if isinstance(probe, FileProbe) else probes.machine_leaf(probe)
         monkeypatch.setattr(leaf, "facts_of", _fail)
-    captured = EnvHistory.open(str(repo.path), workers=how).capture("all the same")
+    captured = AroundHistory.open(str(repo.path), workers=how).capture("all the same")
     assert captured.snapshot is not None
     assert any("no facts of 'system' in this snapshot" in warning for warning in captured.warnings)
     assert any("flask-3.0.1.dist-info' (pip)" in warning for warning in captured.warnings)
@@ -379,10 +379,10 @@ def test_a_probe_that_hangs_costs_its_time_and_no_snapshot(
     repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(repo, "flask", "3.0.1")
-    monkeypatch.setattr(factasking, "SECONDS", 0.3)
-    monkeypatch.setattr(factasking.ProbeProcess.answer, "__defaults__", (0.3,))
-    monkeypatch.setattr(facts.machine_leaf(facts.machine_probes()["system"]), "facts_of", _hang)
-    captured = EnvHistory.open(str(repo.path), workers="fork").capture("all the same")
+    monkeypatch.setattr(probe_worker, "SECONDS", 0.3)
+    monkeypatch.setattr(probe_worker.ProbeProcess.answer, "__defaults__", (0.3,))
+    monkeypatch.setattr(probes.machine_leaf(probes.machine_probes()["system"]), "facts_of", _hang)
+    captured = AroundHistory.open(str(repo.path), workers="fork").capture("all the same")
     assert captured.snapshot is not None
     assert captured.warnings == ("no facts of 'system' in this snapshot: it did not answer in its time",)
     assert "flask 3.0.1" in text_of(repo, "pip")
@@ -394,7 +394,7 @@ def test_a_host_program_that_is_not_forked_has_the_same_facts(repo: Repo, machin
     environ = {**os.environ, "GIT_ENVHIST_MACHINE_ROOT": str(machine)}
     texts = []
     for how in ("spawn", "fork"):
-        history = EnvHistory.open(str(repo.path), environ=environ, workers=how)
+        history = AroundHistory.open(str(repo.path), environ=environ, workers=how)
         assert history.capture("taken").warnings == ()
         texts.append((text_of(repo, "pip"), text_of(repo, "system")))
         subprocess.run(["rm", "-r", ".git/envhist/cache"], cwd=repo.path, check=True)
@@ -404,7 +404,7 @@ def test_a_host_program_that_is_not_forked_has_the_same_facts(repo: Repo, machin
 
 def test_the_registry_knows_its_kinds() -> None:
     kinds = FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | DumpProbe
-    assert all(isinstance(probe, kinds) for probe in facts.PROBES.values())
+    assert all(isinstance(probe, kinds) for probe in probes.PROBES.values())
 
 
 def test_of_a_directory_where_a_probe_failed_nothing_is_claimed(
@@ -414,11 +414,11 @@ def test_of_a_directory_where_a_probe_failed_nothing_is_claimed(
     put(repo, "six", "1.17.0")
     before = capture(repo, "before")
     place = ".venv/lib/python3.11/site-packages/flask-3.0.1.dist-info"
-    leaf = facts.tree_leaf(facts.tree_probes()["pip"])
+    leaf = probes.tree_leaf(probes.tree_probes()["pip"])
     with monkeypatch.context() as patch:
         patch.setattr(leaf, "facts_of", _fail)
         repo.write(f"{place}/INSTALLER", "pip\n")
-        failed = EnvHistory.open(str(repo.path), workers="fork").capture("the probe failed").snapshot
+        failed = AroundHistory.open(str(repo.path), workers="fork").capture("the probe failed").snapshot
         assert failed is not None
     put(repo, "six", "1.18.0")
     after = capture(repo, "another package")

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.facts import csvfiles, duckdbfile, notebooks, parquet
-from git_envhist.facts.probe import File
-from git_envhist.history.facts import fact_words
-from git_envhist.history.summary import summarize
+from git_envhist.diff.facts import fact_words
+from git_envhist.diff.summary import summarize
 from git_envhist.model import ChangeCount, FactChange
+from git_envhist.probes import csv_files, duckdb_file, notebooks, parquet
+from git_envhist.probes.base import File
 
 # pyarrow 26.0.1: write_table(id, name, at, tags, point, day; 3 rows), store_schema=False; the footer
 FOOTER = base64.b64decode(
@@ -78,8 +78,8 @@ def test_damaged_footer_raises_nothing(at: int, byte: int) -> None:
 def test_no_bytes_raise_anything(data: bytes) -> None:
     length = len(data).to_bytes(4, "little")
     told(parquet, "x.parquet", PAGES + data + length + b"PAR1")
-    told(duckdbfile, "x.duckdb", data)
-    told(csvfiles, "x.csv", data)
+    told(duckdb_file, "x.duckdb", data)
+    told(csv_files, "x.csv", data)
     told(notebooks, "x.ipynb", data)
 
 
@@ -95,7 +95,7 @@ def test_duckdb_tells_its_format_and_blocks() -> None:
     for at, iteration, blocks in ((4096, 4, 11), (8192, 3, 9)):
         head[at + 8 : at + 16] = iteration.to_bytes(8, "little")
         head[at + 32 : at + 40] = blocks.to_bytes(8, "little")
-    assert told(duckdbfile, "shop.duckdb", bytes(head)) == {
+    assert told(duckdb_file, "shop.duckdb", bytes(head)) == {
         "data/shop.duckdb/format": "64",
         "data/shop.duckdb/contents": "11 blocks",
     }
@@ -112,18 +112,18 @@ def test_duckdb_tells_its_format_and_blocks() -> None:
     ],
 )
 def test_lines_of_csv_are_counted_through_quotes(data: bytes, value: str) -> None:
-    assert told(csvfiles, "people.csv", data) == {"data/people.csv/table": value}
+    assert told(csv_files, "people.csv", data) == {"data/people.csv/table": value}
 
 
 def test_large_csv_tells_its_columns_without_a_number() -> None:
     head = b"id,name\n1,a\n"
     files = {b"big.csv": File(None, 1 << 30, False, b"1", ((0, head),))}
-    (fact,) = csvfiles.facts_of(b"", files, nothing)
+    (fact,) = csv_files.facts_of(b"", files, nothing)
     assert fact.value == "(id, name)"
 
 
 def test_tables_of_packages_are_not_told() -> None:
-    for module in (parquet, csvfiles, notebooks, duckdbfile):
+    for module in (parquet, csv_files, notebooks, duckdb_file):
         assert not module.wants(b".venv/lib/python3.11/site-packages/sklearn/data")  # type: ignore[attr-defined]
         assert module.wants(b"data/raw")  # type: ignore[attr-defined]
 

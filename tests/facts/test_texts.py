@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.history.facts import fact_rows, pair_facts
-from git_envhist.history.summary import summarize
+from git_envhist.diff.facts import fact_rows, pair_facts
+from git_envhist.diff.summary import summarize
 from git_envhist.model import ChangeCount, EnvPath, Fact, FactChange, Role
-from git_envhist.store.facts import (
+from git_envhist.snapshots.records import (
     differing_facts,
     fact_line,
     read_fact,

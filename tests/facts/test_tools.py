@@ -9,15 +9,15 @@ import sys
 
 import pytest
 
-from git_envhist.api import EnvHistory
-from git_envhist.facts import githooks, tools
-from git_envhist.facts.probe import File, ProbeTarget
-from git_envhist.history import programs
+from git_envhist.api import AroundHistory
+from git_envhist.diff import classes
+from git_envhist.probes import git_hooks, tools
+from git_envhist.probes.base import File, ProbeTarget
 from tests.support.repository import Repo
 
 
 def capture(repo: Repo, intent: str) -> str:
-    captured = EnvHistory.open(str(repo.path), workers="fork").capture(intent).snapshot
+    captured = AroundHistory.open(str(repo.path), workers="fork").capture(intent).snapshot
     assert captured is not None
     return captured.id
 
@@ -155,7 +155,7 @@ def test_a_hook_that_never_ends_holds_nobody_up(repo: Repo) -> None:
     hooks.mkdir(exist_ok=True)
     os.mkfifo(hooks / "pre-commit", 0o755)
     place = ProbeTarget("/", str(repo.path), str(hooks))
-    assert [fact.key for fact in githooks.facts_of(place, no_key)] == ["pre-commit"]
+    assert [fact.key for fact in git_hooks.facts_of(place, no_key)] == ["pre-commit"]
 
 
 def test_a_program_that_appears_is_told(repo: Repo) -> None:
@@ -189,7 +189,7 @@ def test_a_program_that_appears_is_told(repo: Repo) -> None:
 
 def test_where_every_file_may_be_executed_none_is_told_as_a_program(repo: Repo) -> None:
     capture(repo, "before")
-    for number in range(programs.MOST_ELSEWHERE + 1):
+    for number in range(classes.MAX_ELSEWHERE + 1):
         repo.write(f"src/{number}.py", "x", mode=0o755)
     repo.write("bin/deploy", "x", mode=0o755)
     capture(repo, "after")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from git_envhist.capture.records import DirectoryRecord
-from git_envhist.capturing.factfiles import compile_file_triggers, files_triggering_probes
-from git_envhist.facts.probe import FileProbe
+from git_envhist.capture.probe_worker import compile_file_triggers, files_triggering_probes
+from git_envhist.probes.base import FileProbe
+from git_envhist.worktree.stat_cache import DirectoryRecord
 
 PROBES = {
     "anywhere": FileProbe("x", "packages", 1, reads=(b"a.json", b".env*"), sees=(b"*.zip",)),

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.forking.clones import CloningReader
+from git_envhist.git.process import Git
 from git_envhist.model import Entry, EntryKind, EnvPath, ObjectId
-from git_envhist.store.git import Git
-from git_envhist.store.trees import object_id
+from git_envhist.objects.trees import object_id
+from git_envhist.restore.clone_files import CloningReader
 from tests.support.needs import require
 from tests.support.oracle import tree_differences
 from tests.support.repository import Repo, make_repo

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from git_envhist.forking.relocation import LONGEST_FIRST_LINE, Relocation, is_shell_safe, rewrite
+from git_envhist.restore.relocate import MAX_FIRST_LINE, Relocation, is_shell_safe, rewrite
 
 MOVED = Relocation.between(["/srv/app", "/srv/app/inner"], "/new/place")
 
@@ -35,7 +35,7 @@ def test_an_address_spells_a_place_in_its_own_way() -> None:
 
 
 def test_a_first_line_that_grows_too_long_is_run_by_a_shell() -> None:
-    long = "/" + "d" * LONGEST_FIRST_LINE
+    long = "/" + "d" * MAX_FIRST_LINE
     moved = Relocation.between(["/srv/app"], long)
     assert rewrite(b"#!/srv/app/bin/python3.11 -sE\nimport sys\n", moved) == (
         b"#!/bin/sh\n'''exec' " + long.encode() + b"/bin/python3.11 -sE \"$0\" \"$@\"\n' '''\nimport sys\n"

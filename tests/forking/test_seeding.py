@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import EnvHistory
-from git_envhist.capture.visits import is_settled
+from git_envhist import fork as seeding
+from git_envhist.api import AroundHistory
 from git_envhist.errors import EnvhistError
-from git_envhist.forking import seeding
-from git_envhist.forking.seeding import seed
+from git_envhist.fork import seed
 from git_envhist.model import EnvPath
-from git_envhist.restore.workers import KILLED
+from git_envhist.workers import WORKER_KILLED_MESSAGE
+from git_envhist.worktree.scan import is_settled
 from tests.forking.test_fork import beside, fork, rich
 from tests.support.privileges import as_ordinary_user
 from tests.support.repository import Repo
@@ -40,7 +40,7 @@ def seed_again(source: Repo, made: Repo, lost: frozenset[EnvPath] = frozenset())
     """As if it had been written just now."""
     shutil.rmtree(cache(made))
     _wait_until_settled(made)
-    theirs, mine = (EnvHistory.open(str(one.path), workers="here") for one in (source, made))
+    theirs, mine = (AroundHistory.open(str(one.path), workers="here") for one in (source, made))
     seed(theirs._capturing, mine._capturing, theirs.log()[0], lost)
 
 
@@ -84,7 +84,7 @@ def test_what_was_changed_since_it_was_written_is_read(rich: Repo) -> None:
 
 def test_a_worker_that_is_killed_costs_time_alone(rich: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(*_: object, **__: object) -> None:
-        raise EnvhistError(KILLED)
+        raise EnvhistError(WORKER_KILLED_MESSAGE)
 
     made = fork(rich, "made")
     monkeypatch.setattr(seeding, "share_out", killed)
@@ -97,7 +97,7 @@ def test_records_of_another_moment_are_not_taken(rich: Repo) -> None:
     rich.write("build/out", os.urandom(100))
     rich.run("envlog", "capture", "later", check=True)
     shutil.rmtree(cache(made))
-    theirs, mine = (EnvHistory.open(str(one.path), workers="here") for one in (rich, made))
+    theirs, mine = (AroundHistory.open(str(one.path), workers="here") for one in (rich, made))
     seed(theirs._capturing, mine._capturing, theirs.log()[-1], frozenset())
     assert not cache(made).exists()
 
@@ -134,13 +134,13 @@ def test_a_file_that_came_while_it_was_written_is_not_overlooked(rich: Repo) -> 
 def test_what_the_original_says_of_its_files_is_said_of_the_forks(
     rich: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    history = EnvHistory.open(str(rich.path), workers="here")
+    history = AroundHistory.open(str(rich.path), workers="here")
     moment = history.log()[0]
 
     def read(*_: object) -> None:
         raise AssertionError("what is known was read")
 
-    monkeypatch.setattr("git_envhist.capturing.facts.ProbeRunner._read_files", read)
+    monkeypatch.setattr("git_envhist.capture.probe_runner.ProbeRunner._read_files", read)
     made = history.fork(moment.id, str(tmp_path / "fork"))
     facts = [rich.git("rev-parse", f"{one}:.envhist/facts") for one in (moment.id, made.log()[0].id)]
     assert facts[0] == facts[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from git_envhist.history.classes import class_of, database_of
+from git_envhist.diff.classes import class_of, database_of
 
 
 @pytest.mark.parametrize(

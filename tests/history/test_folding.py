@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from git_envhist.cli.formats import FormatContext
-from git_envhist.history.folding import fold_turns
+from git_envhist.history.graph import fold_turns
+from git_envhist.lazy import replace
 from git_envhist.model import ChangeCount, IntentSource, Snapshot, Trigger
-from git_envhist.values import replace
 from tests.history.moments import BERLIN, NOW, at, snapshot
 
 FILES, NOTHING = ChangeCount(1, 2, 0), ChangeCount()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from git_envhist.history.intents import (
+from git_envhist.history.timeline import Timeline
+from git_envhist.history.titles import (
     by_intent,
     is_in_part,
     label_candidates,
@@ -12,9 +13,8 @@ from git_envhist.history.intents import (
     substitute_intent,
     title,
 )
-from git_envhist.history.timeline import Timeline
+from git_envhist.lazy import replace
 from git_envhist.model import IntentSource, RestoreRole, Snapshot, Trigger
-from git_envhist.values import replace
 from tests.history.moments import NOW, snapshot
 
 

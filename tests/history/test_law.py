@@ -14,14 +14,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from git_envhist.errors import AmbiguousRevision
-from git_envhist.history.intents import title
-from git_envhist.history.ranges import resolve_range
-from git_envhist.history.resolve import resolve
+from git_envhist.history.resolve import resolve, resolve_range
 from git_envhist.history.revisions import RESERVED
 from git_envhist.history.timeline import Catalog, Position, Timeline, subject
 from git_envhist.history.times import printed_time
+from git_envhist.history.titles import title
+from git_envhist.lazy import replace
 from git_envhist.model import IntentSource, RestoreRole, Snapshot, Trigger
-from git_envhist.values import replace
 from tests.history.moments import BERLIN, KnownCommits, named, snapshot
 
 CODE = ("c0de" * 10, "beef" * 10)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from git_envhist.history.likely import likely_targets
+from git_envhist.history.titles import likely_targets
 from git_envhist.model import Snapshot, Trigger, Verdict, VerdictStatus
 from tests.history.moments import at, snapshot
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from git_envhist.history.machineneeds import mark_used
+from git_envhist.diff.machine_packages import mark_used
 from git_envhist.model import FactChange, Role
 
 CHANGED = ("postgresql-15", "xterm", "libpq5", "nodejs", "python3.11-venv", "pythia8", "redis-server")

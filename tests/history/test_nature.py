@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from git_envhist.history import nature
-from git_envhist.history.nature import split_machine_differences
+from git_envhist.diff import classes
+from git_envhist.diff.classes import split_machine_differences
 from git_envhist.model import Change, ChangeSide, EntryKind, EnvPath, ObjectId
 
 
@@ -28,19 +28,19 @@ def sort_of(change: Change, *explained: bytes) -> str | None:
 @pytest.mark.parametrize(
     ("change", "sort"),
     [
-        (changed(b"app.py", same=True, attributes=("owner",)), nature.OWNER),
-        (changed(b"app.py", same=True, mode=0o664, attributes=("mode", "owner")), nature.OWNER),
+        (changed(b"app.py", same=True, attributes=("owner",)), classes.OWNER),
+        (changed(b"app.py", same=True, mode=0o664, attributes=("mode", "owner")), classes.OWNER),
         (changed(b"run.sh", same=True, mode=0o755, attributes=("mode",)), None),
         (changed(b"app.py", same=True, attributes=("owner", "xattr")), None),
         (changed(b"app.py", attributes=("owner",)), None),
         (changed(b"config/app.toml"), None),
         (changed(b"app.db"), None),
-        (Change(None, side(b"__pycache__/a.cpython-311.pyc", 1)), nature.CACHES),
-        (changed(b".pytest_cache/v/x"), nature.CACHES),
-        (changed(b"logs/server.log"), nature.LOGS),
-        (changed(b".venv/pyvenv.cfg"), nature.PLACES),
-        (changed(b".venv/bin/pip"), nature.PLACES),
-        (changed(b"node_modules/.package-lock.json"), nature.PLACES),
+        (Change(None, side(b"__pycache__/a.cpython-311.pyc", 1)), classes.CACHES),
+        (changed(b".pytest_cache/v/x"), classes.CACHES),
+        (changed(b"logs/server.log"), classes.LOGS),
+        (changed(b".venv/pyvenv.cfg"), classes.PLACES),
+        (changed(b".venv/bin/pip"), classes.PLACES),
+        (changed(b"node_modules/.package-lock.json"), classes.PLACES),
         (changed(b".venv/lib/python3.11/site-packages/click/core.py"), None),
         (Change(side(b"gone.txt", 1), None), None),
     ],
@@ -61,4 +61,4 @@ def test_what_packages_explain_goes_by_their_directory() -> None:
 def test_they_stand_in_one_order_whatever_came_first() -> None:
     changes = [changed(b"a.log"), changed(b".mypy_cache/x"), changed(b"b", same=True, attributes=("owner",))]
     sorts = [why for why, _ in split_machine_differences(changes, lambda place: False).by_nature]
-    assert sorts == [nature.OWNER, nature.CACHES, nature.LOGS]
+    assert sorts == [classes.OWNER, classes.CACHES, classes.LOGS]

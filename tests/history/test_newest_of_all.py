@@ -8,7 +8,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.lookup import newest_snapshots
+from git_envhist.history.catalog import newest_snapshots
 from git_envhist.model import Snapshot
 from tests.history.moments import NOW, hex_id, snapshot
 

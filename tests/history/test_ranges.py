@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from git_envhist.errors import AmbiguousRevision, EnvhistError, SnapshotNotFound, UsageError
-from git_envhist.history.ranges import ResolvedRange, resolve_range, snapshots_in_range
-from git_envhist.history.resolve import LIVE, End
+from git_envhist.history.resolve import LIVE, End, ResolvedRange, resolve_range, snapshots_in_range
 from git_envhist.history.timeline import Catalog, Position, Timeline
 from tests.history.moments import NOW, snapshot, world
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.history.retention import RetentionPolicy, decide
+from git_envhist.lazy import replace
 from git_envhist.model import (
     IntentSource,
     NoteRecord,
@@ -18,7 +18,8 @@ from git_envhist.model import (
     Verdict,
     VerdictStatus,
 )
-from git_envhist.values import replace
+from git_envhist.model.storage import RetentionPolicy
+from git_envhist.retention.prune import decide
 from tests.history.moments import NOW, snapshot
 
 NOTHING = RetentionPolicy(0, 0, 0, 0)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.history.settingsdiff import READERS, compare_settings
-from git_envhist.history.yamlkeys import read_yaml
+from git_envhist.diff.config_files import READERS, compare_settings, read_yaml
 
 COMPOSE = """\
 # what the shop runs on

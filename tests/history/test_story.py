@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.history.diff import count
-from git_envhist.history.story import SummaryRow, describe_counts, describe_marks, fold_by_directory
+from git_envhist.diff.summary import SummaryRow, count, describe_counts, describe_marks, fold_by_directory
 from git_envhist.model import Change, ChangeCount, ChangeSide, EntryKind, EnvPath
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from git_envhist.history.dependencies import assign_roles
-from git_envhist.history.facts import fact_rows, fact_words, facts_from_values, row_cells
-from git_envhist.history.importance import by_importance
-from git_envhist.history.story import with_ascii_signs, with_minus_signs
-from git_envhist.history.summary import summarize
+from git_envhist.diff.facts import fact_rows, fact_words, facts_from_values, row_cells
+from git_envhist.diff.importance import by_importance
+from git_envhist.diff.packages import assign_roles
+from git_envhist.diff.summary import summarize, with_ascii_signs, with_minus_signs
 from git_envhist.model import ChangeCount, Fact, FactChange, Role
 
 KINDS = {"pip": "packages", "npm": "packages", "sqlite": "databases", "env": "env"}

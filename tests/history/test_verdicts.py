@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.forking.relocation import Relocation
+from git_envhist.capture.known_verdicts import LoggedVerdict, VerdictLog
+from git_envhist.checks.sandbox import live_paths_in, rewrite_live_paths
 from git_envhist.history.timeline import own_verdict
+from git_envhist.lazy import replace
 from git_envhist.model import Snapshot, SnapshotId, Verdict, VerdictStatus
-from git_envhist.model.moments import latest_judged
-from git_envhist.values import replace
-from git_envhist.verifying.leading import live_paths_in, rewrite_live_paths
-from git_envhist.verifying.ledger import LoggedVerdict, VerdictLog
+from git_envhist.model.snapshots import latest_judged
+from git_envhist.restore.relocate import Relocation
 from tests.history.moments import snapshot as made
 
 PASS, FAIL, ERROR = (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.capturing.zone import LocalZone
+from git_envhist.git.config import LocalZone
 from git_envhist.history.times import read_moment
 from tests.history.moments import BERLIN
 

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.store.atwork import gits_at_work
-from git_envhist.store.reflocks import STALE_AFTER, TABLES_LOCK, Lock, may_be_held, sweep_locks
-from git_envhist.store.repository import HEADS, RefUpdate, Repository
+from git_envhist.git.refs import STALE_AFTER, TABLES_LOCK, Lock, gits_at_work, may_be_held, sweep_locks
+from git_envhist.git.repository import TIMELINE_REFS, RefUpdate, Repository
 from tests.end_to_end.captures import assert_holds, capture, history
 from tests.hygiene.guests import worktree
 from tests.support.gits import git_with_reftable
@@ -211,8 +210,8 @@ def test_a_lock_on_all_refs_that_goes_soon_is_waited_for(tables: Repo) -> None:
     lock.touch()
     # Longer than git waits of its own accord.
     threading.Timer(0.5, lock.unlink).start()
-    repository.move_refs([RefUpdate(HEADS + "host/more", tip, None)])
-    assert repository.resolve_ref(HEADS + "host/more") == tip
+    repository.move_refs([RefUpdate(TIMELINE_REFS + "host/more", tip, None)])
+    assert repository.resolve_ref(TIMELINE_REFS + "host/more") == tip
 
 
 def test_a_lock_on_all_refs_that_was_left_is_named_and_stays(tables: Repo) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.store.staging import Staging
+from git_envhist.snapshots.staging import Staging
 from tests.end_to_end.captures import assert_holds, capture, history, tip
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo, Result, make_repo

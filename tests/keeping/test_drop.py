@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from git_envhist.api import EnvHistory
-from git_envhist.capture.statcache import StatCache
-from git_envhist.keeping.rewriting import TimelineRewriter
+from git_envhist.api import AroundHistory
 from git_envhist.model import Snapshot, TaskStatus
-from git_envhist.store.deflate import crc32
+from git_envhist.objects.compress import crc32
+from git_envhist.rewrite.timeline import TimelineRewriter
+from git_envhist.worktree.stat_cache import StatCache
 from tests.cli.test_json import validate
 from tests.support.depth import FULL
 from tests.support.gits import git_with_reftable
@@ -24,8 +24,8 @@ from tests.support.oracle import listing
 from tests.support.repository import Repo, make_repo, new_template, replace_tree
 
 
-def open_history(repo: Repo) -> EnvHistory:
-    return EnvHistory.open(str(repo.path), workers="here")
+def open_history(repo: Repo) -> AroundHistory:
+    return AroundHistory.open(str(repo.path), workers="here")
 
 
 def take(repo: Repo, number: int = 4) -> list[Snapshot]:

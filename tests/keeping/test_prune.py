@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from git_envhist.api import EnvHistory
-from git_envhist.history.retention import RetentionPolicy
-from git_envhist.keeping.pruning import DAYS_AT_WORK
-from git_envhist.upkeep.daily import STAMP
+from git_envhist.api import AroundHistory
+from git_envhist.maintenance.daily import STAMP
+from git_envhist.model.storage import RetentionPolicy
+from git_envhist.retention.prune import DAYS_AT_WORK
 from tests.cli.test_json import validate
 from tests.support.repository import Repo, make_repo, new_template, replace_tree
 
@@ -53,7 +53,7 @@ def _capture_days(repo: Repo, days: Sequence[int], size: int) -> list[str]:
 
 
 def ids(repo: Repo) -> list[str]:
-    return [one.id for one in reversed(EnvHistory.open(str(repo.path)).log())]
+    return [one.id for one in reversed(AroundHistory.open(str(repo.path)).log())]
 
 
 def prune(repo: Repo, when: float, *words: str) -> Any:
@@ -149,7 +149,7 @@ def test_what_went_in_one_week_comes_to_share_a_ref(repo: Repo) -> None:
     assert sorted(one["id"] for one in told) == sorted(taken[1:5])
     repo.run("envlog", "undrop", "--all", check=True)
     assert ids(repo) == taken
-    assert EnvHistory.open(str(repo.path)).resolve("second").id == taken[2]
+    assert AroundHistory.open(str(repo.path)).resolve("second").id == taken[2]
     assert repo.git("for-each-ref", "refs/envhist/trash") == ""
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
@@ -247,7 +247,7 @@ def test_beyond_the_size_what_went_this_week_goes_but_for_today(repo: Repo) -> N
 
 def test_a_moment_named_while_it_is_decided_stays(repo: Repo) -> None:
     taken = take(repo, 3)
-    history = EnvHistory.open(str(repo.path), environ={**os.environ, **day(3)}, workers="here")
+    history = AroundHistory.open(str(repo.path), environ={**os.environ, **day(3)}, workers="here")
     decide = history.pruning._decide
     calls = []
 
@@ -265,7 +265,7 @@ def test_a_moment_named_while_it_is_decided_stays(repo: Repo) -> None:
 
 def test_what_was_attached_goes_with_its_moment(repo: Repo) -> None:
     first, second = take(repo, 2)
-    history = EnvHistory.open(str(repo.path), workers="here")
+    history = AroundHistory.open(str(repo.path), workers="here")
     for one in (first, second):
         history.attach(one, attached=[("said.txt", b"of " + one.encode())])
     repo.run("envlog", "drop", first, check=True, env=day(2))

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from git_envhist import EnvHistory
+from git_envhist.disk import locked, locked_now
 from git_envhist.errors import EnvhistError
 from git_envhist.model import Snapshot
-from git_envhist.store.locks import locked, locked_now
 
 FORBIDDEN = ("os.chdir", "os.fork", "os.forkpty", "os.putenv", "os.unsetenv")
 """What concerns a whole process is its owner's: nothing of ours does it in a host's."""

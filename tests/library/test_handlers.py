@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from git_envhist import AsyncEnvHistory, EnvHistory
-from git_envhist.library.awaiting import in_a_thread
-from git_envhist.library.events import Handlers
+from git_envhist.aio import in_a_thread
+from git_envhist.around import Handlers
 from tests.support.repository import Repo
 
 pytestmark = pytest.mark.usefixtures("in_process")

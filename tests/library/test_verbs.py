@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from git_envhist import EnvHistory
+from git_envhist.api import PageFailed
 from git_envhist.errors import EnvhistError, SnapshotNotFound, UsageError
-from git_envhist.library.showing import PageFailed
 from git_envhist.model import ChangeKind, CheckResult, VerdictStatus
 from tests.support.repository import Repo
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from git_envhist.capturing.attendance import trusted_list
+from git_envhist.consent import trusted_list
 from tests.support.repository import Repo
 
 anyio = pytest.importorskip("anyio")
@@ -306,7 +306,7 @@ def test_without_the_extra_there_is_one_clear_line_and_a_hint(repo: Repo, tmp_pa
 
 def test_no_other_program_loads_the_protocol() -> None:
     code = (
-        "import sys, git_envhist.cli.entry, git_envhist.cli.log, git_envhist.cli.restore, git_envhist.cli.capture\n"
+        "import sys, git_envhist.cli.main, git_envhist.cli.commands.log, git_envhist.cli.commands.restore, git_envhist.cli.commands.capture\n"
         "sys.exit(bool({'mcp', 'anyio', 'pydantic'} & set(sys.modules)))"
     )
     checkout = Path(__file__).resolve().parents[2]

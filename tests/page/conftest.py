@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from git_envhist.cli.measured import json_values_with_sizes
-from git_envhist.page import document
+from git_envhist.cli.views.html import json_values_with_sizes
+from git_envhist.html import document
 from tests.page.workshop import Workshop
 from tests.support.needs import require, skip_without
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from git_envhist.page import document
+from git_envhist.html import document
 from tests.page.conftest import MOMENTS, Sight, violations
 
 if TYPE_CHECKING:

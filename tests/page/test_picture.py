@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from git_envhist.page.document import SCRIPTS
+from git_envhist.html import SCRIPTS
 from tests.page.conftest import MOMENTS
 from tests.support.programs import CHECKOUT
 
@@ -43,7 +43,7 @@ def test_the_picture_of_the_readme_is_of_this_very_page(
 
 def look() -> bytes:
     """What the look of a page comes from, as a fingerprint."""
-    room = files("git_envhist.page")
+    room = files("git_envhist.html")
     parts = (room.joinpath(name).read_bytes() for name in ("page.html", "page.css", *SCRIPTS))
     return hashlib.sha256(b"\0".join(parts)).hexdigest().encode("ascii")
 

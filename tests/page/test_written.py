@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.page import document
+from git_envhist.html import document
 from tests.crash.faults import needs_strace, traced
 from tests.support.repository import Repo
 from tests.support.template import start_from

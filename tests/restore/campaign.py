@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import Phase as Phases
 from hypothesis import strategies as st
 
-from git_envhist.restore.hands import DiskCalls
+from git_envhist.restore.fs import DiskCalls
 from git_envhist.restore.journal import Phase, read_phase
 from tests.conftest import sealed_environment
 from tests.restore.dying import DyingHands

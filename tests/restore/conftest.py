@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from git_envhist.restore.hands import DiskCalls
+from git_envhist.restore.fs import DiskCalls
 
 
 @pytest.fixture(autouse=True)

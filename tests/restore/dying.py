@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import Any
 
-from git_envhist.restore.hands import DiskCalls
+from git_envhist.restore.fs import DiskCalls
 
 CHANGES = frozenset(name for name in vars(DiskCalls) if not name.startswith("_"))
 

@@ -10,19 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import EnvHistory
+from git_envhist.api import AroundHistory
+from git_envhist.diff.walk import differing_directories
 from git_envhist.model import DirectoryPair, RestorePlan, SkippedPath, Snapshot
-from git_envhist.restore.apply import ApplyResult, abort, apply
+from git_envhist.objects.reader import ObjectReader
+from git_envhist.restore.compare_files import prover
 from git_envhist.restore.disk import RestoreDisk, open_restore_disk
-from git_envhist.restore.finish import finish
-from git_envhist.restore.hands import DiskCalls
+from git_envhist.restore.finish import ApplyResult, abort, apply, finish
+from git_envhist.restore.fs import DiskCalls
 from git_envhist.restore.journal import RestoreJournal, read_journal, write_journal
 from git_envhist.restore.plan import PlanRules, make_plan
-from git_envhist.restore.proof import prover
 from git_envhist.restore.stage import StageResult, stage
 from git_envhist.restore.verify import Mismatch, verify
-from git_envhist.store.contents import ObjectReader
-from git_envhist.store.pairs import differing_directories
 from tests.support.oracle import Listing, listing
 
 
@@ -44,7 +43,7 @@ class Engine:
     """One environment, and a restore's way through it step by step."""
 
     def __init__(self, top: Path, *, how: str = "here", elsewhere: Path | None = None) -> None:
-        self.history = EnvHistory.open(str(top), workers="here")
+        self.history = AroundHistory.open(str(top), workers="here")
         self.top = top
         self.how = how
         self.bases = {b"": os.fsencode(elsewhere or top)}

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from git_envhist.errors import Refused
-from git_envhist.restore.anew import fill_directory, private_directory
-from git_envhist.restore.hands import DiskCalls
+from git_envhist.platform import DIRECTORY, core_count
+from git_envhist.restore.fs import DiskCalls
 from git_envhist.restore.plan import PRIVATE
-from git_envhist.restoring.sources import SnapshotSource
-from git_envhist.system import DIRECTORY, core_count
+from git_envhist.restore.write_tree import SnapshotSource, fill_directory, private_directory
 from tests.restore.engine import Engine
 from tests.rules.source import CHECKOUT
 from tests.support.privileges import permissions_bind

@@ -11,11 +11,17 @@ import pytest
 
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.model import PlanAction
-from git_envhist.restore.anew import FillResult, fill_directory, is_taken
-from git_envhist.restore.hands import DiskCalls
+from git_envhist.restore.fs import DiskCalls
 from git_envhist.restore.plan import PRIVATE, make_plan
-from git_envhist.restoring.elsewhere import Source, write_elsewhere
-from git_envhist.restoring.sources import PlanSource, SnapshotSource
+from git_envhist.restore.write_tree import (
+    FillResult,
+    PlanSource,
+    SnapshotSource,
+    Source,
+    fill_directory,
+    is_taken,
+    write_elsewhere,
+)
 from tests.restore.dying import Dead, DyingHands, DyingPlainHands
 from tests.restore.engine import Engine, in_small_helpings
 from tests.restore.test_killed import BEFORE

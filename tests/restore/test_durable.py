@@ -10,9 +10,8 @@ import pytest
 
 from git_envhist.errors import EnvhistError
 from git_envhist.model import Snapshot
-from git_envhist.restore.apply import apply
-from git_envhist.restore.finish import finish
-from git_envhist.restore.hands import DiskCalls
+from git_envhist.restore.finish import apply, finish
+from git_envhist.restore.fs import DiskCalls
 from git_envhist.restore.plan import PRIVATE
 from git_envhist.restore.slots import ASIDE
 from tests.restore.engine import Engine

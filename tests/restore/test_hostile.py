@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from git_envhist.diff.walk import differing_directories
 from git_envhist.errors import Damaged
+from git_envhist.git.process import Git
 from git_envhist.model import EnvPath
+from git_envhist.objects.reader import ObjectReader
 from git_envhist.restore.plan import make_plan
-from git_envhist.store.contents import ObjectReader
-from git_envhist.store.git import Git
-from git_envhist.store.pairs import differing_directories
 from tests.restore.engine import Engine
 from tests.support.oracle import listing
 from tests.support.repository import Repo, make_repo

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged
-from git_envhist.restore.apply import apply
-from git_envhist.restore.finish import discard, finish
+from git_envhist.restore.finish import apply, discard, finish
 from git_envhist.restore.journal import Phase, read_journal, read_phase
 from tests.restore.dying import Dead, DyingHands, DyingLinklessHands, DyingPlainHands
 from tests.restore.engine import Engine

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from git_envhist.errors import Refused, StorageFull
-from git_envhist.restore import durable
-from git_envhist.restore.apply import apply
-from git_envhist.restore.finish import finish
-from git_envhist.restore.hands import DiskCalls
+from git_envhist.restore import sync as durable
+from git_envhist.restore.finish import apply, finish
+from git_envhist.restore.fs import DiskCalls
 from git_envhist.restore.journal import read_journal
 from git_envhist.restore.stage import stage
 from git_envhist.restore.verify import verify

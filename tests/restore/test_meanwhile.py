@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from git_envhist.restore.apply import abort, apply
-from git_envhist.restore.finish import finish
-from git_envhist.restore.hands import DiskCalls
+from git_envhist.restore.finish import abort, apply, finish
+from git_envhist.restore.fs import DiskCalls
 from git_envhist.restore.journal import RestoreJournal
 from git_envhist.restore.slots import slot_name
 from git_envhist.restore.swap import CAME, CHANGED, NOT_EMPTY

@@ -7,9 +7,9 @@ from contextlib import closing
 import pytest
 
 from git_envhist import EnvHistory
-from git_envhist.store import pairs
-from git_envhist.store.contents import ObjectReader
-from git_envhist.store.halves import SnapshotReader
+from git_envhist.diff import walk
+from git_envhist.objects.reader import ObjectReader
+from git_envhist.snapshots.reader import SnapshotReader
 from tests.support.repository import Repo
 
 DIRECTORIES = 40
@@ -34,13 +34,13 @@ def test_pairs_release_each_directory_of_files_after_it_is_compared(
         halves.append(SnapshotReader(*arguments))  # type: ignore[arg-type]
         return halves[-1]
 
-    monkeypatch.setattr(pairs, "SnapshotReader", kept)
+    monkeypatch.setattr(walk, "SnapshotReader", kept)
     git = history.repository.git
     with closing(
         ObjectReader(git, history.repository.pack_dir, history.repository.object_format)
     ) as contents:
         compared = 0
-        for _ in pairs.differing_directories(contents, before, after):
+        for _ in walk.differing_directories(contents, before, after):
             compared += 1
             # The directories above, the tops of nested repositories and roots, the lists of shards; and one more.
             assert sum(len(half._trees) + len(half._texts) for half in halves) < DIRECTORIES // 2 + 4

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from git_envhist.diff.walk import differing_directories
+from git_envhist.git.process import Git
 from git_envhist.model import EnvPath, PlanAction, RestorePlan, StoredAs
-from git_envhist.restore.plan import HOLDS_KEPT, NEW, NOT_CAPTURED, NOT_SAVED, OURS, PlanRules, make_plan
-from git_envhist.store.contents import ObjectReader
-from git_envhist.store.git import Git
-from git_envhist.store.pairs import differing_directories
+from git_envhist.objects.reader import ObjectReader
+from git_envhist.restore.plan import (
+    HOLDS_KEPT,
+    NEW,
+    NOT_CAPTURED,
+    NOT_SAVED,
+    SKIP_OWN_FILES,
+    PlanRules,
+    make_plan,
+)
 from tests.support.repository import Repo
 from tests.support.snapshots import Described, Tree, directory, fifo, file, link, write_snapshot
 
@@ -112,7 +120,7 @@ def test_what_came_later_may_stay(repo: Repo) -> None:
 def test_our_own_directory_is_no_part_of_it(repo: Repo) -> None:
     found = plan(repo, {b".envhist-restore/x": file()}, {b".envhist-restore": file(), b"f": file()})
     assert told(found) == [("write", b"f")]
-    assert left(found)[b".envhist-restore"] == OURS
+    assert left(found)[b".envhist-restore"] == SKIP_OWN_FILES
 
 
 def test_links_that_are_only_numbered_anew_are_the_same(repo: Repo) -> None:

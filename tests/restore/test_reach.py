@@ -10,7 +10,7 @@ import pytest
 
 from git_envhist.model import EnvPath
 from git_envhist.restore.disk import RestoreDisk, open_restore_disk
-from git_envhist.restore.hands import DiskCalls
+from git_envhist.restore.fs import DiskCalls
 
 DEEP = EnvPath(b"a/b/c")
 

@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from git_envhist.restore.waiting import in_background_thread
+from git_envhist.restore.sync import in_background_thread
 
 
 def test_the_body_runs_while_it_is_waited() -> None:
@@ -54,7 +54,7 @@ def test_where_there_is_no_thread_to_be_had_it_is_waited_first(monkeypatch: pyte
     def none(*_: object) -> int:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr("git_envhist.restore.waiting.start_new_thread", none)
+    monkeypatch.setattr("git_envhist.restore.sync.start_new_thread", none)
     done: list[str] = []
     with in_background_thread(lambda: done.append("waiting")):
         done.append("body")

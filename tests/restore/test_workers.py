@@ -10,8 +10,8 @@ from itertools import chain
 import pytest
 
 from git_envhist.errors import EnvhistError
-from git_envhist.restore.workers import MOST_AT_ONCE, WORTH_A_PROCESS, portion, share_out
-from git_envhist.system import core_count
+from git_envhist.platform import core_count
+from git_envhist.workers import MAX_AT_ONCE, WORTH_A_PROCESS, portion, share_out
 
 forked = pytest.mark.skipif(core_count() < 2, reason="nothing is shared on one core")
 
@@ -75,6 +75,6 @@ def test_what_fails_meanwhile_fails_all(how: str) -> None:
 
 def test_work_is_cut_so_that_nobody_is_left_with_the_last_of_it() -> None:
     assert portion(1) == portion(WORTH_A_PROCESS) == WORTH_A_PROCESS
-    assert portion(1 << 20) == MOST_AT_ONCE
+    assert portion(1 << 20) == MAX_AT_ONCE
     # A thousand files for two processes: four portions of 256 would leave one of them with a fourth of it at the end.
     assert 1000 / portion(1000) >= 3 * min(2, core_count())

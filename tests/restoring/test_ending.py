@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from git_envhist.lazy import replace
 from git_envhist.restore.journal import Phase, set_phase, write_journal
-from git_envhist.restoring.ending import RecoveryGoal, read_way, write_way
-from git_envhist.values import replace
+from git_envhist.restore.operation import RecoveryGoal, read_way, write_way
 from tests.restore.engine import Engine
 from tests.support.repository import Repo
 

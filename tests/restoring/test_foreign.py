@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.capture.seal import seal
 from git_envhist.model import EntryKind, StoredAs
-from git_envhist.store.keys import Key
+from git_envhist.secrets.keys import Key
+from git_envhist.secrets.seal import seal
 from tests.cli.test_json import validate
 from tests.restoring.foreign import Stranger, harmful, make_stranger
 from tests.support.snapshots import Described, directory, fifo, file, link, write_snapshot

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.model import DirectoryListing, DirectoryPair, Entry, EntryKind, EnvPath
-from git_envhist.restoring.gitdirs import git_skip_reason, repositories
-from git_envhist.restoring.obeyed import folded
+from git_envhist.restore.untrusted import folded, git_skip_reason, repositories
 from tests.restoring.foreign import Stranger, make_stranger
 from tests.support.snapshots import Described, directory, fifo, file, link, write_snapshot
 

@@ -15,7 +15,7 @@ from git_envhist.model import (
     PlanStep,
     RestorePlan,
 )
-from git_envhist.restoring.guards import refuse_unsaved
+from git_envhist.restore.guards import refuse_unsaved
 
 
 def step(path: bytes, before: EntryKind, after: EntryKind | None = None) -> PlanStep:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from git_envhist.restoring.planning import PredictedPlan
-from git_envhist.store.pairs import differing_directories, same_environment
+from git_envhist.diff.walk import differing_directories, same_environment
+from git_envhist.restore.planning import PredictedPlan
 from tests.restore.engine import Engine
 from tests.support.repository import Repo
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import EnvHistory
+from git_envhist.api import AroundHistory
 from git_envhist.errors import EnvhistError
 from git_envhist.model import RestoreResult
-from git_envhist.restore.hands import DiskCalls
-from git_envhist.restoring.wish import RestoreOptions
+from git_envhist.restore.fs import DiskCalls
+from git_envhist.restore.options import RestoreOptions
 from tests.restoring.foreign import Stranger, harmful, make_stranger
 from tests.restoring.hostile import Make, Smith, hostile
 
@@ -71,7 +71,7 @@ def test_hostile_snapshot_written_elsewhere_is_refused_or_harmless(
     stranger: Stranger, tmp_path: Path, name: str
 ) -> None:
     commit, before = make(stranger, name), stranger.stamps()
-    history = EnvHistory.open(str(stranger.repo.path), workers="here")
+    history = AroundHistory.open(str(stranger.repo.path), workers="here")
     why = refusal(lambda: history.going.write_to(history.resolve(commit), str(tmp_path / "there")))
     assert is_a_reason(why)
     if why is not None:
@@ -85,7 +85,7 @@ def test_hostile_snapshot_restored_in_place_is_refused_or_harmless(
     stranger: Stranger, as_it_was: object, name: str
 ) -> None:
     commit = make(stranger, name)
-    history = EnvHistory.open(str(stranger.repo.path), workers="here")
+    history = AroundHistory.open(str(stranger.repo.path), workers="here")
     before = history.capture("what is here").snapshot
     assert before is not None
     why = refusal(lambda: history.going.to(history.resolve(commit), RestoreOptions(foreign=True)))

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import EnvHistory
+from git_envhist.api import AroundHistory
 from git_envhist.errors import EnvhistError
 from git_envhist.model import Snapshot
-from git_envhist.restore.durable import FEW
-from git_envhist.restore.hands import DiskCalls
-from git_envhist.restoring import carrying
+from git_envhist.restore import execute
+from git_envhist.restore.fs import DiskCalls
+from git_envhist.restore.sync import FEW
 from tests.support.repository import Repo
 
 SYNCS = ("sync", "sync_one")
-Moments = tuple[EnvHistory, Snapshot]
+Moments = tuple[AroundHistory, Snapshot]
 
 
 @pytest.fixture(params=[3, 2 * FEW], ids=["few", "many"])
@@ -26,7 +26,7 @@ def moments(request: pytest.FixtureRequest, repo: Repo) -> Moments:
     paths = [f"d/{number}" for number in range(request.param)]
     for path in paths:
         repo.write(path, b"1")
-    history = EnvHistory.open(str(repo.path), workers="here")
+    history = AroundHistory.open(str(repo.path), workers="here")
     first = history.capture("one").snapshot
     assert first is not None
     for path in paths:
@@ -38,7 +38,7 @@ def contents(repo: Repo) -> set[bytes]:
     return {path.read_bytes() for path in (repo.path / "d").iterdir()}
 
 
-def journal_of(history: EnvHistory) -> Path:
+def journal_of(history: AroundHistory) -> Path:
     return Path(history.repository.state) / "restore/journal"
 
 
@@ -59,14 +59,14 @@ def test_it_is_there_before_the_journal(
 
     for name in SYNCS:
         watched(name)
-    write = carrying.write_journal
+    write = execute.write_journal
     synced: list[int] = []
 
     def written(*words: object) -> None:
         synced.append(len(found))
         write(*words)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(carrying, "write_journal", written)
+    monkeypatch.setattr(execute, "write_journal", written)
     history.restore(first)
     assert contents(repo) == {b"1"}
     # Once before the journal stood there, and once more before what went is thrown away.

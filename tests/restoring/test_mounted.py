@@ -9,9 +9,9 @@ import pytest
 
 from git_envhist.errors import Refused
 from git_envhist.model import EnvPath, MissingPath, MissingReason, RestorePlan, SkippedPath
-from git_envhist.restoring.guards import refuse_mounted
-from git_envhist.restoring.scope import MOUNTED
-from git_envhist.system import WITHOUT
+from git_envhist.platform import WITHOUT
+from git_envhist.restore.guards import refuse_mounted
+from git_envhist.restore.scope import MOUNTED
 from tests.support.mounts import Room, private_mounts
 from tests.support.repository import Repo, Result
 from tests.support.trees import File, build

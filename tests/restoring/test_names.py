@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.restoring.names import NameRules, clashes, manner_of, why_not
-from git_envhist.system import WITHOUT
+from git_envhist.platform import WITHOUT
+from git_envhist.restore.guards import NameRules, clashes, manner_of, why_not
 from tests.support.mounts import Room, private_mounts
 from tests.support.oracle import listing
 from tests.support.repository import Repo, make_repo

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from git_envhist.errors import Damaged
+from git_envhist.git.process import Git
 from git_envhist.model import Entry, EntryKind, EnvPath, ObjectId, StoredAs
-from git_envhist.restoring import nearby
-from git_envhist.restoring.nearby import WorktreeReader
-from git_envhist.store.git import Git
+from git_envhist.restore import clone_files
+from git_envhist.restore.clone_files import WorktreeReader
 from tests.store.packing import object_id
 from tests.support.repository import Repo
 
 DATA = b"what was there\n" * 100
 
-pytestmark = pytest.mark.skipif(not nearby.WITHOUT_WAITING, reason="no reading without waiting here")
+pytestmark = pytest.mark.skipif(not clone_files.WITHOUT_WAITING, reason="no reading without waiting here")
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_where_most_is_not_as_it_was_nobody_looks_any_more(repo: Repo, contents:
     path = written(repo)
     entry = entry_of(path, repo.path)
     other = entry_of(written(repo, name="other"), repo.path, oid=ObjectId(b"\1" * 20))
-    for _ in range(nearby.PATIENCE):
+    for _ in range(clone_files.PATIENCE):
         with pytest.raises(Damaged):
             contents.plain(other)
     with pytest.raises(Damaged):

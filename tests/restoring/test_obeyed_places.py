@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.restoring.obeyedplaces import PlaceObeyed, refuse_obeyed_place
-from git_envhist.store.git import Git
+from git_envhist.git.process import Git
+from git_envhist.restore.untrusted import PlaceObeyed, refuse_obeyed_place
 from tests.end_to_end.captures import capture
 from tests.restoring.foreign import make_stranger
 from tests.support.repository import Repo, make_repo

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from git_envhist.restore.disk_entry import DiskEntry
 from git_envhist.restore.journal import RestoreJournal, read_journal, write_journal
-from git_envhist.restore.looks import DiskEntry
 from tests.crash.faults import needs_strace, traced
 from tests.crash.restorecut import left_behind, prepare
 from tests.support.oracle import Listing, listing

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from git_envhist.git.process import COMMAND
 from git_envhist.model import Entry, EntryKind, EnvPath, PlanAction, PlanStep, RestorePlan
-from git_envhist.restoring.processes import AffectedPaths, holders, package_of, still_running
-from git_envhist.store.git import COMMAND
+from git_envhist.restore.processes import AffectedPaths, holders, package_of, still_running
 
 pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="there is no /proc here")
 
@@ -76,7 +76,7 @@ def test_who_stands_in_what_is_replaced_is_told_and_who_called_us_is_not(
     assert pids(replacing(tmp_path)) == []
 
 
-@pytest.mark.parametrize(("word", "is_told"), [("anything", True), ("git_envhist.capturing.worker", False)])
+@pytest.mark.parametrize(("word", "is_told"), [("anything", True), ("git_envhist.capture.worker", False)])
 def test_our_own_workers_are_not_told(tmp_path: Path, word: str, is_told: bool) -> None:
     called = [sys.executable, "-c", "import sys; sys.stdin.read()", word]
     with subprocess.Popen(called, cwd=tmp_path, stdin=subprocess.PIPE) as child:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from git_envhist.model import EnvPath, MissingPath, MissingReason
 from git_envhist.restore.plan import NOT_CHOSEN
-from git_envhist.restoring.scope import (
+from git_envhist.restore.scope import (
     CODE,
     LEFT_OUT_NOW,
     LEFT_OUT_THEN,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from git_envhist.api import EnvHistory
-from git_envhist.capturing.request import CaptureOptions
+from git_envhist.api import AroundHistory
+from git_envhist.capture.pipeline import CaptureOptions
 from git_envhist.model import EnvPath
-from git_envhist.restoring.seen import CapturedRows
+from git_envhist.restore.planning import CapturedRows
 from tests.support.repository import Repo
 
 OLD = 1_000_000_000
@@ -16,7 +16,7 @@ OLD = 1_000_000_000
 def test_each_file_has_the_row_that_its_stat_has(repo: Repo) -> None:
     repo.write("a/b/file", b"1")
     repo.write("top", b"2")
-    history = EnvHistory.open(str(repo.path), workers="here")
+    history = AroundHistory.open(str(repo.path), workers="here")
     history.capture("one")
     os.sync()
     # Old enough by now that its time proves something, or it is not told at all.
@@ -38,7 +38,7 @@ def test_each_file_has_the_row_that_its_stat_has(repo: Repo) -> None:
 
 
 def test_a_file_as_young_as_the_capture_proves_nothing(repo: Repo) -> None:
-    history = EnvHistory.open(str(repo.path), workers="here")
+    history = AroundHistory.open(str(repo.path), workers="here")
     # A time in the future stays younger than any capture.
     repo.write("young", b"1")
     later = os.stat(repo.path / "young").st_mtime_ns + OLD * 3600

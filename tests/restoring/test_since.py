@@ -7,9 +7,9 @@ import shutil
 
 from hypothesis import given, settings
 
-from git_envhist.api import EnvHistory
+from git_envhist.api import AroundHistory
 from git_envhist.model import Snapshot
-from git_envhist.restoring.wish import RestoreOptions
+from git_envhist.restore.options import RestoreOptions
 from tests.restore.test_round_trip import CHANGES
 from tests.support.depth import examples
 from tests.support.privileges import permissions_bind
@@ -17,19 +17,19 @@ from tests.support.repository import Repo, make_repo
 from tests.support.trees import Edit, Tree, apply, build
 
 
-def capture(history: EnvHistory, intent: str = "moment") -> Snapshot:
+def capture(history: AroundHistory, intent: str = "moment") -> Snapshot:
     taken = history.capture(intent).snapshot
     assert taken is not None
     return taken
 
 
-def from_scratch(history: EnvHistory) -> Snapshot:
+def from_scratch(history: AroundHistory) -> Snapshot:
     """What is here, taken without anything that is remembered."""
     shutil.rmtree(os.path.join(history.repository.state, "cache"))
     return capture(history, "from scratch")
 
 
-def is_recorded_truly(history: EnvHistory, target: Snapshot) -> None:
+def is_recorded_truly(history: AroundHistory, target: Snapshot) -> None:
     done = history.restore(target)
     if done.moment is None:
         return
@@ -55,7 +55,7 @@ def test_it_is_what_a_look_at_everything_gives(
     make_repo(top, commit=False)
     tree, edits = change
     build(tree, top)
-    history = EnvHistory.open(str(top), workers="here")
+    history = AroundHistory.open(str(top), workers="here")
     first = capture(history)
     apply(edits, top)
     second = capture(history)
@@ -64,7 +64,7 @@ def test_it_is_what_a_look_at_everything_gives(
 
 
 def test_directories_that_come_and_go(repo: Repo) -> None:
-    history = EnvHistory.open(str(repo.path), workers="here")
+    history = AroundHistory.open(str(repo.path), workers="here")
     repo.write("stays/a", b"1")
     repo.write("goes/deep/er/a", b"1")
     repo.write("turns", b"1")
@@ -81,7 +81,7 @@ def test_directories_that_come_and_go(repo: Repo) -> None:
 
 
 def test_of_a_large_directory_what_came_went_or_was_edited_beside_is_known(repo: Repo) -> None:
-    history = EnvHistory.open(str(repo.path), workers="here")
+    history = AroundHistory.open(str(repo.path), workers="here")
     for number in range(200):
         repo.write(f"many/{number}", b"1")
     first = capture(history)
@@ -104,7 +104,7 @@ def test_of_a_large_directory_what_came_went_or_was_edited_beside_is_known(repo:
 
 
 def test_rules_that_come_back_are_asked_everywhere(repo: Repo) -> None:
-    history = EnvHistory.open(str(repo.path), workers="here")
+    history = AroundHistory.open(str(repo.path), workers="here")
     repo.write(".envhistignore", b"*.log\n")
     repo.write("far/away/a.log", b"1")
     first = capture(history)
@@ -114,7 +114,7 @@ def test_rules_that_come_back_are_asked_everywhere(repo: Repo) -> None:
 
 
 def test_what_could_not_be_read_is_missing_from_it_too(repo: Repo) -> None:
-    history = EnvHistory.open(str(repo.path), workers="here")
+    history = AroundHistory.open(str(repo.path), workers="here")
     repo.write("a/file", b"1")
     repo.write("closed/file", b"1")
     with permissions_bind():
@@ -128,7 +128,7 @@ def test_what_could_not_be_read_is_missing_from_it_too(repo: Repo) -> None:
 
 
 def test_an_edit_elsewhere_meanwhile_is_not_lost_to_the_next_capture(repo: Repo) -> None:
-    history = EnvHistory.open(str(repo.path), workers="here")
+    history = AroundHistory.open(str(repo.path), workers="here")
     repo.write("here/file", b"1")
     repo.write("there/file", b"1")
     first = capture(history)

@@ -11,15 +11,15 @@ from contextlib import closing
 import pytest
 from hypothesis import given, settings
 
-from git_envhist.capturing.request import CaptureOptions
+from git_envhist.capture.pipeline import CaptureOptions
+from git_envhist.diff.walk import compare_directories, differing_directories
 from git_envhist.errors import Damaged
+from git_envhist.lazy import replace
 from git_envhist.model import DirectoryPair, EnvPath, RestorePlan, Snapshot
+from git_envhist.objects.reader import ObjectReader
 from git_envhist.restore.plan import make_plan
-from git_envhist.restoring.sincetip import pairs_from_scan
-from git_envhist.store.contents import ObjectReader
-from git_envhist.store.halves import SnapshotReader
-from git_envhist.store.pairs import compare_directories, differing_directories
-from git_envhist.values import replace
+from git_envhist.restore.planning import pairs_from_scan
+from git_envhist.snapshots.reader import SnapshotReader
 from tests.restore.engine import Engine
 from tests.restore.test_round_trip import CHANGES
 from tests.support.depth import examples

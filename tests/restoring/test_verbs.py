@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import EnvHistory
+from git_envhist.api import AroundHistory
 from git_envhist.errors import UnfinishedRestore, UsageError
 from tests.cli.test_json import validate
 from tests.restoring.test_programs import broken_off
@@ -15,7 +15,7 @@ from tests.support.repository import Repo
 
 
 def test_a_restore_its_undo_and_its_redo(repo: Repo) -> None:
-    history = EnvHistory.open(str(repo.path), workers="here")
+    history = AroundHistory.open(str(repo.path), workers="here")
     repo.write("file", b"one")
     first = history.capture("one").snapshot
     assert first is not None
@@ -38,7 +38,7 @@ def test_a_restore_its_undo_and_its_redo(repo: Repo) -> None:
 
 
 def test_a_moment_is_written_elsewhere(repo: Repo, tmp_path: Path) -> None:
-    history = EnvHistory.open(str(repo.path), workers="here")
+    history = AroundHistory.open(str(repo.path), workers="here")
     repo.write("file", b"one")
     first = history.capture("one")
     repo.write("file", b"two")
@@ -48,7 +48,7 @@ def test_a_moment_is_written_elsewhere(repo: Repo, tmp_path: Path) -> None:
 
 
 def test_a_restore_takes_what_the_program_takes(repo: Repo) -> None:
-    history = EnvHistory.open(str(repo.path), workers="here")
+    history = AroundHistory.open(str(repo.path), workers="here")
     first = history.capture("clean")
     for name in ("a", "b", "app.py"):
         repo.write(name, b"new")
@@ -66,7 +66,7 @@ def test_a_restore_takes_what_the_program_takes(repo: Repo) -> None:
 
 
 def test_a_restore_that_was_broken_off_is_ended(repo: Repo) -> None:
-    history = EnvHistory.open(str(repo.path), workers="here")
+    history = AroundHistory.open(str(repo.path), workers="here")
     first = history.capture("clean").snapshot
     assert first is not None
     for end, expected in ((history.finish_restore, b"one"), (history.take_back_restore, b"two")):

@@ -8,7 +8,7 @@ import re
 
 from git_envhist import EnvHistory, errors
 from git_envhist.cli.command import HUSH, Command
-from git_envhist.cli.options import Option
+from git_envhist.cli.parser import Option
 from git_envhist.cli.subcommands import PROGRAMS, SUBCOMMANDS, load
 from tests.rules.source import sources
 

@@ -30,7 +30,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """The dotted module: `git_envhist.store.packs`."""
+        """The dotted module: `git_envhist.objects.pack_writer`."""
         parts = self.path.relative_to(CHECKOUT).with_suffix("").parts
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 

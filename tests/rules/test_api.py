@@ -8,13 +8,12 @@ import re
 import pytest
 
 from git_envhist import EnvHistory, model
-from git_envhist.beginning import InitKeywords
-from git_envhist.capturing.request import CaptureKeywords
-from git_envhist.doing.effects import Effects
-from git_envhist.doing.observing import Observations
-from git_envhist.doing.tasks import Tasks
-from git_envhist.library.looking import LogKeywords
-from git_envhist.restoring.wish import RestoreKeywords
+from git_envhist.api import LogKeywords
+from git_envhist.capture.pipeline import CaptureKeywords
+from git_envhist.discovery import InitKeywords
+from git_envhist.restore.options import RestoreKeywords
+from git_envhist.tracking.effects import Effects, Observations
+from git_envhist.tracking.tasks import Tasks
 from tests.rules.api_map import ASKED, NOT_ASKED, PROGRAMS_ALONE, VERBS
 from tests.rules.built import commands, options
 from tests.rules.source import CHECKOUT

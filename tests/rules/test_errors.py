@@ -17,7 +17,7 @@ from tests.rules.source import CHECKOUT, Source, sources
 PAGES = (CHECKOUT / "docs" / "troubleshooting.md",)
 # Whoever stops a program knows what comes next; a library of another's that is missing tells by its own words.
 WITHOUT = (Interrupted,)
-OPTIONAL = ("git_envhist.mcp", "git_envhist.compat", "git_envhist.browse")
+OPTIONAL = ("git_envhist.mcp", "git_envhist.compat", "git_envhist.tui")
 
 
 def kinds() -> list[type[EnvhistError]]:

@@ -73,17 +73,17 @@ HOMES = {
     "mcp": ("git_envhist.mcp",),
     "anyio": ("git_envhist.mcp",),
     "pydantic": ("git_envhist.mcp",),
-    "dulwich": ("git_envhist.store",),
-    "zstandard": ("git_envhist.store",),
-    "isal": ("git_envhist.store",),
-    "pyfastcdc": ("git_envhist.store",),
+    "dulwich": ("git_envhist.snapshots",),
+    "zstandard": ("git_envhist.snapshots",),
+    "isal": ("git_envhist.snapshots",),
+    "pyfastcdc": ("git_envhist.snapshots",),
     "cryptography": tuple(
-        f"git_envhist.capture.{name}" for name in ("seal", "wrapping", "agefile", "agekeys")
+        f"git_envhist.worktree.{name}" for name in ("seal", "wrapping", "agefile", "agekeys")
     ),
-    "pathspec": ("git_envhist.capture",),
+    "pathspec": ("git_envhist.worktree",),
     "click": ("git_envhist.cli",),
-    "rich": ("git_envhist.cli", "git_envhist.browse"),
-    "textual": ("git_envhist.browse",),
+    "rich": ("git_envhist.cli", "git_envhist.tui"),
+    "textual": ("git_envhist.tui",),
 }
 
 # Decisions, apart from effects: values in, values out.
@@ -92,11 +92,11 @@ PURE = (
     "git_envhist.errors",
     "git_envhist.history",
     "git_envhist.restore.plan",
-    "git_envhist.store.manifest",
-    "git_envhist.store.message",
-    "git_envhist.store.names",
-    "git_envhist.store.trees",
-    "git_envhist.capture.secrets",
+    "git_envhist.snapshots.manifest",
+    "git_envhist.snapshots.message",
+    "git_envhist.snapshots.names",
+    "git_envhist.objects.trees",
+    "git_envhist.secrets.rules",
 )
 EFFECTS = {
     *(

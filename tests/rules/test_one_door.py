@@ -37,9 +37,9 @@ CHANGING = {
     ),
 }
 MAY = {
-    "git_envhist.restore.hands": "the calls themselves",
+    "git_envhist.restore.fs": "the calls themselves",
     "git_envhist.restore.journal": "its own files, in the git directory",
-    "git_envhist.restore.workers": "what workers hand over, in files without a name",
+    "git_envhist.workers": "what workers hand over, in files without a name",
 }
 RESTORE = [source for source in sources() if source.room == "restore" and source.name not in MAY]
 

@@ -9,14 +9,14 @@ import pytest
 from tests.rules.source import Source, sources
 
 MAY_PRINT = {
-    "git_envhist.cli.failure": "stderr, through as_bytes",
-    "git_envhist.compat.workbench.printing": "its own answers, through for_people",
-    "git_envhist.verifying.inside": "a program by itself, which escapes what it says",
+    "git_envhist.cli.errors": "stderr, through as_bytes",
+    "git_envhist.compat.workbench": "its own answers, through for_people",
+    "git_envhist.checks.sandbox_exec": "a program by itself, which escapes what it says",
 }
 MAY_WRITE = {
     "git_envhist.cli.output": "stdout, through as_bytes",
     "git_envhist.cli.progress": "one line on a terminal, through as_bytes",
-    "git_envhist.cli.checking": "the output of the user's own check, as it comes",
+    "git_envhist.cli.views.details": "the output of the user's own check, as it comes",
     "git_envhist.trace": "printable characters alone",
 }
 STREAMS = {"STDOUT", "STDERR", "1", "2"}

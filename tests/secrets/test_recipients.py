@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.capture.agefile import encrypt
-from git_envhist.capture.agekeys import make_identity, read_recipient
 from git_envhist.errors import SealingError
-from git_envhist.store.keyforms import Key, read_opening_key, write_opening_key
-from git_envhist.store.recipients import read_recipients, write_recipients
+from git_envhist.secrets.age_file import encrypt
+from git_envhist.secrets.age_keys import make_identity, read_recipient
+from git_envhist.secrets.keys import Key, read_opening_key, write_opening_key
+from git_envhist.secrets.recipients import read_recipients, write_recipients
 from tests.sharing.conftest import bare, colleague, timeline
 from tests.support.repository import Repo
 

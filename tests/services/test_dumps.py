@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from git_envhist.facts.dumps import BYTES, RDB, SQL, describe
-from git_envhist.history.facts import pair_facts
-from git_envhist.history.summary import summarize
+from git_envhist.diff.facts import pair_facts
+from git_envhist.diff.summary import summarize
 from git_envhist.model import ChangeCount, Fact, FactChange
-from git_envhist.services.commands import telling_line
+from git_envhist.probes.dumps import BYTES, RDB, SQL, describe
+from git_envhist.services import telling_line
 from tests.support.repository import Repo
 
 KINDS = {"dump": "databases"}

@@ -13,10 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.services import keeping
-from git_envhist.store import secretcuts
-from git_envhist.store.pieces import AVERAGE, LARGEST, SMALLEST, cut, cut_with_cutter
-from git_envhist.store.secretcuts import padded, secret_cuts, substitution
+from git_envhist import services
+from git_envhist.snapshots import chunks
+from git_envhist.snapshots.chunks import (
+    AVERAGE,
+    MAX_SIZE,
+    SMALLEST,
+    cut,
+    cut_with_cutter,
+    padded,
+    secret_cuts,
+    substitution,
+)
 
 SECRET = b"s" * 64
 
@@ -68,7 +76,7 @@ def test_cutter_sees_no_byte_as_it_is() -> None:
     fastcdc = pytest.importorskip("pyfastcdc").FastCDC
     data = dump_of(20_000)
     seed = int.from_bytes(hmac.digest(SECRET, b"seed", "sha256")[:8], "big") >> 1 | 1
-    cutter = fastcdc(avg_size=AVERAGE, min_size=SMALLEST, max_size=LARGEST, seed=seed)
+    cutter = fastcdc(avg_size=AVERAGE, min_size=SMALLEST, max_size=MAX_SIZE, seed=seed)
     unveiled = [len(piece) for piece, times in cut_with_cutter(cutter, iter([data])) for _ in range(times)]
     assert [len(piece) for piece in pieces_of(data)] != unveiled
 
@@ -91,7 +99,7 @@ def test_padding_hides_the_length_at_a_cost_of_a_sixteenth(size: int) -> None:
 def test_piece_of_an_earlier_version_is_read_without_its_padding_and_a_new_one_with_it() -> None:
     piece = dump_of(100)
     deflated = zlib.compress(piece, 6)
-    assert keeping._inflate(deflated) == keeping._inflate(padded(deflated)) == piece
+    assert services._inflate(deflated) == services._inflate(padded(deflated)) == piece
 
 
 @pytest.mark.parametrize("without_the_cutter", [False, True])
@@ -105,7 +113,7 @@ def test_pieces_are_the_dump_and_none_is_too_long(
     blocks = [data[at : at + 100_000] for at in range(0, size, 100_000)]
     found = [piece for piece, times in secret_cuts(blocks, SECRET) for _ in range(times)]
     assert b"".join(found) == data
-    assert all(0 < len(piece) <= LARGEST for piece in found)
+    assert all(0 < len(piece) <= MAX_SIZE for piece in found)
 
 
 def test_without_the_cutter_lengths_follow_from_the_key_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,4 +121,4 @@ def test_without_the_cutter_lengths_follow_from_the_key_alone(monkeypatch: pytes
     first, other = pieces_of(bytes(1 << 20)), pieces_of(bytes(1 << 20), b"t" * 64)
     assert list(map(len, first)) == list(map(len, pieces_of(os.urandom(1 << 20))))
     assert list(map(len, first)) != list(map(len, other))
-    assert secretcuts.padded(b"") == bytes(256)
+    assert chunks.padded(b"") == bytes(256)

@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from git_envhist.model import Actor, ChangeCount, IntentSource, Trigger
-from git_envhist.store.message import MessageFields, write_message
+from git_envhist.snapshots.message import MessageFields, write_message
 from tests.conftest import sealed_environment
 from tests.interop.servers import Counted, http_server
 from tests.sharing.conftest import make_remote

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.model.causing import HookRun
-from git_envhist.triggers.git import riding as riding_along
-from git_envhist.triggers.git.outcomes import write_outcome
+from git_envhist.handlers import auto_push as riding_along
+from git_envhist.integrations.git_hooks import write_outcome
+from git_envhist.model.work import HookRun
 from tests.end_to_end.captures import capture
 from tests.sharing.conftest import hook, refs
 from tests.support.gits import OtherGit, gits
@@ -80,7 +80,7 @@ def test_a_capture_that_waits_for_the_end_of_a_rebase_is_not_waited_for(
     place.mkdir(exist_ok=True)
     (place / "pending").write_text('["post-checkout", 1000.0]')
     write_outcome(str(place), HookRun("post-checkout", 1001.0, "waiting"))
-    monkeypatch.setattr(riding_along, "LONGEST_CAPTURE", 1e9)
+    monkeypatch.setattr(riding_along, "MAX_CAPTURE", 1e9)
     riding_along._wait_for_capture(str(place))
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from git_envhist.store.bounds import MEMORY, ResourceLimits, limit_error
-from git_envhist.store.git import GitResult
+from git_envhist.git.limits import MEMORY, ResourceLimits, limit_error
+from git_envhist.git.process import GitResult
 from tests.sharing.conftest import refs
 from tests.sharing.test_export import commit_of, packed, write_tar
 from tests.sharing.test_fetch import refs_of_fetched

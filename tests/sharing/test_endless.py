@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import EnvHistory
-from git_envhist.store import treediff, unfolding
-from git_envhist.store.compare import compare
-from git_envhist.store.objects import CatFile
-from git_envhist.store.repository import Repository
-from git_envhist.store.series import commits_changing_paths
-from git_envhist.store.unfolding import TreeSizer
+from git_envhist.api import AroundHistory
+from git_envhist.diff.compare import commits_changing_paths, compare
+from git_envhist.git import diff
+from git_envhist.git.cat_file import CatFile
+from git_envhist.git.repository import Repository
+from git_envhist.snapshots import tree_size
+from git_envhist.snapshots.tree_size import TreeSizer
 from tests.secrets.test_foreign_snapshots import forged, message_of
 from tests.sharing.conftest import make_remote, refs, timeline
 from tests.sharing.test_export import packed, write_tar
@@ -54,7 +54,7 @@ def moment(repo: Repo, top: str, *parents: str) -> str:
 def deep(repo: Repo) -> str:
     """Write trees with few paths, each path longer than the whole pack, and return the top."""
     found = write_tree(repo, [])
-    for _ in range(unfolding.DEEPEST + 10):
+    for _ in range(tree_size.MAX_DEPTH + 10):
         found = write_tree(repo, [("40000", "d", found)])
     return found
 
@@ -253,7 +253,7 @@ def test_compare_succeeds_on_large_trees_that_end(repo: Repo, monkeypatch: pytes
     for number in range(30):
         repo.write(f"d/{number % 3}/{number}", str(number))
     before = repo.run("envlog", "capture", "--porcelain", "one", check=True).out.strip()
-    monkeypatch.setattr(treediff, "MOST_MEMORY", 1 << 20)
+    monkeypatch.setattr(diff, "MAX_MEMORY", 1 << 20)
     git = Repository.open(str(repo.path)).git
     assert len(compare(git, None, before)) >= 30
 
@@ -261,7 +261,7 @@ def test_compare_succeeds_on_large_trees_that_end(repo: Repo, monkeypatch: pytes
 def test_large_sparse_file_and_many_equal_directories_are_not_endless(
     repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unfolding, "PLENTY", 1 << 10)
+    monkeypatch.setattr(tree_size, "PLENTY", 1 << 10)
     (repo.path / "zeros").write_bytes(b"")
     with open(repo.path / "zeros", "r+b") as file:
         file.truncate(64 << 20)
@@ -283,9 +283,9 @@ def test_comparison_of_endless_trees_raises_after_its_time(
     """Also where the moment after is ours: what it followed need not be."""
     repo.write("mine", "1")
     first = repo.run("envlog", "capture", "--porcelain", "one", check=True).out.strip()
-    git = EnvHistory.open(str(repo.path)).repository.git
-    monkeypatch.setattr(treediff, "MOST_SECONDS", 1)
-    with pytest.raises(unfolding.TreeTooLarge):
+    git = AroundHistory.open(str(repo.path)).repository.git
+    monkeypatch.setattr(diff, "MAX_SECONDS", 1)
+    with pytest.raises(tree_size.TreeTooLarge):
         commits_changing_paths(git, [(first, moment(repo, doubling(repo)))], [b"nowhere"])
-    monkeypatch.setattr(treediff, "MOST_MEMORY", 1 << 20)
+    monkeypatch.setattr(diff, "MAX_MEMORY", 1 << 20)
     assert commits_changing_paths(git, [(first, None)], [b"mine"]) == {first}

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import EnvHistory
+from git_envhist.api import AroundHistory
 from git_envhist.errors import EnvhistError
-from git_envhist.sharing.bringing import MOST, next_turn
-from git_envhist.store.fetched import FetchedStore
-from git_envhist.store.remotefailures import RemoteFailed
-from git_envhist.system import SYSTEM
+from git_envhist.platform import SYSTEM
+from git_envhist.remote.errors import RemoteFailed
+from git_envhist.remote.fetch import MAX_COUNT, next_turn
+from git_envhist.snapshots.fetched import FetchedStore
 from tests.cli.test_json import validate
 from tests.end_to_end.captures import capture, everything_of_git
 from tests.sharing.conftest import make_remote, refs, timeline
@@ -370,7 +370,7 @@ def test_what_came_before_the_line_broke_and_is_no_more_there_is_not_taken(
 def test_what_packs_are_known_is_told_whole_or_not_at_all(colleague: Repo) -> None:
     """Half of a list makes packs new that are not, and what is new goes where anything of it is refused."""
     colleague.run("envlog", "fetch", check=True)
-    fetched = FetchedStore.of(EnvHistory.open(str(colleague.path)).repository)
+    fetched = FetchedStore.of(AroundHistory.open(str(colleague.path)).repository)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
     try:
@@ -391,14 +391,14 @@ def test_what_packs_are_known_is_told_whole_or_not_at_all(colleague: Repo) -> No
 )
 def test_a_turn_is_as_long_as_one_would_lose(many: int, seconds: float, then: int) -> None:
     assert next_turn(many, seconds) == then
-    assert next_turn(MOST, seconds) <= MOST
+    assert next_turn(MAX_COUNT, seconds) <= MAX_COUNT
 
 
 def test_a_full_fetch_that_was_broken_off_asks_only_for_what_is_missing(
     repo: Repo, bare: Repo, colleague: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("git_envhist.sharing.bringing.FIRST_TURN", 20)
-    monkeypatch.setattr("git_envhist.sharing.bringing.MOST", 20)
+    monkeypatch.setattr("git_envhist.remote.fetch.FIRST_TURN", 20)
+    monkeypatch.setattr("git_envhist.remote.fetch.MAX_COUNT", 20)
     for number in range(100):
         repo.write(f"d/{number}", os.urandom(3000))
     capture(repo, "one")
@@ -406,14 +406,14 @@ def test_a_full_fetch_that_was_broken_off_asks_only_for_what_is_missing(
     calls = repo.path.parent / "calls"
     breaks = repo.write("../breaks", f'echo >>{calls}; [ $(wc -l <{calls}) -lt 7 ] && git-upload-pack "$@"\n')
     colleague.git("config", "remote.origin.uploadpack", f"sh {breaks}")
-    history = EnvHistory.open(str(colleague.path))
+    history = AroundHistory.open(str(colleague.path))
     with pytest.raises(RemoteFailed):
         history.fetch(full=True)
     tip = next(iter(refs_of_fetched(colleague).values()))
     there = len(FetchedStore.of(history.repository).missing([tip]))
     assert 20 <= there < 100, "some turns arrived"
     colleague.git("config", "--unset", "remote.origin.uploadpack")
-    assert EnvHistory.open(str(colleague.path)).fetch(full=True).full
+    assert AroundHistory.open(str(colleague.path)).fetch(full=True).full
     assert git_fsck(colleague.path / ".git/envhist/fetched.git") == ""
 
 

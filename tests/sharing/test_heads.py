@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.errors import Damaged
-from git_envhist.store.heads import Head, read_head, write_head
+from git_envhist.snapshots.heads import Head, read_head, write_head
 from tests.cli.test_json import validate
 from tests.sharing.conftest import refs, timeline
 from tests.support.repository import Repo

@@ -24,10 +24,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.model.sharing import without_password
-from git_envhist.sharing.layers import MADE, readings
-from git_envhist.sharing.limits import TransferLimits
-from git_envhist.store.remotes import name_for
+from git_envhist.model.storage import without_password
+from git_envhist.remote.remotes import TransferLimits, name_for
+from git_envhist.secrets.layers import MADE, readings
 from tests.cli.test_json import validate
 from tests.end_to_end.captures import assert_holds, capture, everything_of_git
 from tests.sharing.conftest import hook, refs, timeline

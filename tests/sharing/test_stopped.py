@@ -21,9 +21,8 @@ from typing import ClassVar, NamedTuple
 
 import pytest
 
-from git_envhist.store import held
-from git_envhist.store.bounds import ResourceLimits
-from git_envhist.store.held import MOST_SAID, _written_over, parse_progress, run_limited
+from git_envhist.git import limits
+from git_envhist.git.limits import MAX_SAID, ResourceLimits, _written_over, parse_progress, run_limited
 from tests.end_to_end.captures import capture
 from tests.sharing.conftest import hook, refs, timeline
 from tests.sharing.test_fetch import refs_of_fetched
@@ -287,7 +286,7 @@ def test_of_lines_that_are_written_over_the_last_remains() -> None:
     assert _written_over(bytearray(said)) == b"one: 100%, done.\r\nerror: two\r\nfour\r"
     assert _written_over(bytearray(b"\r\rone\n\r")) == b"one\n"
     # From a pattern that is tried from each place of it again this takes a server's victim three hours.
-    endless = b"remote: " + b"a" * MOST_SAID + b"\r"
+    endless = b"remote: " + b"a" * MAX_SAID + b"\r"
     assert _written_over(bytearray(endless)) == endless
 
 
@@ -346,7 +345,7 @@ class RecordingSelector(selectors.DefaultSelector):
 
 def test_git_gets_the_whole_timeout_again_after_each_output(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests with real slow servers take 10 s each: `--full`."""
-    monkeypatch.setattr(held.selectors, "DefaultSelector", RecordingSelector)
+    monkeypatch.setattr(limits.selectors, "DefaultSelector", RecordingSelector)
     RecordingSelector.timeouts.clear()
     heard: list[bytes] = []
     script = "read word; for number in 1 2 3; do echo $number >&2; echo $number; done"

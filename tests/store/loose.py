@@ -9,10 +9,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from git_envhist.git.process import Git
 from git_envhist.model import Actor, IntentSource, ObjectId, Trigger
-from git_envhist.store.git import Git
-from git_envhist.store.message import MessageFields, write_message
-from git_envhist.store.trees import object_id
+from git_envhist.objects.trees import object_id
+from git_envhist.snapshots.message import MessageFields, write_message
 from tests.support.repository import Repo
 
 AT = datetime(2026, 11, 18, 10, 27, 3, tzinfo=UTC)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from git_envhist.store.packs import PackWriter, StagedPack
-from git_envhist.store.weighing import LONG_AGO, read_kinds, write_kinds
+from git_envhist.maintenance.weigh_packs import LONG_AGO, read_kinds, write_kinds
+from git_envhist.objects.pack_writer import PackWriter, StagedPack
 from tests.support.repository import Repo, make_repo
 
 IDENTITY = b"Test User <test@example.com> 1767323045 +0000"

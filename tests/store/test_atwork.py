@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.store.atwork import gits_at_work
+from git_envhist.git.refs import gits_at_work
 
 BOOTED = 1_700_000_000
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from git_envhist.store.git import Git
-from git_envhist.store.objects import CatFile
+from git_envhist.git.cat_file import CatFile
+from git_envhist.git.process import Git
 from tests.support.repository import Repo
 
 SECONDS = 20

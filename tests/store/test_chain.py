@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged, GitFailed
+from git_envhist.git.cat_file import CatFile
+from git_envhist.git.config import identity_line, moment_of
 from git_envhist.model import Actor, ChangeCount, IntentSource, RestoreRole, Trigger, Verdict, VerdictStatus
-from git_envhist.store.chain import chain_length, encode_commit, read_chain, read_snapshot
-from git_envhist.store.commits import identity_line, moment_of, parse_commit
-from git_envhist.store.message import split_mac, with_mac, write_message
-from git_envhist.store.notes import add_records, format_record
-from git_envhist.store.objects import CatFile
-from git_envhist.store.records import name_record, remark_record, verdict_record
+from git_envhist.objects.commits import encode_commit, parse_commit
+from git_envhist.snapshots.log import chain_length, read_chain, read_snapshot
+from git_envhist.snapshots.message import split_mac, with_mac, write_message
+from git_envhist.snapshots.notes import add_records
+from git_envhist.snapshots.records import format_record, name_record, remark_record, verdict_record
 from tests.store.loose import (
     AT,
     DRAFT,

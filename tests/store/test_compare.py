@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from git_envhist.diff.compare import compare
+from git_envhist.diff.summary import count
 from git_envhist.errors import Damaged, EnvhistError, UsageError
-from git_envhist.history.diff import count
+from git_envhist.git import diff
+from git_envhist.git.diff import anchored, directory_prefix
+from git_envhist.git.process import Git
+from git_envhist.git.repository import Repository
 from git_envhist.model import Change, ChangeCount, ChangeKind, EntryKind, StoredAs
-from git_envhist.store import treediff
-from git_envhist.store.compare import compare
-from git_envhist.store.git import Git
-from git_envhist.store.manifest import shard_path
-from git_envhist.store.pathspecs import anchored, directory_prefix
-from git_envhist.store.repository import Repository
-from git_envhist.store.unfolding import TreeTooLarge
+from git_envhist.snapshots.layout import shard_path
+from git_envhist.snapshots.tree_size import TreeTooLarge
 from tests.support.depth import examples
 from tests.support.repository import Repo
 from tests.support.snapshots import (
@@ -464,7 +464,7 @@ def test_what_cannot_be_read_is_told_by_its_path(
 def test_trees_that_stand_for_any_number_of_paths_are_told_as_such(
     repo: Repo, git: Git, monkeypatch: pytest.MonkeyPatch, bound: str, least: int
 ) -> None:
-    monkeypatch.setattr(treediff, bound, least)
+    monkeypatch.setattr(diff, bound, least)
     blob = repo.git("hash-object", "-w", "--stdin", input="x")
     tree = repo.git("mktree", input=f"100644 blob {blob}\tf\n")
     for _ in range(60):

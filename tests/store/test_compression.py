@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from git_envhist.store.compression import PYTHONS_OWN, pack, packing, unpack, unpacking
+from git_envhist.objects.compress import PYTHONS_OWN, pack, packing, unpack, unpacking
 
 DATA = bytes(range(256)) * 900
 has_own = importlib.util.find_spec(PYTHONS_OWN.partition(".")[0]) is not None

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.store.deflate import SMALL, STORED_BLOCK, WORTH_A_LOOK, pack
+from git_envhist.objects.compress import SMALL, STORED_BLOCK, WORTH_A_LOOK, deflate_object
 from tests.store.packing import noise
 
 TEXT = b"".join(b"%d: all work and no play makes %d\n" % (n, n * n) for n in range(20_000))
@@ -37,25 +37,25 @@ def codes(size: int) -> bytes:
 )
 def test_zlib_inflates_it(make: object, size: int) -> None:
     data = make(size)  # type: ignore[operator]
-    assert zlib.decompress(pack(data, 1)) == data
+    assert zlib.decompress(deflate_object(data, 1)) == data
 
 
 @given(st.lists(st.tuples(st.sampled_from([noise, codes, bytes]), st.integers(0, 90_000)), max_size=4))
 def test_zlib_inflates_a_mixture(parts: list[tuple[object, int]]) -> None:
     data = b"".join(make(size) for make, size in parts)  # type: ignore[operator]
-    assert zlib.decompress(pack(data, 1)) == data
+    assert zlib.decompress(deflate_object(data, 1)) == data
 
 
 def test_what_is_dense_already_grows_by_no_more_than_its_blocks() -> None:
     for size in (1, 100, SMALL, WORTH_A_LOOK, 3 * STORED_BLOCK, 1_000_003):
-        assert len(pack(noise(size), 1)) == size + 5 * -(-size // STORED_BLOCK) + 6
+        assert len(deflate_object(noise(size), 1)) == size + 5 * -(-size // STORED_BLOCK) + 6
     archive = zlib.compress(TEXT * 3, 9)
-    assert len(pack(archive, 1)) < len(archive) * 1.001
+    assert len(deflate_object(archive, 1)) < len(archive) * 1.001
 
 
 def test_what_deflates_is_deflated() -> None:
-    assert len(pack(TEXT, 1)) < len(TEXT) / 2
-    assert len(pack(codes(300_000), 1)) < 300_000 * 0.6
+    assert len(deflate_object(TEXT, 1)) < len(TEXT) / 2
+    assert len(deflate_object(codes(300_000), 1)) < 300_000 * 0.6
     # Half of it dense, in the middle, where the glance falls.
     mixed = TEXT[:200_000] + noise(100_000) + TEXT[200_000:400_000]
-    assert len(pack(mixed, 1)) < len(mixed) * 0.7
+    assert len(deflate_object(mixed, 1)) < len(mixed) * 0.7

@@ -19,9 +19,16 @@ from hypothesis import strategies as st
 
 from git_envhist import EnvHistory
 from git_envhist.errors import Refused, SealingError
-from git_envhist.store import keyforms
-from git_envhist.store.keys import Key, KeyRing, read_key_text, write_key_file, write_key_text
-from git_envhist.store.mac import constant_time_equal, keyed
+from git_envhist.secrets import keys
+from git_envhist.secrets.keys import (
+    Key,
+    KeyRing,
+    constant_time_equal,
+    keyed,
+    read_key_text,
+    write_key_file,
+    write_key_text,
+)
 from tests.support.depth import FULL
 from tests.support.repository import Repo
 
@@ -142,7 +149,7 @@ def test_subkeys_of_two_repositories_differ_with_the_same_secret() -> None:
 def test_import_refuses_another_key_with_a_known_id(ring: KeyRing, monkeypatch: pytest.MonkeyPatch) -> None:
     own = ring.current()
     # 2**48 attempts find such a key of the first form; here the hash is shortened instead.
-    monkeypatch.setattr(keyforms, "keyed", lambda *_: bytes.fromhex(own.id) * 2)
+    monkeypatch.setattr(keys, "keyed", lambda *_: bytes.fromhex(own.id) * 2)
     with pytest.raises(Refused, match="another key has the id"):
         ring.import_(write_key_text(Key.of(bytes(80))))
     monkeypatch.undo()
@@ -363,7 +370,7 @@ def test_the_same_is_the_same_and_nothing_else() -> None:
 
 
 def test_who_signed_a_moment_is_said_without_openssl() -> None:
-    told = "import sys; from git_envhist.store import keys, signatures; print('_hashlib' in sys.modules)"
+    told = "import sys; from git_envhist.snapshots import keys, signatures; print('_hashlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged
 from git_envhist.model import EnvPath, GitChange, MissingPath, MissingReason, ObjectId
-from git_envhist.store.listings import (
+from git_envhist.snapshots.chunks import ChunksPointer, pieces_path, read_pointer, write_pointer
+from git_envhist.snapshots.records import (
     read_git_changes,
     read_missing,
     read_rules,
@@ -18,7 +19,6 @@ from git_envhist.store.listings import (
     write_missing,
     write_rules,
 )
-from git_envhist.store.pointers import ChunksPointer, pieces_path, read_pointer, write_pointer
 
 parts = st.binary(min_size=1, max_size=6).filter(
     lambda name: name not in (b".", b"..") and b"/" not in name and b"\0" not in name

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from git_envhist.store.looserefs import read_loose_ref
-from git_envhist.store.repository import HEADS, Repository
+from git_envhist.git.refs import read_loose_ref
+from git_envhist.git.repository import TIMELINE_REFS, Repository
 from tests.support.repository import Repo
 
-REF = HEADS + "here/app-123456"
+REF = TIMELINE_REFS + "here/app-123456"
 
 
 def test_a_ref_names_what_git_says_loose_packed_or_gone(repo: Repo) -> None:

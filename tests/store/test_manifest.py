@@ -17,19 +17,17 @@ from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged
 from git_envhist.model import Entry, EntryKind, EnvPath, StoredAs
-from git_envhist.store.layout import dotgit_directory, root_directory, stored_below
-from git_envhist.store.manifest import (
-    NewerFormat,
+from git_envhist.snapshots.layout import dotgit_directory, root_directory, shard_path, stored_below
+from git_envhist.snapshots.manifest import (
+    NewerManifestFormat,
     ShardLimits,
     format_extras,
     format_line,
     join_shard,
-    quote,
     read_shard,
-    shard_path,
-    unquote,
     write_shard,
 )
+from git_envhist.snapshots.quoting import quote, unquote
 
 names = st.one_of(
     st.sampled_from(
@@ -323,7 +321,7 @@ def test_words_of_later_versions_are_kept() -> None:
 
 
 def test_a_later_format_says_so() -> None:
-    with pytest.raises(NewerFormat, match="format 2") as caught:
+    with pytest.raises(NewerManifestFormat, match="format 2") as caught:
         read_shard(b"envhist-manifest 2 whatever it holds\nand more\n")
     assert caught.value.hint == "a newer git-envhist reads it"
 

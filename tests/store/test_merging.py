@@ -14,13 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.store import merging
-from git_envhist.store.atwork import RunningGit
-from git_envhist.store.gitcaches import drop_broken_index
-from git_envhist.store.merging import FACTOR, MOST_PACKS, choose, goes_by_packs, merge_packs
-from git_envhist.store.ownpacks import KEEP_MARK
-from git_envhist.store.packs import PackWriter
-from git_envhist.store.staging import Staging, sweep
+from git_envhist.git.refs import RunningGit
+from git_envhist.maintenance import merge_packs as merging
+from git_envhist.maintenance.merge_packs import FACTOR, MAX_PACKS, choose, goes_by_packs, merge_packs
+from git_envhist.objects.own_packs import KEEP_MARK, drop_broken_index
+from git_envhist.objects.pack_writer import PackWriter
+from git_envhist.snapshots.staging import Staging, sweep
 from tests.store.dying import each_death
 from tests.store.packing import FORMATS, damage, empty_repo, flip
 
@@ -108,13 +107,13 @@ def test_a_pack_whose_index_names_something_else_is_left_as_it_is(tmp_path: Path
 def test_only_so_much_is_copied_while_somebody_waits(tmp_path: Path) -> None:
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     state, packs = str(repository / "envhist"), str(repository / "objects/pack")
-    for _ in range(MOST_PACKS + 8):
+    for _ in range(MAX_PACKS + 8):
         publish(repository, "sha1", [os.urandom(9_000)])
     before = contents_of(repository)
 
     assert merge_packs(state, packs, "sha1", largest=10_000) == 2
     assert [merge_packs(state, packs, "sha1", largest=10_000) for _ in range(4)] == [2, 2, 2, 0]
-    assert len(packs_of(repository)) == MOST_PACKS + 4
+    assert len(packs_of(repository)) == MAX_PACKS + 4
     assert contents_of(repository) == before
 
 
@@ -151,7 +150,7 @@ def test_merge_killed_at_any_step_loses_no_object_and_is_finished_by_the_next(
 ) -> None:
     monkeypatch.setattr(merging, "AT_A_TIME", 4)
     model = empty_repo(tmp_path, "sha1").path / ".git"
-    for number in range(MOST_PACKS + 1):
+    for number in range(MAX_PACKS + 1):
         publish(model, "sha1", [b"shared", b"%d" % number])
     subprocess.run(["git", "multi-pack-index", "write"], cwd=model, check=True)
     before = contents_of(model)
@@ -352,7 +351,7 @@ def test_what_is_left_grows_geometrically(sizes: list[int]) -> None:
     count = choose(ordered)
     left = ordered if count < 2 else sorted([sum(ordered[:count]), *ordered[count:]])
 
-    if len(ordered) > MOST_PACKS:
+    if len(ordered) > MAX_PACKS:
         for number, size in enumerate(left[1:], 1):
             assert size >= FACTOR * sum(left[:number]) or left[number - 1] == sum(ordered[:count])
     else:

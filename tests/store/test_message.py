@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged, Refused
 from git_envhist.model import Actor, ChangeCount, IntentSource, RestoreRole, Trigger
-from git_envhist.store.message import (
+from git_envhist.snapshots.message import (
     MessageFields,
     NewerFormat,
     mac_input,

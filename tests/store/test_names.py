@@ -16,9 +16,16 @@ from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged
 from git_envhist.model import EnvPath
-from git_envhist.store import names as rules_of_names
-from git_envhist.store.names import must_escape, stored_name, stored_path, suspicious, true_name, true_path
-from git_envhist.store.trees import DIRECTORY, FILE, LINK, encode_tree
+from git_envhist.objects.trees import DIRECTORY, FILE, LINK, encode_tree
+from git_envhist.snapshots import names as rules_of_names
+from git_envhist.snapshots.names import (
+    must_escape,
+    stored_name,
+    stored_path,
+    suspicious,
+    true_name,
+    true_path,
+)
 from tests.store.objects_by_hand import put_commit, put_object, put_tree
 from tests.support.repository import Repo, make_repo
 

@@ -11,12 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged
+from git_envhist.git.cat_file import CatFile
 from git_envhist.model import NoteRecord, Verdict, VerdictStatus
-from git_envhist.store.notes import add_records, format_record, parse_records
-from git_envhist.store.objects import CatFile
-from git_envhist.store.records import (
+from git_envhist.snapshots.notes import add_records
+from git_envhist.snapshots.records import (
+    format_record,
     name_record,
     names_of,
+    parse_records,
     read_note,
     remark_record,
     remarks_of,

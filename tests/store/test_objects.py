@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from git_envhist.errors import Damaged, GitFailed
-from git_envhist.store.objects import CatFile
+from git_envhist.git.cat_file import CatFile
 from tests.store.loose import LooseWriter, git_of
 from tests.support.repository import Repo
 

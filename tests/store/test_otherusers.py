@@ -10,11 +10,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from git_envhist.store import atwork, otherusers
-from git_envhist.store.atwork import RunningGit, gits_at_work, hint_after, in_words
-from git_envhist.store.otherusers import Access, access_of
-from git_envhist.store.reflocks import Lock, may_be_held
-from git_envhist.store.retiring import may_write
+from git_envhist.git import other_users, refs
+from git_envhist.git.other_users import Access, access_of
+from git_envhist.git.refs import Lock, RunningGit, gits_at_work, hint_after, in_words, may_be_held
+from git_envhist.objects.own_packs import may_write
 from tests.store.test_atwork import BOOTED, process
 
 STRANGER = 54321
@@ -25,8 +24,8 @@ ALL_IDS = "0 0 4294967295\n"
 @pytest.fixture(autouse=True)
 def no_configuration(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
     """Git's configuration files of this machine are not read."""
-    monkeypatch.setattr(otherusers, "SYSTEM_CONFIG", str(place / "gitconfig"))
-    monkeypatch.setattr(otherusers, "_user_config", lambda uid: [])
+    monkeypatch.setattr(other_users, "SYSTEM_CONFIG", str(place / "gitconfig"))
+    monkeypatch.setattr(other_users, "_user_config", lambda uid: [])
 
 
 @pytest.fixture
@@ -91,8 +90,8 @@ def test_git_of_another_user_reads_what_safe_directory_and_permissions_open(plac
     assert access(place) == Access(reads=True, writes=False)
     (place / "here").chmod(0o700)
     assert access(place) == Access(reads=False, writes=False)
-    assert access(place, capabilities=otherusers.DAC_READ_SEARCH) == Access(reads=True, writes=False)
-    assert access(place, capabilities=otherusers.DAC_OVERRIDE) == Access(reads=True, writes=True)
+    assert access(place, capabilities=other_users.DAC_READ_SEARCH) == Access(reads=True, writes=False)
+    assert access(place, capabilities=other_users.DAC_OVERRIDE) == Access(reads=True, writes=True)
 
 
 def test_git_of_the_owner_or_of_a_shared_repository_writes(place: Path) -> None:
@@ -135,7 +134,7 @@ def test_git_that_sudo_started_for_the_owner_has_access(place: Path) -> None:
 def test_unreadable_credentials_count_as_access(place: Path) -> None:
     made = hidden(place, 7, ["git", "fetch"])
     (Path(made) / "status").unlink()
-    assert access_of(made, str(place / "here/.git"), str(place / "proc")) == otherusers.UNKNOWN
+    assert access_of(made, str(place / "here/.git"), str(place / "proc")) == other_users.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -158,7 +157,7 @@ def test_hidden_git_counts_unless_an_option_names_another_directory(
     def refuse(process: str) -> tuple[str, list[bytes]]:
         raise PermissionError(process)
 
-    monkeypatch.setattr(atwork, "_look_at", refuse)
+    monkeypatch.setattr(refs, "_look_at", refuse)
     found = gits_at_work(str(place / "here/.git"), [str(place / "here")], str(place / "proc"))
     assert [(git.pid, git.directory, git.writes) for git in found or ()] == [(7, None, False)] * counts
 
@@ -170,7 +169,7 @@ def test_git_that_is_ending_has_no_access(place: Path, monkeypatch: pytest.Monke
     def refuse(process: str) -> tuple[str, list[bytes]]:
         raise PermissionError(process)
 
-    monkeypatch.setattr(atwork, "_look_at", refuse)
+    monkeypatch.setattr(refs, "_look_at", refuse)
     where = (str(place / "here/.git"), [str(place / "here")], str(place / "proc"))
     assert gits_at_work(*where)
     status.write_text(status.read_text().replace("VmSize:\t  4 kB\n", ""))

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged
-from git_envhist.store.ownpacks import KEEP_MARK, OwnPacks, own_names
-from git_envhist.store.packfile import apply_delta
-from git_envhist.store.packs import StagedPack
+from git_envhist.objects.own_packs import KEEP_MARK, OwnPacks, own_names
+from git_envhist.objects.pack_reader import apply_delta
+from git_envhist.objects.pack_writer import StagedPack
 from tests.store.packing import (
     CONTENTS,
     FORMATS,

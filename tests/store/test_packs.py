@@ -20,10 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged, StorageFull
-from git_envhist.store import deflate
-from git_envhist.store import packs as packs_module
-from git_envhist.store.idx import PackIndex, encode_index
-from git_envhist.store.packs import PackWriter
+from git_envhist.objects import compress
+from git_envhist.objects import pack_writer as packs_module
+from git_envhist.objects.pack_index import PackIndex, encode_index
+from git_envhist.objects.pack_writer import PackWriter
 from tests.store.packing import (
     CONTENTS,
     FORMATS,
@@ -221,8 +221,8 @@ def test_a_file_that_is_cut_short_before_it_is_finished_is_noticed(tmp_path: Pat
 def test_bytes_that_change_between_hashing_and_deflating_are_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pack = deflate.pack
-    monkeypatch.setattr(packs_module, "pack", lambda data, level: pack(b"J" + data[1:], level))
+    pack = compress.deflate_object
+    monkeypatch.setattr(packs_module, "deflate_object", lambda data, level: pack(b"J" + data[1:], level))
     for data in (b"Hello", b"Hello" * 1000, noise(100_000)):
         with PackWriter(str(tmp_path), "sha1") as writer, pytest.raises(Damaged, match="changed in memory"):
             writer.add(b"blob", data)
@@ -233,7 +233,7 @@ def test_zlib_takes_over_where_isal_cannot_be_imported(tmp_path: Path) -> None:
         "import sys\n"
         "sys.modules['isal'] = None\n"
         "sys.modules['isal.isal_zlib'] = None\n"
-        "from git_envhist.store import deflate, packs\n"
+        "from git_envhist.snapshots import deflate, packs\n"
         "assert deflate.compress.__module__ == 'zlib'\n"
         "writer = packs.PackWriter(sys.argv[1], 'sha1')\n"
         "writer.add(b'blob', b'hello' * 1000)\n"

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged
 from git_envhist.model import Entry, EntryKind, EnvPath, StoredAs
-from git_envhist.store.manifest import read_shard, write_shard
-from git_envhist.store.plainlists import plain_entries
-from git_envhist.store.trees import DIRECTORY, EXECUTABLE, FILE, LINK
+from git_envhist.objects.trees import DIRECTORY, EXECUTABLE, FILE, LINK
+from git_envhist.snapshots.manifest import plain_entries, read_shard, write_shard
 
 OWN = Entry(EnvPath(b"a/b"), EntryKind.DIRECTORY, 0o755, 5, uid=3, gid=4)
 OID = b"\7" * 20

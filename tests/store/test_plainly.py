@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.errors import EnvhistError
-from git_envhist.store.repository import Repository
+from git_envhist.git.repository import Repository
 from tests.support.repository import Repo
 
 WAYS = {

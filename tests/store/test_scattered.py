@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from git_envhist.store.ownpacks import OwnPacks
-from git_envhist.store.scattered import WIDE, WINDOW, Scattered
+from git_envhist.objects.own_packs import OwnPacks
+from git_envhist.objects.reader import WIDE, WINDOW, Scattered
 from tests.support.repository import Repo
 
 CHANCE = random.Random("scattered")

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from git_envhist import EnvHistory
-from git_envhist.store.merging import MOST_PACKS, merge_packs
-from git_envhist.store.ownpacks import KEEP_MARK
-from git_envhist.store.spares import restore_lost_indexes
-from git_envhist.store.staging import sweep
+from git_envhist.maintenance.merge_packs import MAX_PACKS, merge_packs
+from git_envhist.objects.own_packs import KEEP_MARK, restore_lost_indexes
+from git_envhist.snapshots.staging import sweep
 from tests.store.packing import empty_repo
 from tests.store.test_merging import contents_of, packs_of, publish
 from tests.support.oracle import git_fsck
@@ -80,10 +79,10 @@ def test_a_capture_brings_back_what_the_one_before_lost(repo: Repo) -> None:
 
 def test_what_is_merged_or_taken_back_does_not_come_again(tmp_path: Path) -> None:
     repository, state, packs = places(tmp_path)
-    for number in range(MOST_PACKS + 1):
+    for number in range(MAX_PACKS + 1):
         publish(repository, "sha1", [b"%d" % number])
     before = contents_of(repository)
-    assert merge_packs(state, packs, "sha1") == MOST_PACKS + 1
+    assert merge_packs(state, packs, "sha1") == MAX_PACKS + 1
     sweep(state, packs, lambda commit: False)
 
     assert len(packs_of(repository)) == 1

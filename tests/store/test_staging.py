@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from git_envhist.errors import EnvhistError, GitFailed, StorageFull
-from git_envhist.store.git import Git
-from git_envhist.store.packs import PackWriter, StagedPack
-from git_envhist.store.staging import Staging, open_published, sweep, unpublished
+from git_envhist.git.process import Git
+from git_envhist.objects.pack_writer import PackWriter, StagedPack
+from git_envhist.snapshots.staging import Staging, open_published, sweep, unpublished
 from tests.store.dying import NEVER, count_steps, dies, each_death
 from tests.store.packing import FORMATS, add_commit, empty_repo, noise, object_id, pack_of
 from tests.support.depth import sample
@@ -695,7 +695,7 @@ def test_a_pack_that_is_not_durable_yet_is_made_so_before_anything_speaks_of_it(
         os.fsync(descriptor)
 
     for module in ("packs", "staging", "durable"):
-        monkeypatch.setattr(f"git_envhist.store.{module}.sync", sync)
+        monkeypatch.setattr(f"git_envhist.snapshots.{module}.sync", sync)
     with place.create() as staging:
         writer = PackWriter(staging.pack_dir, "sha1")
         writer.add(b"blob", b"a tree, say")

@@ -11,10 +11,8 @@ from types import FrameType
 
 import pytest
 
-from git_envhist.store.bounds import ResourceLimits
-from git_envhist.store.child import GitStream
-from git_envhist.store.git import Git
-from git_envhist.store.held import run_limited
+from git_envhist.git.limits import ResourceLimits, run_limited
+from git_envhist.git.process import Git, GitStream
 from tests.store.loose import git_of
 from tests.support.repository import Repo
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged
-from git_envhist.store.trees import (
+from git_envhist.objects.trees import (
     DIRECTORY,
     EXECUTABLE,
     FILE,

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from git_envhist.store.quoting import quote
-from git_envhist.store.trees import DIRECTORY, FILE
-from git_envhist.store.trimming import TrimmedPair, drop_equal_lines
+from git_envhist.diff.walk import TrimmedPair, drop_equal_lines
+from git_envhist.objects.trees import DIRECTORY, FILE
+from git_envhist.snapshots.quoting import quote
 
 OWN = b". d 0755 1 u=0 g=0"
 Side = dict[bytes, tuple[bytes, bytes]]

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from git_envhist.errors import Damaged
-from git_envhist.store import windows
-from git_envhist.store.ownpacks import OwnPacks
-from git_envhist.store.windows import PackReader
+from git_envhist.objects import reader as windows
+from git_envhist.objects.own_packs import OwnPacks
+from git_envhist.objects.reader import PackReader
 from tests.store.packing import damage, noise, object_id, pack_of, put_into
 from tests.support.repository import Repo
 
@@ -28,7 +28,7 @@ def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
 
 @pytest.fixture(params=[1, 1 << 20], ids=["learned", "looked up"])
 def worth(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(windows, "WORTH_A_LIST", request.param)
+    monkeypatch.setattr(windows, "LIST_AFTER_READS", request.param)
     return int(request.param)
 
 
@@ -111,7 +111,7 @@ def test_a_blob_is_held_to_the_checksum_that_the_index_has(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None that cannot be told so, the last of a pack say, is given; nor one of which an index says something else."""
-    monkeypatch.setattr(windows, "WORTH_A_LIST", 1)
+    monkeypatch.setattr(windows, "LIST_AFTER_READS", 1)
     data = [noise(3000, number) for number in range(20)]
     path = put_into(repo, pack_of(tmp_path / "one", data))
     with closing(reader(repo)) as found:
@@ -131,7 +131,7 @@ def test_an_index_that_leads_nowhere_gives_nothing_by_its_checksums(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One bit says that a place stands in the table of those far away, and there is none."""
-    monkeypatch.setattr(windows, "WORTH_A_LIST", 1)
+    monkeypatch.setattr(windows, "LIST_AFTER_READS", 1)
     data = {object_id(b"blob", one): one for one in (noise(3000, number) for number in range(20))}
     path = put_into(repo, pack_of(tmp_path / "one", data.values()))
     ids = sorted(data)
@@ -149,7 +149,7 @@ def test_an_index_that_leads_to_another_object_gives_nothing_by_its_checksums(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: bool
 ) -> None:
     """The other object is whole, and has the checksum of an entry: only that the index was changed tells of it."""
-    monkeypatch.setattr(windows, "WORTH_A_LIST", 1)
+    monkeypatch.setattr(windows, "LIST_AFTER_READS", 1)
     data = {object_id(b"blob", one): one for one in (noise(3000, number) for number in range(20))}
     path = put_into(repo, pack_of(tmp_path / "one", data.values()))
     ids = sorted(data)
@@ -175,7 +175,7 @@ def test_the_index_of_another_pack_gives_nothing_by_its_checksums(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two packs of as many objects, as long and in the same places: what an old backup put back would lead to them."""
-    monkeypatch.setattr(windows, "WORTH_A_LIST", 1)
+    monkeypatch.setattr(windows, "LIST_AFTER_READS", 1)
     data = [noise(3000, number) for number in range(20)]
     path = put_into(repo, pack_of(tmp_path / "one", data))
     twin = pack_of(tmp_path / "two", [*data[:-1], noise(3000, 99)])
@@ -190,7 +190,7 @@ def test_no_bit_of_a_pack_or_its_index_can_flip_unseen(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is given is what was stored; the rest is told to be damaged, or not to be there."""
-    monkeypatch.setattr(windows, "WORTH_A_LIST", 1)
+    monkeypatch.setattr(windows, "LIST_AFTER_READS", 1)
     data = {object_id(b"blob", one): one for one in (b"%d all work\n" % n * (n + 1) for n in range(12))}
     path = put_into(repo, pack_of(tmp_path / "one", data.values()))
     for file in (path, path.with_suffix(".idx")):

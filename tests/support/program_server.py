@@ -225,17 +225,17 @@ def _load_modules() -> None:
         module = importlib.import_module(f"git_envhist.{name}")
         for found in pkgutil.walk_packages(getattr(module, "__path__", []), f"{module.__name__}."):
             importlib.import_module(found.name)
-    importlib.import_module("git_envhist.cli.entry")
+    importlib.import_module("git_envhist.cli.main")
 
 
 def _become_program(request: dict[str, Any], descriptors: Sequence[int]) -> NoReturn:
-    from git_envhist.cli import entry
+    from git_envhist.cli import main
 
     try:
         _prepare_process(request, descriptors)
         if request["recording"]:
             trace_process(*request["recording"])
-        getattr(entry, sys.argv[0].removeprefix("git-"))()
+        getattr(main, sys.argv[0].removeprefix("git-"))()
     except BaseException:
         traceback.print_exc()
     os._exit(EXIT_FAILED)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from git_envhist.store.merging import MOST_PACKS
+from git_envhist.maintenance.merge_packs import MAX_PACKS
 from tests.crash.campaign import sealed_repo
 from tests.crash.faults import debris
 from tests.support.repository import Repo
@@ -145,7 +145,7 @@ def left_behind(repo: Repo, failures: list[Failure]) -> list[str]:
     wrong = [f"left behind: {name}" for name in left]
     if not failures and (more := set(debris(repo)) - set(left)):
         wrong.append(f"left behind by git, although nothing of it failed: {sorted(more)}")
-    if (packs := own_packs(repo)) > MOST_PACKS + 2:
+    if (packs := own_packs(repo)) > MAX_PACKS + 2:
         wrong.append(f"{packs} packs are left")
     return wrong
 

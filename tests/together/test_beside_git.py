@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from git_envhist import EnvHistory
-from git_envhist.store.atwork import gits_at_work
-from git_envhist.store.merging import MOST_PACKS
+from git_envhist.git.refs import gits_at_work
+from git_envhist.maintenance.merge_packs import MAX_PACKS
 from tests.end_to_end.captures import assert_holds, capture, history
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo
@@ -56,12 +56,12 @@ def test_what_a_killed_git_left_blocks_no_capture_and_is_left_alone(repo: Repo) 
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"half of something")
         os.utime(path, (0, 0))
-    for step in range(MOST_PACKS + 2):
+    for step in range(MAX_PACKS + 2):
         taken = capture_here(repo, step)
     assert_holds(repo, taken)
-    assert len(history(repo)) == MOST_PACKS + 3
+    assert len(history(repo)) == MAX_PACKS + 3
     assert [path.read_bytes() for path in left] == [b"half of something"] * len(left)
-    assert packs(repo) <= MOST_PACKS
+    assert packs(repo) <= MAX_PACKS
 
 
 def capture_here(repo: Repo, step: int) -> str:
@@ -81,14 +81,14 @@ def test_packs_are_not_merged_away_under_a_git_that_lists_them(repo: Repo) -> No
     words = ["git", "-C", str(repo.path), "pack-objects", "--quiet", "--all", "--stdout", "--revs"]
     packing = subprocess.Popen(words, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=repo.env)
     try:
-        for step in range(MOST_PACKS + 1):
+        for step in range(MAX_PACKS + 1):
             capture_here(repo, step)
-        assert packs(repo) > MOST_PACKS
+        assert packs(repo) > MAX_PACKS
     finally:
         packing.communicate()
     assert packing.returncode == 0
-    capture_here(repo, MOST_PACKS + 1)
-    assert packs(repo) <= MOST_PACKS
+    capture_here(repo, MAX_PACKS + 1)
+    assert packs(repo) <= MAX_PACKS
     assert git_fsck(repo.path) == ""
 
 
@@ -97,18 +97,18 @@ def test_an_index_that_hides_the_tip_does_not_end_the_timeline(repo: Repo) -> No
     repo.git("multi-pack-index", "write")
     index = repo.path / ".git/objects/pack/multi-pack-index"
     stale = index.read_bytes()
-    for step in range(3, MOST_PACKS + 3):
+    for step in range(3, MAX_PACKS + 3):
         known.insert(0, capture_here(repo, step))
     # As a git would write it that had listed the packs before they were merged.
     index.write_bytes(stale)
-    known.insert(0, capture_here(repo, MOST_PACKS + 3))
+    known.insert(0, capture_here(repo, MAX_PACKS + 3))
     assert history(repo) == known
     assert git_fsck(repo.path) == ""
 
 
-@pytest.mark.parametrize("number", [MOST_PACKS + 8])
+@pytest.mark.parametrize("number", [MAX_PACKS + 8])
 def test_packs_of_captures_start_no_gc(repo: Repo, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    monkeypatch.setattr("git_envhist.capturing.capture.merge_packs_after", lambda repository: None)
+    monkeypatch.setattr("git_envhist.capture.pipeline.merge_packs_after", lambda repository: None)
     for step in range(number):
         capture_here(repo, step)
     assert packs(repo) >= number

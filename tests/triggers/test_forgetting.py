@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import EnvHistory
+from git_envhist.api import AroundHistory
 from git_envhist.errors import Refused
-from git_envhist.store.remotememory import directory_of
-from git_envhist.triggers import forgetting
+from git_envhist.integrations import remove_history
+from git_envhist.remote.upload import directory_of
 from tests.support.repository import Repo
 from tests.triggers.hooks import standing
 
@@ -118,7 +118,7 @@ def test_killed_while_the_state_goes_the_key_of_what_was_sent_stays(
     repo.run("envlog", "capture", "one", check=True)
     repo.git("remote", "add", "origin", str(tmp_path / "remote"))
     repo.run("envlog", "push", "--yes", check=True)
-    repository = EnvHistory.open(str(repo.path)).repository
+    repository = AroundHistory.open(str(repo.path)).repository
     removed = []
 
     def dying(place: str, **_: object) -> None:
@@ -131,9 +131,9 @@ def test_killed_while_the_state_goes_the_key_of_what_was_sent_stays(
             raise KeyboardInterrupt
 
     really = shutil.rmtree
-    monkeypatch.setattr(forgetting.shutil, "rmtree", dying)
+    monkeypatch.setattr(remove_history.shutil, "rmtree", dying)
     with pytest.raises(KeyboardInterrupt):
-        forgetting.forget_history(repository, forgetting.look_at_history(repository, repo.env))
+        remove_history.forget_history(repository, remove_history.look_at_history(repository, repo.env))
     monkeypatch.undo()
     assert removed
     repo.run("envlog", "uninstall", "--history", "--yes", check=True)
@@ -176,12 +176,12 @@ def test_what_came_while_somebody_was_asked_stays_whole(repo: Repo) -> None:
     linked = Repo(repo.path.parent / "linked", repo.env)
     repo.write("same", "in both\n")
     repo.run("envlog", "capture", "one", check=True)
-    repository = EnvHistory.open(str(repo.path)).repository
-    found = forgetting.look_at_history(repository, repo.env)
+    repository = AroundHistory.open(str(repo.path)).repository
+    found = remove_history.look_at_history(repository, repo.env)
     linked.write("same", "in both\n")
     linked.run("envlog", "capture", "meanwhile", check=True)
     with pytest.raises(Refused, match="changed meanwhile"):
-        forgetting.forget_history(repository, found)
+        remove_history.forget_history(repository, found)
     assert repo.git("fsck", "--no-dangling") == ""
     assert linked.run("envlog", "show", "@:same", check=True).out == "in both\n"
 

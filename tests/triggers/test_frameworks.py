@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.triggers.git.places import CONFIGURED_SINCE, git_version
+from git_envhist.integrations.git_hooks import CONFIGURED_SINCE, git_version
 from tests.real.tools import call, fetch, find, tools
 from tests.support.repository import Repo, make_repo
 from tests.triggers.hooks import intents, is_idle, standing, wait_for

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.capturing.attendance import trusted_list
-from git_envhist.store.locks import locked
-from git_envhist.triggers.git.shim import whole
+from git_envhist.consent import trusted_list
+from git_envhist.disk import locked
+from git_envhist.integrations.git_hooks import whole
 from tests.support.gits import gits
 from tests.support.repository import Repo, make_repo
 from tests.triggers.hooks import (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.triggers.git.places import CONFIGURED_SINCE, git_version
+from git_envhist.integrations.git_hooks import CONFIGURED_SINCE, git_version
 from tests.support.repository import Repo, make_repo
 from tests.triggers.hooks import intents, standing, wait_for_runs, write_hook
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.triggers.passing import HeadAndTail
+from git_envhist.integrations.run_command import HeadAndTail
 from tests.support.repository import Repo
 
 TALK = "import sys; print('said'); print('told', file=sys.stderr); open('new', 'w').write('1'); sys.exit(3)"

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from git_envhist.triggers.watch.pace import APART, LONGEST, SETTLE, SHARE, SPAN, Pace
+from git_envhist.integrations.watch import APART, MAX_LENGTH, SETTLE, SHARE, SPAN, Pace
 from tests.support.needs import needs
 from tests.support.repository import Repo
 
@@ -93,10 +93,10 @@ def test_nobody_watches_where_captures_by_themselves_are_switched_off(repo: Repo
 def test_a_capture_is_due_once_it_is_quiet_and_in_the_end_in_any_case() -> None:
     pace = Pace()
     assert pace.wait(0.0) is None
-    for tenth in range(round(LONGEST * 10)):
+    for tenth in range(round(MAX_LENGTH * 10)):
         pace.changed(tenth / 10)
-        assert pace.wait(tenth / 10) == pytest.approx(min(SETTLE, LONGEST - tenth / 10))
-    assert pace.wait(LONGEST) == 0.0
+        assert pace.wait(tenth / 10) == pytest.approx(min(SETTLE, MAX_LENGTH - tenth / 10))
+    assert pace.wait(MAX_LENGTH) == 0.0
 
 
 def test_captures_are_apart_and_the_more_so_the_longer_they_take() -> None:

@@ -9,8 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from git_envhist.store.remotememory import RemoteState, read_memory, write_memory
-from git_envhist.triggers.watch.lock import is_watched, watch_lock
+from git_envhist.integrations.watch import is_watched, watch_lock
+from git_envhist.remote.upload import RemoteState, read_memory, write_memory
 from tests.support.repository import Repo
 
 

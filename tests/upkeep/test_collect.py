@@ -11,20 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import EnvHistory
+from git_envhist.api import AroundHistory
 from git_envhist.errors import EnvhistError, GitFailed
+from git_envhist.git.repository import Repository
+from git_envhist.maintenance import repack
+from git_envhist.maintenance.gc import NOTHING_STAYS, collect
+from git_envhist.maintenance.repack import RepositoryBusy
+from git_envhist.maintenance.weigh_packs import LONG_AGO
 from git_envhist.model import GcResult, Snapshot
-from git_envhist.store import handover, retiring
-from git_envhist.store.collecting import NOTHING_STAYS, collect
-from git_envhist.store.handover import RepositoryBusy
-from git_envhist.store.repository import Repository
-from git_envhist.store.weighing import LONG_AGO
+from git_envhist.objects import own_packs
 from tests.end_to_end.captures import assert_holds
 from tests.store.packing import grow_older, noise
 from tests.support.repository import Repo, make_repo
 
 
-def moment(history: EnvHistory, intent: str) -> Snapshot:
+def moment(history: AroundHistory, intent: str) -> Snapshot:
     captured = history.capture(intent)
     assert captured.snapshot is not None
     return captured.snapshot
@@ -47,8 +48,8 @@ def stands(repo: Repo, oid: str) -> bool:
 
 
 @pytest.fixture
-def history(repo: Repo) -> EnvHistory:
-    return EnvHistory.open(str(repo.path), workers="here")
+def history(repo: Repo) -> AroundHistory:
+    return AroundHistory.open(str(repo.path), workers="here")
 
 
 @pytest.fixture(params=["sha1", "sha256"])
@@ -56,14 +57,14 @@ def either(tmp_path: Path, request: pytest.FixtureRequest) -> Repo:
     return make_repo(tmp_path / "either", object_format=request.param)
 
 
-def forget(repo: Repo, history: EnvHistory) -> None:
+def forget(repo: Repo, history: AroundHistory) -> None:
     """Take the timeline away, as somebody could by hand."""
     for ref in repo.git("for-each-ref", "--format=%(refname)", "refs/envhist", "refs/notes/envhist").split():
         repo.git("update-ref", "-d", ref)
 
 
 def test_every_snapshot_stays_as_it_was_and_packs_become_one(either: Repo) -> None:
-    history = EnvHistory.open(str(either.path), workers="here")
+    history = AroundHistory.open(str(either.path), workers="here")
     moments = []
     for number in range(15):
         either.write("app.py", b"".join(b"line %d\n" % line for line in range(500 + number)))
@@ -86,7 +87,7 @@ def test_every_snapshot_stays_as_it_was_and_packs_become_one(either: Repo) -> No
     assert either.read("app.py") == moments[0][1]
 
 
-def test_what_no_ref_reaches_goes_and_its_space_comes_back(repo: Repo, history: EnvHistory) -> None:
+def test_what_no_ref_reaches_goes_and_its_space_comes_back(repo: Repo, history: AroundHistory) -> None:
     repo.write("large", noise(2_000_000))
     gone = moment(history, "large")
     blob = repo.git("rev-parse", f"{gone.commit}:large")
@@ -104,7 +105,7 @@ def test_what_no_ref_reaches_goes_and_its_space_comes_back(repo: Repo, history: 
     assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
 
 
-def test_the_next_capture_knows_what_went(repo: Repo, history: EnvHistory) -> None:
+def test_the_next_capture_knows_what_went(repo: Repo, history: AroundHistory) -> None:
     repo.write("large", noise(2_000_000))
     moment(history, "large")
     forget(repo, history)
@@ -116,7 +117,7 @@ def test_the_next_capture_knows_what_went(repo: Repo, history: EnvHistory) -> No
     assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
 
 
-def test_what_nothing_reaches_stays_for_a_while_by_itself(repo: Repo, history: EnvHistory) -> None:
+def test_what_nothing_reaches_stays_for_a_while_by_itself(repo: Repo, history: AroundHistory) -> None:
     repo.write("large", noise(200_000))
     gone = moment(history, "large")
     forget(repo, history)
@@ -139,7 +140,9 @@ def test_what_nothing_reaches_stays_for_a_while_by_itself(repo: Repo, history: E
     assert not stands(repo, gone.commit)
 
 
-def test_gits_own_cleaning_does_not_follow_what_we_keep_for_a_while(repo: Repo, history: EnvHistory) -> None:
+def test_gits_own_cleaning_does_not_follow_what_we_keep_for_a_while(
+    repo: Repo, history: AroundHistory
+) -> None:
     repo.write("large", noise(20_000))
     gone = moment(history, "large")
     forget(repo, history)
@@ -164,7 +167,7 @@ def test_gits_own_cleaning_does_not_follow_what_we_keep_for_a_while(repo: Repo, 
     assert not stands(repo, gone.commit)
 
 
-def test_what_the_user_reaches_stays_wherever_it_stands(repo: Repo, history: EnvHistory) -> None:
+def test_what_the_user_reaches_stays_wherever_it_stands(repo: Repo, history: AroundHistory) -> None:
     words = [f"the user's {place}\n" * 50 for place in ("commit", "index", "reflog", "stash", "worktree")]
     for number, text in enumerate(words):
         repo.write(f"file{number}", text)
@@ -191,7 +194,7 @@ def test_what_the_user_reaches_stays_wherever_it_stands(repo: Repo, history: Env
     assert linked.git("fsck", "--full", "--strict", "--no-dangling") == ""
 
 
-def test_a_bisect_in_a_linked_worktree_keeps_what_it_goes_by(repo: Repo, history: EnvHistory) -> None:
+def test_a_bisect_in_a_linked_worktree_keeps_what_it_goes_by(repo: Repo, history: AroundHistory) -> None:
     linked = Repo(repo.path.parent / "linked", repo.env)
     repo.git("worktree", "add", "-q", "--detach", str(linked.path))
     linked.write("only here", "text")
@@ -206,7 +209,7 @@ def test_a_bisect_in_a_linked_worktree_keeps_what_it_goes_by(repo: Repo, history
     assert stands(repo, lost)
 
 
-def test_a_ref_that_cannot_be_read_stops_it(repo: Repo, history: EnvHistory) -> None:
+def test_a_ref_that_cannot_be_read_stops_it(repo: Repo, history: AroundHistory) -> None:
     repo.write("x", "y")
     before = moment(history, "one")
     forget(repo, history)
@@ -218,7 +221,7 @@ def test_a_ref_that_cannot_be_read_stops_it(repo: Repo, history: EnvHistory) -> 
     assert stands(repo, before.commit)
 
 
-def test_packs_that_a_clone_inherited_go_and_leave_what_it_needs(repo: Repo, history: EnvHistory) -> None:
+def test_packs_that_a_clone_inherited_go_and_leave_what_it_needs(repo: Repo, history: AroundHistory) -> None:
     repo.write("large", noise(500_000))
     repo.write("committed", b"captured first, committed then\n" * 20)
     moment(history, "before")
@@ -235,7 +238,7 @@ def test_packs_that_a_clone_inherited_go_and_leave_what_it_needs(repo: Repo, his
     assert clone.git("show", "HEAD:committed").startswith("captured first")
 
 
-def test_git_gc_and_its_caches_go_on_after_it(repo: Repo, history: EnvHistory) -> None:
+def test_git_gc_and_its_caches_go_on_after_it(repo: Repo, history: AroundHistory) -> None:
     for number in range(4):
         repo.write("x", noise(20_000, number))
         moment(history, f"{number}")
@@ -252,13 +255,13 @@ def test_git_gc_and_its_caches_go_on_after_it(repo: Repo, history: EnvHistory) -
 
 
 def test_a_git_that_goes_by_packs_is_waited_for_and_nothing_goes(
-    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repo.write("x", "y")
     moment(history, "one")
     forget(repo, history)
     (repo.path / ".git/gc.pid").write_text("1 another-machine")
-    monkeypatch.setattr("git_envhist.store.handover.PAUSE", 0.0)
+    monkeypatch.setattr("git_envhist.maintenance.repack.PAUSE", 0.0)
     before = {path.name for path in packs_of(repo)}
 
     with pytest.raises(RepositoryBusy):
@@ -268,13 +271,13 @@ def test_a_git_that_goes_by_packs_is_waited_for_and_nothing_goes(
 
 
 def test_a_git_that_goes_by_packs_and_begins_in_the_last_moment_misses_none(
-    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repo.write("x", "y")
     moment(history, "one")
     forget(repo, history)
     missed: list[object] = []
-    monkeypatch.setattr(handover, "put_aside", lambda *words: missed.append(words))
+    monkeypatch.setattr(repack, "put_aside", lambda *words: missed.append(words))
 
     def tell(step: str) -> None:
         if step == "putting them in place":
@@ -287,7 +290,7 @@ def test_a_git_that_goes_by_packs_and_begins_in_the_last_moment_misses_none(
 
 
 def test_a_commit_whose_message_is_being_written_keeps_nobody_from_packing(
-    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(3):
         repo.write("x", noise(9_000, number))
@@ -305,7 +308,7 @@ def test_a_commit_whose_message_is_being_written_keeps_nobody_from_packing(
     assert opened.read_text() == "here\n"
 
     assert clean(repo).packs == 1
-    monkeypatch.setattr("git_envhist.store.handover.PAUSE", 0.01)
+    monkeypatch.setattr("git_envhist.maintenance.repack.PAUSE", 0.01)
     forget(repo, history)
     with pytest.raises(RepositoryBusy, match="git commit"):
         clean(repo)
@@ -316,7 +319,7 @@ def test_a_commit_whose_message_is_being_written_keeps_nobody_from_packing(
     repo.git("fsck", "--full", "--strict", "--no-dangling")
 
 
-def test_what_a_capture_finds_again_while_packs_are_written_stays(repo: Repo, history: EnvHistory) -> None:
+def test_what_a_capture_finds_again_while_packs_are_written_stays(repo: Repo, history: AroundHistory) -> None:
     text = noise(30_000)
     repo.write("large", text)
     moment(history, "large")
@@ -329,7 +332,7 @@ def test_what_a_capture_finds_again_while_packs_are_written_stays(repo: Repo, hi
     def tell(step: str) -> None:
         if step == "writing packs":
             repo.write("large again", text)
-            found.append(moment(EnvHistory.open(str(repo.path), workers="here"), "found again"))
+            found.append(moment(AroundHistory.open(str(repo.path), workers="here"), "found again"))
 
     done = collect(Repository.open(str(repo.path)), keep_since=NOTHING_STAYS, tell=tell)
 
@@ -340,7 +343,7 @@ def test_what_a_capture_finds_again_while_packs_are_written_stays(repo: Repo, hi
 
 @pytest.mark.parametrize("when", ["before the last question", "after it"])
 def test_what_the_user_adds_while_packs_go_stays(
-    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch, when: str
+    repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     text = noise(30_000)
     repo.write("large", text)
@@ -356,9 +359,9 @@ def test_what_the_user_adds_while_packs_go_stays(
         if arguments:
             handover_put_aside(*arguments)
 
-    handover_put_aside = handover.put_aside
+    handover_put_aside = repack.put_aside
     if when == "after it":
-        monkeypatch.setattr(handover, "put_aside", add)
+        monkeypatch.setattr(repack, "put_aside", add)
         with pytest.raises(RepositoryBusy):
             clean(repo)
     else:
@@ -374,7 +377,7 @@ def test_what_the_user_adds_while_packs_go_stays(
     assert list((repo.path / ".git/objects" / oid[:2]).glob("*")) == []
 
 
-def test_what_is_added_again_while_packs_are_written_stays(repo: Repo, history: EnvHistory) -> None:
+def test_what_is_added_again_while_packs_are_written_stays(repo: Repo, history: AroundHistory) -> None:
     mine = b"captured once, and forgotten\n"
     repo.write("mine", mine)
     moment(history, "it holds it")
@@ -399,7 +402,7 @@ def test_what_is_added_again_while_packs_are_written_stays(repo: Repo, history: 
 
 
 def test_what_is_added_again_right_before_packs_go_brings_them_back(
-    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing leads there, so that only the time of the pack tells of it."""
     mine = b"captured once, and forgotten\n"
@@ -407,7 +410,7 @@ def test_what_is_added_again_right_before_packs_go_brings_them_back(
     moment(history, "it holds it")
     forget(repo, history)
     grow_older(repo.path / ".git", 20 * 24 * 3600)
-    really = handover.put_aside
+    really = repack.put_aside
     added = []
 
     def put_aside(pack_dir: str, aside: str, bases: Sequence[str]) -> None:
@@ -415,7 +418,7 @@ def test_what_is_added_again_right_before_packs_go_brings_them_back(
         added.append(told.out.strip())
         really(pack_dir, aside, bases)
 
-    monkeypatch.setattr(handover, "put_aside", put_aside)
+    monkeypatch.setattr(repack, "put_aside", put_aside)
     with pytest.raises(RepositoryBusy, match="needed again"):
         collect(Repository.open(str(repo.path)))
     monkeypatch.undo()
@@ -426,7 +429,7 @@ def test_what_is_added_again_right_before_packs_go_brings_them_back(
 
 @pytest.mark.parametrize("comes_back", [True, False])
 def test_a_disk_that_refuses_while_packs_go_loses_none(
-    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch, comes_back: bool
+    repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch, comes_back: bool
 ) -> None:
     for number in range(2):
         repo.write("file", noise(3_000, number))
@@ -443,7 +446,7 @@ def test_a_disk_that_refuses_while_packs_go_loses_none(
             raise OSError(errno.EIO, "Input/output error", source, None, target)
         really(source, target)
 
-    monkeypatch.setattr(retiring.os, "rename", refusing)
+    monkeypatch.setattr(own_packs.os, "rename", refusing)
     with pytest.raises(EnvhistError, match="the system refused"):
         clean(repo)
     monkeypatch.undo()

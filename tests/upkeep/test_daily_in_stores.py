@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from git_envhist import EnvHistory
-from git_envhist.compat.chimera import LocalEnvironment
-from git_envhist.compat.praisonai import CheckpointService
-from git_envhist.keeping.marking import is_marked
+from git_envhist.compat.chimera.env.local import LocalEnvironment
+from git_envhist.compat.praisonai.service import CheckpointService
+from git_envhist.git.repository import Repository
+from git_envhist.handlers.upkeep import run_upkeep
+from git_envhist.maintenance.daily import DAY, STAMP, begin_if_due
 from git_envhist.model import Trigger
-from git_envhist.store.repository import Repository
-from git_envhist.upkeep.background import run_upkeep
-from git_envhist.upkeep.daily import DAY, STAMP, begin_if_due
+from git_envhist.rewrite.marking import is_marked
 from tests.support.repository import Repo
 
 TIMEOUT = 60
@@ -81,7 +81,7 @@ def test_upkeep_begins_in_a_store_though_its_own_configuration_switches_git_off(
 ) -> None:
     take(plain, 1)
     begun: list[Repository] = []
-    monkeypatch.setattr("git_envhist.upkeep.daily._start", begun.append)
+    monkeypatch.setattr("git_envhist.maintenance.daily._start", begun.append)
     make_due(plain.repository.common_dir)
     for name in ("gc.auto", "maintenance.auto"):
         repo.git("config", "--global", name, "0")
@@ -149,8 +149,8 @@ def test_upkeep_frees_what_a_checkpoint_class_dropped_and_keeps_what_it_lists(
     assert packed(store.repository) > 800_000
     later = datetime.now(UTC) + timedelta(days=60)
     monkeypatch.setenv("GIT_COMMITTER_DATE", later.isoformat())
-    monkeypatch.setattr("git_envhist.keeping.pruning.DAYS_AT_WORK", 1)
-    monkeypatch.setattr("git_envhist.keeping.pruning.Pruner._time_is_over_before", lambda *_: later.date())
+    monkeypatch.setattr("git_envhist.retention.prune.DAYS_AT_WORK", 1)
+    monkeypatch.setattr("git_envhist.retention.prune.Pruner._time_is_over_before", lambda *_: later.date())
     assert upkeep(store.repository, "library") == 0
     assert store.repository.list_refs("refs/envhist/trash") == {}
     store.gc(prune="now")

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import EnvHistory
+from git_envhist.api import AroundHistory
+from git_envhist.maintenance.gc import DAY, SHARES, check_some_packs
 from git_envhist.model import Snapshot
-from git_envhist.store.collecting import DAY
-from git_envhist.upkeep.cleaning import SHARES, check_some_packs
 from tests.cli.test_json import validate
 from tests.end_to_end.captures import assert_holds
 from tests.store.packing import damage, flip, noise
@@ -22,15 +21,15 @@ from tests.upkeep.test_collect import forget, moment, packs_of
 
 
 @pytest.fixture
-def history(repo: Repo) -> EnvHistory:
-    return EnvHistory.open(str(repo.path), workers="here")
+def history(repo: Repo) -> AroundHistory:
+    return AroundHistory.open(str(repo.path), workers="here")
 
 
 HELD: dict[str, Listing] = {}
 """By the id of a moment, what stood there when it was taken."""
 
 
-def taken(repo: Repo, history: EnvHistory, intent: str) -> Snapshot:
+def taken(repo: Repo, history: AroundHistory, intent: str) -> Snapshot:
     one = moment(history, intent)
     HELD[one.id] = listing(repo.path, top=True)
     return one
@@ -40,7 +39,7 @@ def assert_whole(repo: Repo, one: Snapshot) -> None:
     assert_holds(repo, one.commit, HELD[one.id])
 
 
-def three_moments(repo: Repo, history: EnvHistory) -> list[Snapshot]:
+def three_moments(repo: Repo, history: AroundHistory) -> list[Snapshot]:
     """Each with a file that the others have not, in packs of its own."""
     moments = []
     repo.write("kept", "in all of them\n" * 20)
@@ -51,8 +50,8 @@ def three_moments(repo: Repo, history: EnvHistory) -> list[Snapshot]:
     return moments
 
 
-def opened(repo: Repo) -> EnvHistory:
-    return EnvHistory.open(str(repo.path), workers="here")
+def opened(repo: Repo) -> AroundHistory:
+    return AroundHistory.open(str(repo.path), workers="here")
 
 
 def place_of(repo: Repo, oid: str) -> tuple[Path, int, int]:
@@ -81,7 +80,7 @@ def assert_git_goes_on(repo: Repo, tmp_path: Path) -> None:
     repo.git("push", "-q", "--mirror", str(tmp_path / "bare"))
 
 
-def test_a_whole_history_is_whole(repo: Repo, history: EnvHistory) -> None:
+def test_a_whole_history_is_whole(repo: Repo, history: AroundHistory) -> None:
     three_moments(repo, history)
     for words in ((), ("--quick",), ("--repair",)):
         done = repo.run("git-envlog", "fsck", *words, check=True)
@@ -90,14 +89,16 @@ def test_a_whole_history_is_whole(repo: Repo, history: EnvHistory) -> None:
     assert (told["whole"], told["moments"], told["faults"], told["broken"]) == (True, 3, [], [])
 
 
-def test_what_is_broken_in_the_trash_is_counted_among_all(repo: Repo, history: EnvHistory) -> None:
+def test_what_is_broken_in_the_trash_is_counted_among_all(repo: Repo, history: AroundHistory) -> None:
     moments = three_moments(repo, history)
     repo.run("git-envlog", "drop", moments[1].id, check=True)
     flip_in(repo, f"{moments[1].commit}:d/only-1")
     assert "1 of 3 moments not whole" in repo.run("git-envlog", "fsck").out
 
 
-def test_a_flipped_bit_is_named_by_path_and_moment(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
+def test_a_flipped_bit_is_named_by_path_and_moment(
+    repo: Repo, history: AroundHistory, tmp_path: Path
+) -> None:
     moments = three_moments(repo, history)
     pack = flip_in(repo, f"{moments[1].commit}:d/only-1")
 
@@ -126,7 +127,7 @@ def test_a_flipped_bit_is_named_by_path_and_moment(repo: Repo, history: EnvHisto
 
 
 def test_what_still_stands_in_the_working_tree_comes_back(
-    repo: Repo, history: EnvHistory, tmp_path: Path
+    repo: Repo, history: AroundHistory, tmp_path: Path
 ) -> None:
     repo.write("big.bin", noise(9 << 20))
     repo.write("small", noise(500, 7))
@@ -146,7 +147,7 @@ def test_what_still_stands_in_the_working_tree_comes_back(
     assert_git_goes_on(repo, tmp_path)
 
 
-def test_what_a_remote_has_comes_back(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
+def test_what_a_remote_has_comes_back(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
     moments = three_moments(repo, history)
     repo.git("init", "-q", "--bare", str(tmp_path / "server"))
     repo.git("remote", "add", "origin", str(tmp_path / "server"))
@@ -163,7 +164,7 @@ def test_what_a_remote_has_comes_back(repo: Repo, history: EnvHistory, tmp_path:
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
 def test_a_pack_cut_short_is_found_at_once(
-    repo: Repo, history: EnvHistory, tmp_path: Path, share: float
+    repo: Repo, history: AroundHistory, tmp_path: Path, share: float
 ) -> None:
     moments = three_moments(repo, history)
     pack, _, _ = place_of(repo, repo.git("rev-parse", f"{moments[1].commit}:d/only-1"))
@@ -182,7 +183,9 @@ def test_a_pack_cut_short_is_found_at_once(
 
 
 @pytest.mark.parametrize("where", ["ids", "offsets", "head", "end"])
-def test_a_damaged_index_costs_nothing(repo: Repo, history: EnvHistory, tmp_path: Path, where: str) -> None:
+def test_a_damaged_index_costs_nothing(
+    repo: Repo, history: AroundHistory, tmp_path: Path, where: str
+) -> None:
     moments = three_moments(repo, history)
     pack, _, _ = place_of(repo, repo.git("rev-parse", f"{moments[1].commit}:d/only-1"))
     index = pack.with_suffix(".idx")
@@ -203,7 +206,7 @@ def test_a_damaged_index_costs_nothing(repo: Repo, history: EnvHistory, tmp_path
 
 @pytest.mark.parametrize("content", ["", "not a hash\n", "1234567890" * 4 + "\n"])
 def test_a_bad_ref_is_set_aside_and_its_history_is_there_again(
-    repo: Repo, history: EnvHistory, tmp_path: Path, content: str
+    repo: Repo, history: AroundHistory, tmp_path: Path, content: str
 ) -> None:
     moments = three_moments(repo, history)
     ref = f"refs/envhist/heads/{history.timeline}"
@@ -221,7 +224,7 @@ def test_a_bad_ref_is_set_aside_and_its_history_is_there_again(
 
 
 def test_a_lost_moment_in_the_middle_takes_no_other_along(
-    repo: Repo, history: EnvHistory, tmp_path: Path
+    repo: Repo, history: AroundHistory, tmp_path: Path
 ) -> None:
     moments = three_moments(repo, history)
     flip_in(repo, moments[1].commit)
@@ -235,7 +238,7 @@ def test_a_lost_moment_in_the_middle_takes_no_other_along(
     assert_git_goes_on(repo, tmp_path)
 
 
-def test_damaged_notes_keep_what_can_be_read(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
+def test_damaged_notes_keep_what_can_be_read(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
     moments = three_moments(repo, history)
     history.name("first", moments[0])
     history.name("last", moments[2])
@@ -255,7 +258,7 @@ def test_damaged_notes_keep_what_can_be_read(repo: Repo, history: EnvHistory, tm
 @pytest.mark.parametrize("lost", ["", "^{tree}"])
 @pytest.mark.parametrize("before", ["versions stand before it", "a rewrite was the last", "packed"])
 def test_no_name_is_lost_with_one_object_of_the_notes(
-    repo: Repo, history: EnvHistory, tmp_path: Path, lost: str, before: str
+    repo: Repo, history: AroundHistory, tmp_path: Path, lost: str, before: str
 ) -> None:
     moments = three_moments(repo, history)
     for number, one in enumerate(moments):
@@ -281,7 +284,7 @@ def test_no_name_is_lost_with_one_object_of_the_notes(
 
 
 def test_what_others_said_of_a_moment_stays_theirs_when_notes_are_gathered(
-    repo: Repo, history: EnvHistory
+    repo: Repo, history: AroundHistory
 ) -> None:
     """Another working tree keeps its notes in a place of its own, also on a moment of ours."""
     moments = three_moments(repo, history)
@@ -303,7 +306,7 @@ def test_what_others_said_of_a_moment_stays_theirs_when_notes_are_gathered(
     assert ("ours" in told, "said beside" in told) == (True, False)
 
 
-def test_a_damaged_cache_is_found_and_forgotten(repo: Repo, history: EnvHistory) -> None:
+def test_a_damaged_cache_is_found_and_forgotten(repo: Repo, history: AroundHistory) -> None:
     three_moments(repo, history)
     shards = list((repo.path / ".git/envhist/cache").glob("shard-*"))
     damage(shards[0], lambda content: flip(content, len(content) // 2))
@@ -315,7 +318,7 @@ def test_a_damaged_cache_is_found_and_forgotten(repo: Repo, history: EnvHistory)
     assert_holds(repo, moment(opened(repo), "after").commit)
 
 
-def test_a_lost_pack_is_found(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
+def test_a_lost_pack_is_found(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
     moments = three_moments(repo, history)
     pack, _, _ = place_of(repo, repo.git("rev-parse", f"{moments[1].commit}:d/only-1"))
     for path in pack.parent.glob(f"{pack.stem}.*"):
@@ -330,7 +333,7 @@ def test_a_lost_pack_is_found(repo: Repo, history: EnvHistory, tmp_path: Path) -
     assert repo.run("git-envlog", "fsck").status == 0
 
 
-def test_a_share_is_checked_every_day_and_trouble_is_shown(repo: Repo, history: EnvHistory) -> None:
+def test_a_share_is_checked_every_day_and_trouble_is_shown(repo: Repo, history: AroundHistory) -> None:
     moments = three_moments(repo, history)
     for day in range(SHARES):
         check_some_packs(history.repository, day * DAY)
@@ -347,7 +350,7 @@ def test_a_share_is_checked_every_day_and_trouble_is_shown(repo: Repo, history: 
     assert repo.run("git-envlog", check=True).err == ""
 
 
-def test_what_was_set_aside_is_not_garbage(repo: Repo, history: EnvHistory) -> None:
+def test_what_was_set_aside_is_not_garbage(repo: Repo, history: AroundHistory) -> None:
     moments = three_moments(repo, history)
     only = f"{moments[1].commit}:d/only-1"
     shards = repo.git("ls-tree", "-r", "--format=%(objectname)", moments[1].commit, ".envhist").split()
@@ -370,7 +373,7 @@ esac
 
 
 def test_what_a_git_said_that_was_ended_half_way_decides_nothing(
-    repo: Repo, history: EnvHistory, tmp_path: Path
+    repo: Repo, history: AroundHistory, tmp_path: Path
 ) -> None:
     moments = three_moments(repo, history)
     ref = f"refs/envhist/heads/{history.timeline}"
@@ -388,7 +391,7 @@ def test_what_a_git_said_that_was_ended_half_way_decides_nothing(
     assert [one.id for one in opened(repo).log()] == [one.id for one in reversed(moments)]
 
 
-def test_refs_that_somebody_deleted_come_back(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
+def test_refs_that_somebody_deleted_come_back(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
     moments = three_moments(repo, history)
     history.name("first", moments[0])
     forget(repo, history)
@@ -406,7 +409,7 @@ def test_refs_that_somebody_deleted_come_back(repo: Repo, history: EnvHistory, t
 
 @pytest.mark.parametrize("content", ["1234567890" * 4 + "\n", None])
 def test_a_timeline_that_began_anew_gets_back_what_it_had(
-    repo: Repo, history: EnvHistory, content: str | None
+    repo: Repo, history: AroundHistory, content: str | None
 ) -> None:
     moments = three_moments(repo, history)
     history.name("first", moments[0])
@@ -445,7 +448,7 @@ def test_a_timeline_that_began_anew_gets_back_what_it_had(
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_what_was_dropped_takes_the_place_of_nothing(repo: Repo, history: EnvHistory, clean: bool) -> None:
+def test_what_was_dropped_takes_the_place_of_nothing(repo: Repo, history: AroundHistory, clean: bool) -> None:
     moments = three_moments(repo, history)
     history.drop(moments[2], moments[0])
     if clean:
@@ -459,7 +462,7 @@ def test_what_was_dropped_takes_the_place_of_nothing(repo: Repo, history: EnvHis
     assert {one.snapshot.id for one in opened(repo).dropping.trash()} == {moments[0].id, moments[2].id}
 
 
-def test_what_was_dropped_does_not_come_back(repo: Repo, history: EnvHistory) -> None:
+def test_what_was_dropped_does_not_come_back(repo: Repo, history: AroundHistory) -> None:
     moments = three_moments(repo, history)
     history.drop(*moments)
     assert repo.run("git-envlog", "fsck").status == 0

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import EnvHistory
-from git_envhist.store.collecting import collect
-from git_envhist.upkeep.cleaning import MANY_REFS
+from git_envhist.api import AroundHistory
+from git_envhist.maintenance.gc import MANY_REFS, collect
 from tests.cli.test_json import validate
 from tests.store.packing import noise, pack_of, put_into
 from tests.support.repository import Repo
@@ -19,11 +18,11 @@ from tests.upkeep.test_collect import forget, moment, packs_of, stands
 
 
 @pytest.fixture
-def history(repo: Repo) -> EnvHistory:
-    return EnvHistory.open(str(repo.path), workers="here")
+def history(repo: Repo) -> AroundHistory:
+    return AroundHistory.open(str(repo.path), workers="here")
 
 
-def lose_something(repo: Repo, history: EnvHistory) -> str:
+def lose_something(repo: Repo, history: AroundHistory) -> str:
     """A moment that nothing names any more, and one that is kept."""
     repo.write("large", noise(200_000))
     gone = moment(history, "large")
@@ -33,7 +32,7 @@ def lose_something(repo: Repo, history: EnvHistory) -> str:
     return gone.commit
 
 
-def test_the_program_tells_what_became_of_it(repo: Repo, history: EnvHistory) -> None:
+def test_the_program_tells_what_became_of_it(repo: Repo, history: AroundHistory) -> None:
     gone = lose_something(repo, history)
     first = repo.run("git-envlog", "gc", check=True)
     assert "in 1 pack" in first.out or "in 2 packs" in first.out
@@ -50,7 +49,7 @@ def test_the_program_tells_what_became_of_it(repo: Repo, history: EnvHistory) ->
     assert history.gc().removed == 0
 
 
-def test_what_stands_in_two_packs_is_told_once(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
+def test_what_stands_in_two_packs_is_told_once(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
     moment(history, "one")
     for number in range(2):
         put_into(repo, pack_of(tmp_path / f"{number}", [b"in both", b"in %d" % number]))
@@ -58,7 +57,7 @@ def test_what_stands_in_two_packs_is_told_once(repo: Repo, history: EnvHistory, 
     assert (told["removed"], told["kept"]) == (3, 0)
 
 
-def test_prune_takes_times_as_git_does(repo: Repo, history: EnvHistory) -> None:
+def test_prune_takes_times_as_git_does(repo: Repo, history: AroundHistory) -> None:
     gone = lose_something(repo, history)
     for words in ("--no-prune", "--prune=never", "--prune=3.days.ago"):
         repo.run("git-envlog", "gc", words, check=True)
@@ -71,7 +70,7 @@ def test_prune_takes_times_as_git_does(repo: Repo, history: EnvHistory) -> None:
     assert not stands(repo, gone)
 
 
-def test_a_slip_of_the_pen_removes_nothing(repo: Repo, history: EnvHistory) -> None:
+def test_a_slip_of_the_pen_removes_nothing(repo: Repo, history: AroundHistory) -> None:
     gone = lose_something(repo, history)
     done = repo.run("git-envlog", "gc", "--prune=nwo")
     assert done.status == 129
@@ -79,7 +78,7 @@ def test_a_slip_of_the_pen_removes_nothing(repo: Repo, history: EnvHistory) -> N
     assert stands(repo, gone)
 
 
-def test_a_clone_lets_what_it_inherited_go(repo: Repo, history: EnvHistory) -> None:
+def test_a_clone_lets_what_it_inherited_go(repo: Repo, history: AroundHistory) -> None:
     repo.write("large", noise(300_000))
     moment(history, "large")
     repo.git("clone", "-q", "--local", ".", "../clone")
@@ -102,7 +101,7 @@ def stamp(repo: Repo) -> Path:
     return repo.path / ".git/envhist/upkeep"
 
 
-def test_once_a_day_it_comes_by_itself_and_nobody_waits(repo: Repo, history: EnvHistory) -> None:
+def test_once_a_day_it_comes_by_itself_and_nobody_waits(repo: Repo, history: AroundHistory) -> None:
     as_people_have_it(repo)
     gone = lose_something(repo, history)
     begun = stamp(repo).stat().st_mtime
@@ -125,7 +124,9 @@ def test_once_a_day_it_comes_by_itself_and_nobody_waits(repo: Repo, history: Env
 
 
 @pytest.mark.parametrize("setting", [("gc.auto", "0"), ("maintenance.auto", "false")])
-def test_gits_own_switches_switch_it_off(repo: Repo, history: EnvHistory, setting: tuple[str, str]) -> None:
+def test_gits_own_switches_switch_it_off(
+    repo: Repo, history: AroundHistory, setting: tuple[str, str]
+) -> None:
     as_people_have_it(repo)
     moment(history, "one")
     repo.git("config", *setting)
@@ -137,7 +138,9 @@ def test_gits_own_switches_switch_it_off(repo: Repo, history: EnvHistory, settin
     assert abs(stamp(repo).stat().st_mtime - weeks_ago) < 1
 
 
-def test_what_comes_by_itself_packs_what_captures_merge_every_hour(repo: Repo, history: EnvHistory) -> None:
+def test_what_comes_by_itself_packs_what_captures_merge_every_hour(
+    repo: Repo, history: AroundHistory
+) -> None:
     for number in range(15):
         repo.write("app.db", noise(60_000) + noise(600, number))
         moment(history, f"{number}")
@@ -149,7 +152,7 @@ def test_what_comes_by_itself_packs_what_captures_merge_every_hour(repo: Repo, h
     assert packs_of(repo)[0].stat().st_size < before / 4
 
 
-def test_day_by_day_nothing_is_lost_and_packs_stay_few(repo: Repo, history: EnvHistory) -> None:
+def test_day_by_day_nothing_is_lost_and_packs_stay_few(repo: Repo, history: AroundHistory) -> None:
     for day in range(5):
         for number in range(3):
             repo.write("app.db", noise(6_000, day) + noise(600, number))
@@ -166,7 +169,7 @@ def test_day_by_day_nothing_is_lost_and_packs_stay_few(repo: Repo, history: EnvH
         )
 
 
-def test_many_refs_of_ours_become_one_file(repo: Repo, history: EnvHistory) -> None:
+def test_many_refs_of_ours_become_one_file(repo: Repo, history: AroundHistory) -> None:
     for number in range(MANY_REFS + 4):
         repo.write("x", f"{number}")
         moment(history, f"{number}")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import EnvHistory
-from git_envhist.store.collecting import collect
-from git_envhist.store.gitcaches import packs_named
-from git_envhist.store.merging import MOST_PACKS
-from git_envhist.store.reflocks import LONG_AGO
+from git_envhist.api import AroundHistory
+from git_envhist.git.refs import LONG_AGO
+from git_envhist.maintenance.gc import collect
+from git_envhist.maintenance.merge_packs import MAX_PACKS
+from git_envhist.objects.own_packs import packs_named
 from tests.store.packing import damage, flip, grow_older, noise
 from tests.support.repository import Repo
 from tests.upkeep.test_collect import moment, packs_of
@@ -21,8 +21,8 @@ DAY = 24 * 3600
 
 
 @pytest.fixture
-def history(repo: Repo) -> EnvHistory:
-    return EnvHistory.open(str(repo.path), workers="here")
+def history(repo: Repo) -> AroundHistory:
+    return AroundHistory.open(str(repo.path), workers="here")
 
 
 def midx(repo: Repo) -> Path:
@@ -33,7 +33,7 @@ def named(repo: Repo) -> set[str]:
     return {os.fsdecode(name).removesuffix(".idx") for name in packs_named(str(midx(repo)))}
 
 
-def days(repo: Repo, history: EnvHistory, count: int, first: int = 0) -> None:
+def days(repo: Repo, history: AroundHistory, count: int, first: int = 0) -> None:
     """Days of work, each of them packed, the first with most in it."""
     for day in range(first, first + count):
         repo.write("app.db", noise(400_000 >> (3 * (day - first)), day))
@@ -43,13 +43,13 @@ def days(repo: Repo, history: EnvHistory, count: int, first: int = 0) -> None:
         grow_older(repo.path / ".git", DAY)
 
 
-def work(repo: Repo, history: EnvHistory, number: int) -> None:
+def work(repo: Repo, history: AroundHistory, number: int) -> None:
     repo.write("work", noise(1000, number))
     moment(history, f"work {number}")
 
 
 def test_packs_of_a_cleaning_stand_in_it_and_those_of_captures_do_not(
-    repo: Repo, history: EnvHistory
+    repo: Repo, history: AroundHistory
 ) -> None:
     days(repo, history, 2)
     written = {path.stem for path in packs_of(repo)}
@@ -70,7 +70,7 @@ def test_packs_of_a_cleaning_stand_in_it_and_those_of_captures_do_not(
     assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
 
 
-def test_one_that_the_user_has_is_left_as_it_is(repo: Repo, history: EnvHistory) -> None:
+def test_one_that_the_user_has_is_left_as_it_is(repo: Repo, history: AroundHistory) -> None:
     repo.git("repack", "-d", "-q")
     repo.git("multi-pack-index", "write")
     theirs = midx(repo).read_bytes()
@@ -79,44 +79,44 @@ def test_one_that_the_user_has_is_left_as_it_is(repo: Repo, history: EnvHistory)
 
 
 def test_packs_of_captures_come_into_it_where_gits_leave_no_gap_to_merge_them(
-    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     days(repo, history, 2)
     written = named(repo)
     with monkeypatch.context() as busy:
-        busy.setattr("git_envhist.store.merging.no_git_reads_packs", lambda *_: False)
-        for number in range(MOST_PACKS):
+        busy.setattr("git_envhist.maintenance.merge_packs.no_git_reads_packs", lambda *_: False)
+        for number in range(MAX_PACKS):
             work(repo, history, number)
             assert named(repo) == written
-        work(repo, history, MOST_PACKS)
+        work(repo, history, MAX_PACKS)
         assert named(repo) == {path.stem for path in packs_of(repo)}
-        assert len(named(repo)) == 2 + MOST_PACKS + 1
+        assert len(named(repo)) == 2 + MAX_PACKS + 1
         repo.git("multi-pack-index", "verify")
         # And the rest once it is many, too.
-        work(repo, history, MOST_PACKS + 1)
+        work(repo, history, MAX_PACKS + 1)
         assert len(packs_of(repo)) == len(named(repo)) + 1
     # They are merged when there is quiet, and it speaks of no pack that went.
-    work(repo, history, MOST_PACKS + 2)
+    work(repo, history, MAX_PACKS + 2)
     assert named(repo) == written
     assert len(packs_of(repo)) <= len(written) + 2
     assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
     assert history.fsck().is_whole
-    assert len(history.log()) == 2 + MOST_PACKS + 3
+    assert len(history.log()) == 2 + MAX_PACKS + 3
 
 
 def test_nobody_who_writes_one_finds_it_locked(
-    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     days(repo, history, 2)
     written = named(repo)
-    monkeypatch.setattr("git_envhist.store.merging.no_git_reads_packs", lambda *_: False)
-    monkeypatch.setattr("git_envhist.store.packlist.goes_by_packs", lambda *_: True)
-    for number in range(MOST_PACKS + 2):
+    monkeypatch.setattr("git_envhist.maintenance.merge_packs.no_git_reads_packs", lambda *_: False)
+    monkeypatch.setattr("git_envhist.maintenance.merge_packs.goes_by_packs", lambda *_: True)
+    for number in range(MAX_PACKS + 2):
         work(repo, history, number)
     assert named(repo) == written
 
 
-def test_git_goes_on_cleaning_beside_it(repo: Repo, history: EnvHistory) -> None:
+def test_git_goes_on_cleaning_beside_it(repo: Repo, history: AroundHistory) -> None:
     days(repo, history, 2)
     repo.commit("more")
     for words in (("gc", "-q", "--prune=now"), ("repack", "-adq"), ("multi-pack-index", "expire")):
@@ -126,7 +126,7 @@ def test_git_goes_on_cleaning_beside_it(repo: Repo, history: EnvHistory) -> None
     assert history.fsck().is_whole
 
 
-def test_one_that_is_damaged_is_named_and_goes(repo: Repo, history: EnvHistory) -> None:
+def test_one_that_is_damaged_is_named_and_goes(repo: Repo, history: AroundHistory) -> None:
     days(repo, history, 2)
     damage(midx(repo), lambda content: flip(content, len(content) // 2))
     found = repo.run("envlog", "fsck")
@@ -139,7 +139,7 @@ def test_one_that_is_damaged_is_named_and_goes(repo: Repo, history: EnvHistory) 
 
 
 def test_the_lock_of_a_git_that_died_beside_it_keeps_nobody_from_writing_one(
-    repo: Repo, history: EnvHistory
+    repo: Repo, history: AroundHistory
 ) -> None:
     days(repo, history, 1)
     objects = repo.path / ".git/objects"

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from git_envhist.api import EnvHistory
-from git_envhist.capturing.tidying import merge_packs_after
+from git_envhist.api import AroundHistory
+from git_envhist.maintenance.merge_packs import merge_packs_after
 from tests.end_to_end.captures import assert_holds
 from tests.store.packing import noise
 from tests.support.oracle import Listing, listing
@@ -30,8 +30,8 @@ class Series:
         repo.git("remote", "add", "origin", "../server")
 
     @property
-    def history(self) -> EnvHistory:
-        return EnvHistory.open(str(self.repo.path), workers="here")
+    def history(self) -> AroundHistory:
+        return AroundHistory.open(str(self.repo.path), workers="here")
 
     def capture(self) -> None:
         for _ in range(3):
@@ -40,11 +40,11 @@ class Series:
         with pytest.MonkeyPatch.context() as patch:
             # Packs are merged at nearly every capture; or come into git's list, where gits leave no gap for that.
             patch.setattr(
-                "git_envhist.capturing.capture.merge_packs_after",
+                "git_envhist.capture.pipeline.merge_packs_after",
                 lambda repository: merge_packs_after(repository, 1),
             )
             if self.rng.random() < 0.5:
-                patch.setattr("git_envhist.store.merging.no_git_reads_packs", lambda *_: False)
+                patch.setattr("git_envhist.maintenance.merge_packs.no_git_reads_packs", lambda *_: False)
             captured = self.history.capture("one")
         self.listed += (self.repo.path / ".git/objects/pack/multi-pack-index").exists()
         assert captured.snapshot is not None

@@ -124,7 +124,7 @@ def test_the_same_environment_captured_again_is_known_and_from_when(repo: Repo) 
 
 
 def test_another_machine_underneath_is_not_known() -> None:
-    from git_envhist.verifying.carried import circumstances
+    from git_envhist.capture.known_verdicts import circumstances
 
     system = [(b"system", "1" * 40), (b"service", "2" * 40)]
     assert circumstances(system) == circumstances(system[::-1])
@@ -136,9 +136,8 @@ def test_facts_that_differ_keep_a_verdict_from_being_carried(repo: Repo) -> None
     from datetime import datetime
     from pathlib import Path
 
+    from git_envhist.capture.known_verdicts import LoggedVerdict, VerdictLog, carried_record
     from git_envhist.model import SnapshotId, Verdict, VerdictStatus
-    from git_envhist.verifying.carried import carried_record
-    from git_envhist.verifying.ledger import LoggedVerdict, VerdictLog
 
     state = str(repo.path / ".git/envhist")
     Path(state).mkdir()

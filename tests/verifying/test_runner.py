@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from git_envhist.checks.runner import GRACE, KEPT, RunOptions, environment_of, run
+from git_envhist.checks.verdicts import CommandExit, exit_status, signal_of, status_of
 from git_envhist.model import VerdictStatus
-from git_envhist.verifying.outcome import CommandExit, exit_status, signal_of, status_of
-from git_envhist.verifying.runner import GRACE, KEPT, RunOptions, environment_of, run
 from tests.support.needs import require
 
 
@@ -148,7 +148,7 @@ def test_no_descriptor_of_ours_goes_along(tmp_path: Path) -> None:
 
 
 def test_its_status_is_told_as_a_shell_would() -> None:
-    from git_envhist.verifying.outcome import NOT_RUN
+    from git_envhist.checks.verdicts import NOT_RUN
     from tests.cli.moments import verdict
 
     assert exit_status(verdict(VerdictStatus.FAIL, exit_code=7)) == 7

@@ -15,12 +15,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from git_envhist.compat.chimera.checkpoints import CheckpointInfo, CheckpointManager
+    from git_envhist.compat.chimera.checkpoints import CheckpointManager
     from git_envhist.compat.chimera.checkpoints_ghost import GhostCommitManager, GhostSnapshot
     from git_envhist.compat.chimera.env.container import ContainerEnvironment
     from git_envhist.compat.chimera.env.git_env import GitEnvironment
     from git_envhist.compat.chimera.env.local import LocalEnvironment
-    from git_envhist.compat.chimera.results import CommandResult, TestResult
+    from git_envhist.compat.chimera.storage import CheckpointInfo, CommandResult, TestResult
+
 
 MODULES = {
     "CheckpointInfo": "checkpoints",
@@ -30,8 +31,8 @@ MODULES = {
     "LocalEnvironment": "env.local",
     "GitEnvironment": "env.git_env",
     "ContainerEnvironment": "env.container",
-    "CommandResult": "results",
-    "TestResult": "results",
+    "CommandResult": "storage",
+    "TestResult": "storage",
 }
 
 __all__ = [

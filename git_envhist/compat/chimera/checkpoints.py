@@ -11,10 +11,9 @@ import time
 from typing import Protocol, runtime_checkable
 
 from git_envhist.compat.chimera.env.local import LocalEnvironment
-from git_envhist.compat.chimera.info import CheckpointInfo
+from git_envhist.compat.chimera.storage import CheckpointInfo
 
 NUMBERED = re.compile(r"checkpoint-(\d{1,9})")
-__all__ = ["CheckpointInfo", "CheckpointManager"]
 
 
 class Environment(Protocol):

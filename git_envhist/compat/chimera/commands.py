@@ -14,7 +14,7 @@ from typing import Any
 from weakref import finalize
 
 from git_envhist.compat.chimera.checkpoints import CheckpointManager
-from git_envhist.compat.chimera.info import CheckpointInfo
+from git_envhist.compat.chimera.storage import CheckpointInfo
 
 Print = Callable[[str], object]
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         FileDiff,
     )
 
+
 __all__ = [
     "Checkpoint",
     "CheckpointConfig",

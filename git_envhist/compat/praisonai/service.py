@@ -10,9 +10,13 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from git_envhist.compat.praisonai.book import CheckpointStore
-from git_envhist.compat.praisonai.conversation import Conversation
-from git_envhist.compat.praisonai.keeper import NothingChanged, WorkspaceCheckpoints
+from git_envhist.aio import in_a_thread
+from git_envhist.compat.praisonai.store import (
+    CheckpointStore,
+    Conversation,
+    NothingChanged,
+    WorkspaceCheckpoints,
+)
 from git_envhist.compat.praisonai.types import (
     MAX_FILE_SIZE,
     USER_EMAIL,
@@ -23,7 +27,6 @@ from git_envhist.compat.praisonai.types import (
     CheckpointEvent,
     CheckpointResult,
 )
-from git_envhist.library.awaiting import in_a_thread
 from git_envhist.model import Snapshot
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from git_envhist.compat.keeping import place_name
+from git_envhist.compat.storage import place_name
 
 USER_NAME = "PraisonAI Checkpoints"
 USER_EMAIL = "checkpoints@praison.ai"

@@ -1,20 +1,36 @@
-"""A command line as platforms have it, on git-envhist: `checkpoint create|list|info|delete`, and `restore`.
-
-`git-envhist workbench checkpoint create --comment "clean setup"` says `v3`, and `restore v3` goes back there. Where a
-platform is below us (`envhist.platformCreate`, `envhist.platformList`), its own checkpoint is made with ours, which is
-known by its id, and those that it made by itself are listed as observed.
-"""
+"""The commands of a platform's command line, each on the verb that does it here."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from datetime import datetime
 
-from git_envhist.errors import EnvhistError
+from git_envhist.api import EnvHistory
+from git_envhist.compat.workbench.platform_id import PlatformError, find_id
+from git_envhist.disk import locked, state_directory
+from git_envhist.errors import EnvhistError, Refused, UsageError
+from git_envhist.history.timeline import subject
+from git_envhist.history.work import observed_of
+from git_envhist.lazy import dataclass
+from git_envhist.model import ObservedCheckpoint, Snapshot
+from git_envhist.text import for_people, show
+from git_envhist.tracking.effects import PlatformFailed, ask_platform, known_ids
+
+# A command line as platforms have it, on git-envhist: `checkpoint create|list|info|delete`, and `restore`.
+#
+# `git-envhist workbench checkpoint create --comment "clean setup"` says `v3`, and `restore v3` goes back there. Where a
+# platform is below us (`envhist.platformCreate`, `envhist.platformList`), its own checkpoint is made with ours, which is
+# known by its id, and those that it made by itself are listed as observed.
 
 
 def main(words: Sequence[str]) -> int:
     """Do what the words say; the status to end with."""
-    from git_envhist.compat.workbench.commands import run  # loaded late: the error below needs none of it
 
     try:
         return run(words)
@@ -30,9 +46,356 @@ def main(words: Sequence[str]) -> int:
 
 
 def _say(error: EnvhistError) -> int:
-    from git_envhist.compat.workbench.printing import complain  # loaded late: likewise
 
     complain(f"error: {error.message}")
     if error.hint:
         complain(f"hint: {error.hint}")
     return error.exit_code
+
+
+# What a platform calls checkpoints: the moments of a timeline that have an id of its kind, and those it made alone.
+
+NUMBERED = re.compile(r"v(\d{1,9})")
+SHORT = 7
+NO_INTENT = "no intent recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkbenchCheckpoint:
+    """One line of the list."""
+
+    id: str
+    at: datetime
+    comment: str
+    verdict: str | None = None
+    snapshot: Snapshot | None = None
+    """None where the platform made it without us."""
+    found_at: datetime | None = None
+    story: str = ""
+
+    @property
+    def told(self) -> str:
+        """What the list says of it."""
+        if self.snapshot is not None:
+            return self.comment
+        said = f"observed, {NO_INTENT}"
+        return f"{said} ({self.comment})" if self.comment else said
+
+
+def checkpoints(history: EnvHistory, *, automatic: bool = False) -> list[WorkbenchCheckpoint]:
+    """Return all of them, newest first; of an id that was given twice the newest.
+
+    `automatic`: with the automatic snapshots, which no platform knows, by their own ids.
+    """
+    line = history.log()
+    found: dict[str, WorkbenchCheckpoint] = {}
+    for snapshot in line:
+        external_id = snapshot.external_id
+        if not external_id and automatic and snapshot.trigger.automatic:
+            external_id = snapshot.id[:SHORT]
+        if external_id:
+            found.setdefault(external_id, _of_snapshot(snapshot, external_id))
+    for observed in observed_of(line):
+        found.setdefault(observed.external_id, _observed(observed))
+    # Those of one second stay as they are on the timeline, the newest first.
+    return sorted(found.values(), key=lambda one: one.at, reverse=True)
+
+
+def find(history: EnvHistory, external_id: str) -> WorkbenchCheckpoint:
+    """The one of an id, or whatever a revision means; `SnapshotNotFound` where it means nothing."""
+    known = {one.id: one for one in checkpoints(history)}
+    if external_id in known:
+        return known[external_id]
+    snapshot = history.resolve(external_id)
+    return _of_snapshot(snapshot, snapshot.external_id or snapshot.id[:SHORT])
+
+
+def next_id(history: EnvHistory) -> str:
+    """`v1`, `v2`, …: the number after the highest that anybody gave; also to one that was let go."""
+    line = [*history.log(), *(one.snapshot for one in history.dropping.trash())]
+    numbers = [int(match[1]) for one in known_ids(line) if (match := NUMBERED.fullmatch(one))]
+    return f"v{max(numbers, default=0) + 1}"
+
+
+def _of_snapshot(snapshot: Snapshot, external_id: str) -> WorkbenchCheckpoint:
+    verdict = snapshot.verdict
+    return WorkbenchCheckpoint(
+        external_id,
+        snapshot.at,
+        subject(snapshot.intent) if snapshot.intent else "",
+        verdict.status.value if verdict else None,
+        snapshot,
+        None,
+        snapshot.story,
+    )
+
+
+def _observed(observed: ObservedCheckpoint) -> WorkbenchCheckpoint:
+    return WorkbenchCheckpoint(
+        observed.external_id, observed.taken_at, observed.comment, None, None, observed.at
+    )
+
+
+# Print for people or programs; no text that is printed can command a terminal.
+
+
+def say(line: str) -> None:
+    """Print a line of the answer."""
+    print(for_people(line))
+
+
+def complain(line: str) -> None:
+    """Print a line about what went wrong."""
+    print(for_people(line), file=sys.stderr)
+
+
+def print_json(value: object) -> None:
+    """Print an answer for programs: ASCII alone."""
+    print(json.dumps(value))
+
+
+NOT_EXACT = 5
+TAKE_NAME = ("-s", "-sprite", "--sprite", "-o", "-org", "--org")
+TAKE_TEXT = ("-m", "-comment", "--comment", "--message", "--verify")
+DEBUG = ("-debug", "--debug")
+NUMBERS = "workbench.lock"
+
+
+def run(words: Sequence[str]) -> int:
+    """Do what the words say; the status to end with."""
+    options = _parser().parse_args(without_platform_options(words))
+    do: Callable[[EnvHistory, argparse.Namespace], int] = options.do
+    return do(EnvHistory.open(".", workers="fork"), options)
+
+
+def without_platform_options(words: Sequence[str]) -> list[str]:
+    """Return words without the options that platforms take anywhere and that mean nothing here.
+
+    `-s/--sprite <name>`, `-o/--org <name>` and `--debug[=<file>]`: the environment is that of the current directory.
+    """
+    left: list[str] = []
+    given = iter(words)
+    for word in given:
+        if word == "--":
+            return [*left, word, *given]
+        if left and left[-1] in TAKE_TEXT:
+            left.append(word)
+        elif word in TAKE_NAME:
+            if next(given, None) is None:
+                raise UsageError(f"{word} takes a name", hint="git-envhist workbench -h")
+        elif not _is_platforms(word):
+            left.append(word)
+    return left
+
+
+def _is_platforms(word: str) -> bool:
+    name = word.partition("=")[0]
+    return (name in TAKE_NAME and "=" in word) or name in DEBUG
+
+
+class _Parser(argparse.ArgumentParser):
+    """One that ends as all of our programs do."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise UsageError(message, hint="git-envhist workbench -h")
+
+
+def _parser() -> _Parser:
+    parser = _Parser(prog="git-envhist workbench", description="Checkpoints of the whole environment.")
+    commands = parser.add_subparsers(metavar="<command>", required=True)
+    group = commands.add_parser("checkpoint", aliases=["checkpoints"], help="create, list, info, delete")
+    inner = group.add_subparsers(metavar="<command>", required=True)
+    create = _command(inner, "create", _create, "take one, and say its id")
+    create.add_argument("comment", nargs="?", metavar="<comment>", help="why it is taken")
+    create.add_argument(
+        "-m", "-comment", "--comment", "--message", dest="reason", metavar="<comment>", help="the same"
+    )
+    create.add_argument("--verify", metavar="<command>", help="then run that check, and keep its verdict")
+    listing = _command(inner, "list", _list, "all of them, newest first", aliases=["ls"])
+    listing.add_argument("-history", "--history", metavar="<id>", help="that one, and those made since")
+    listing.add_argument(
+        "-include-auto", "--include-auto", dest="auto", action="store_true", help="with automatic snapshots"
+    )
+    _with_id(_command(inner, "info", _info, "what is known of one", aliases=["show"]))
+    _with_id(_command(inner, "delete", _delete, "let one go", aliases=["rm"]))
+    for group_of_restore in (inner, commands):
+        _with_id(
+            _command(group_of_restore, "restore", _restore, "go back to one; what is here is saved first")
+        )
+    return parser
+
+
+def _command(
+    commands: argparse._SubParsersAction[_Parser],
+    name: str,
+    do: Callable[[EnvHistory, argparse.Namespace], int],
+    what: str,
+    aliases: Sequence[str] = (),
+) -> _Parser:
+    command = commands.add_parser(name, aliases=list(aliases), help=what)
+    command.add_argument("--json", action="store_true", help="the answer as JSON")
+    command.set_defaults(do=do)
+    return command
+
+
+def _with_id(command: _Parser) -> None:
+    command.add_argument(
+        "id", metavar="<id>", help="as 'checkpoint list' has it, or any revision of git envlog"
+    )
+
+
+def _create(history: EnvHistory, options: argparse.Namespace) -> int:
+    if options.comment is not None and options.reason is not None:
+        raise UsageError("the comment is given twice")
+    comment = options.comment if options.comment is not None else options.reason
+    given = _created(history.settings.platform_create)
+    with ExitStack() as turn:
+        # Two that are created at once must not be given one number. It is given with the capture: whoever waits need
+        # not wait for the check.
+        turn.enter_context(locked(os.path.join(state_directory(history.repository.common_state), NUMBERS)))
+        external_id = given or next_id(history)
+        captured = history.capture(
+            comment, external_id=external_id, verify=options.verify, captured=lambda _: turn.close()
+        )
+    for warning in captured.warnings:
+        complain(f"warning: {warning}")
+    made = find(history, external_id)
+    _answer(
+        options, _as_json(made), f"Checkpoint {made.id} created{f': {made.verdict}' if made.verdict else ''}"
+    )
+    return 0
+
+
+def _created(command: str | None) -> str | None:
+    """Return the id of the platform's own checkpoint, made now; None if no platform is configured."""
+    if command is None:
+        return None
+    try:
+        found = find_id(ask_platform(command))
+    except PlatformError as error:
+        raise PlatformFailed(
+            f"'{command}' failed: {error}", hint="run it by hand; envhist.platformCreate names it"
+        ) from error
+    if found is None:
+        raise Refused(
+            f"'{command}' printed no checkpoint id: nothing was captured",
+            hint="the command must print the checkpoint id as its last word",
+        )
+    return found
+
+
+def _list(history: EnvHistory, options: argparse.Namespace) -> int:
+    if history.settings.platform_list is not None:
+        try:
+            history.observed.look()
+        except EnvhistError as error:
+            complain(f"warning: {error.message}")
+    found = checkpoints(history, automatic=options.auto)
+    if options.history is not None:
+        found = _since(found, find(history, options.history))
+    if options.json:
+        print_json([_as_json(one) for one in found])
+        return 0
+    rows = [("ID", "CREATED", "CHECK", "COMMENT"), *(_row(one) for one in found)]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for row in rows:
+        say("  ".join([*(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)), row[3]]))
+    return 0
+
+
+def _since(found: list[WorkbenchCheckpoint], first: WorkbenchCheckpoint) -> list[WorkbenchCheckpoint]:
+    # Two of one second are told apart by their places in the list alone.
+    ids = [one.id for one in found]
+    if first.id in ids:
+        return found[: ids.index(first.id) + 1]
+    return [one for one in found if one.at >= first.at]
+
+
+def _row(one: WorkbenchCheckpoint) -> tuple[str, str, str, str]:
+    return _plain(one.id), _time(one.at), one.verdict or "-", _plain(one.told)
+
+
+def _info(history: EnvHistory, options: argparse.Namespace) -> int:
+    one = find(history, options.id)
+    if options.json:
+        print_json(_as_json(one))
+        return 0
+    told = {
+        "ID": one.id,
+        "Created": _time(one.at),
+        "Found": _time(one.found_at) if one.found_at else "",
+        "Comment": one.told,
+        "Check": one.verdict or "",
+        "Snapshot": one.snapshot.id if one.snapshot else "",
+        "Changed": one.story,
+    }
+    for label, value in told.items():
+        if value:
+            say(f"{label + ':':<10} {_plain(value)}")
+    return 0
+
+
+def _delete(history: EnvHistory, options: argparse.Namespace) -> int:
+    one, snapshot = _kept_here(history, options, "delete")
+    history.drop(snapshot)
+    back = f"back with: git envlog undrop {snapshot.id[:7]}"
+    _answer(options, {"deleted": one.id}, f"Checkpoint {_plain(one.id)} deleted; {back}")
+    return 0
+
+
+def _restore(history: EnvHistory, options: argparse.Namespace) -> int:
+    one, snapshot = _kept_here(history, options, "restore")
+    restored = history.restore(snapshot)
+    done = f"Restored {_plain(one.id)}; back with: git envrestore --undo"
+    _answer(
+        options,
+        {"restored": one.id, "exact": restored.exact, "undo": restored.undo and restored.undo.id},
+        done if restored.undo else f"Checkpoint {_plain(one.id)} is what is here",
+    )
+    for left in (*restored.kept, *restored.losses):
+        complain(f"warning: '{show(left.path)}': {left.why}")
+    return 0 if restored.exact else NOT_EXACT
+
+
+def _kept_here(
+    history: EnvHistory, options: argparse.Namespace, verb: str
+) -> tuple[WorkbenchCheckpoint, Snapshot]:
+    """The checkpoint that is meant, and the snapshot that holds it: of one that the platform made there is none."""
+    one = find(history, options.id)
+    if one.snapshot is None:
+        raise Refused(
+            f"'{one.id}' was made by the platform, without us: nothing of it is kept here",
+            hint=f"{verb} it where it was made",
+        )
+    return one, one.snapshot
+
+
+def _answer(options: argparse.Namespace, value: object, line: str) -> None:
+    if options.json:
+        print_json(value)
+    else:
+        say(line)
+
+
+def _as_json(one: WorkbenchCheckpoint) -> dict[str, object]:
+    return {
+        "id": one.id,
+        "created_at": one.at.isoformat(timespec="seconds"),
+        "observed_at": one.found_at.isoformat(timespec="seconds") if one.found_at else None,
+        "comment": one.comment,
+        "intent": None if one.snapshot is None else one.comment or None,
+        "check": one.verdict,
+        "snapshot": one.snapshot.id if one.snapshot else None,
+        "changed": one.story,
+        "is_auto": one.snapshot is not None and one.snapshot.trigger.automatic,
+    }
+
+
+def _time(at: datetime) -> str:
+    return at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _plain(text: str) -> str:
+    """Nothing of somebody's text steers a terminal."""
+    first = text.split("\n", 1)[0]
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in first)

@@ -9,7 +9,7 @@ from typing import Any
 
 IDS = ("checkpoint_id", "checkpointId", "id", "version", "external_id")
 TEXTS = ("data", "message", "text", "result", "output")
-LONGEST = 200
+MAX_LENGTH = 200
 WORD = r"[A-Za-z0-9](?:[A-Za-z0-9._:-]*[A-Za-z0-9])?"
 ID = rf"['\"]?(?P<id>(?=[^\s'\"]*\d){WORD})['\"]?"
 SAID = [
@@ -98,4 +98,4 @@ def _id_in(text: str) -> str | None:
 
 
 def _checked(found: str) -> str | None:
-    return found if len(found) <= LONGEST and WHOLE.fullmatch(found) else None
+    return found if len(found) <= MAX_LENGTH and WHOLE.fullmatch(found) else None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.triggers.agents import AGENTS
+from git_envhist.integrations.agents.registry import AGENTS
 from tests.support.oracle import listing
 from tests.support.repository import Repo, make_repo
 from tests.triggers.agents.test_called import hooks_of

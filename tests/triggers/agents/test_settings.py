@@ -10,23 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from git_envhist.triggers.agents import jsonc
-from git_envhist.triggers.agents.settings import (
-    UnknownSettingsForm,
-    has_hooks,
-    with_hooks,
-    with_table,
-    without_hooks,
-    without_table,
-)
-from git_envhist.triggers.agents.shapes import (
+from git_envhist.integrations.agents import jsonc
+from git_envhist.integrations.agents.install import (
     CLAUDE_CODE,
     CODEX,
     COPILOT,
     CURSOR,
     GEMINI,
     AgentSettingsForm,
+    UnknownSettingsForm,
+    has_hooks,
     is_ours,
+    with_hooks,
+    with_table,
+    without_hooks,
+    without_table,
 )
 
 SHAPES = (CLAUDE_CODE, CODEX, GEMINI, CURSOR, COPILOT)

@@ -17,12 +17,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Self
 
-from git_envhist.compat.chimera.info import CheckpointInfo
-from git_envhist.compat.chimera.keeping import PathEscapes, told_as_os_errors
-from git_envhist.compat.chimera.results import CommandResult, TestResult, read_test_output
-from git_envhist.compat.keeping import read_json, write_json
-from git_envhist.opening import COMPAT, own_data
-from git_envhist.store.locks import locked, state_directory
+from git_envhist.compat.chimera.storage import (
+    CheckpointInfo,
+    CommandResult,
+    PathEscapes,
+    TestResult,
+    read_test_output,
+    told_as_os_errors,
+)
+from git_envhist.compat.storage import read_json, write_json
+from git_envhist.discovery import COMPAT, own_data
+from git_envhist.disk import locked, state_directory
 
 TOOLS = ("docker", "podman")
 BEFORE = "before"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from git_envhist.compat.chimera.env.local import WORKSPACE_STATE_DIRS, LocalEnvironment
-from git_envhist.compat.chimera.results import CommandResult
+from git_envhist.compat.chimera.storage import CommandResult
 from git_envhist.model import Snapshot
 
 BEGIN = (

@@ -3,28 +3,192 @@
 from __future__ import annotations
 
 import os
+import selectors
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
+import tomllib
+import uuid
 import warnings
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, Self
 
-from git_envhist.compat.chimera.env.copies import (
-    LEGACY_CHECKPOINT_DIRNAME,
-    STATE_DIRNAME,
-    above_copies,
-    find_copy,
-    places_of_copies,
-    retained,
+from git_envhist.compat.chimera.storage import (
+    NUMBER,
+    CheckpointInfo,
+    CommandResult,
+    EnvironmentCheckpoints,
+    PathEscapes,
+    TestResult,
+    read_test_output,
+    told_as_os_errors,
 )
-from git_envhist.compat.chimera.env.shells import Shells
-from git_envhist.compat.chimera.info import CheckpointInfo
-from git_envhist.compat.chimera.keeping import PathEscapes, told_as_os_errors
-from git_envhist.compat.chimera.moments import NUMBER, EnvironmentCheckpoints
-from git_envhist.compat.chimera.results import CommandResult, TestResult, read_test_output
+from git_envhist.lazy import once
 from git_envhist.model import Snapshot
-from git_envhist.values import once
+
+# What chimera itself left in a directory: copies of it by numbers, and how many are to be kept.
+
+STATE_DIRNAME, LEGACY_CHECKPOINT_DIRNAME = ".chimera", ".chimera_checkpoints"
+CONFIG = "config.toml"
+
+
+def places_of_copies(root: str) -> tuple[str, str]:
+    """Where there may be some, the newer place first."""
+    return os.path.join(root, STATE_DIRNAME, "checkpoints"), os.path.join(root, LEGACY_CHECKPOINT_DIRNAME)
+
+
+def find_copy(root: str, number: str) -> str | None:
+    """The copy of a number."""
+    found = (os.path.join(place, number) for place in places_of_copies(root) if number.isdecimal())
+    return next((place for place in found if os.path.isdir(place)), None)
+
+
+def above_copies(root: str) -> int:
+    """The lowest number that no copy has."""
+    return max((number + 1 for place in places_of_copies(root) for number in _numbers(place)), default=0)
+
+
+def retained(root: str) -> int | None:
+    """How many checkpoints the user wants to be kept: `[storage.checkpoints] retain`, the project first."""
+    places = (root, os.path.expanduser("~"))
+    said = (_retain(os.path.join(place, STATE_DIRNAME, CONFIG)) for place in places)
+    return next((count for count in said if count is not None), None)
+
+
+def _numbers(directory: str) -> Iterator[int]:
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return
+    yield from (int(name) for name in names if name.isdecimal())
+
+
+def _retain(path: str) -> int | None:
+    try:
+        with open(path, "rb") as file:
+            said = tomllib.load(file)
+        count = said["storage"]["checkpoints"]["retain"]
+    except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError):
+        return None
+    return count if isinstance(count, int) and count > 0 else None
+
+
+# Shells that stay: what one command sets, the next one finds.
+
+MAIN = "main"
+BLOCK = 1 << 16
+INTERRUPTED = 124
+
+
+class Shell:
+    """One shell process that is given commands one after another."""
+
+    def __init__(self, program: str, directory: Path) -> None:
+        environment = {**os.environ, "HISTFILE": os.devnull}
+        self._process = subprocess.Popen(
+            [program],
+            cwd=directory,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def run(self, command: str, timeout: float) -> CommandResult:
+        """What a command wrote, and its status."""
+        mark = uuid.uuid4().hex
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{command}\nprintf '\\n{mark} %d\\n' $?\n".encode())
+        self._process.stdin.flush()
+        return self._read_to(f"\n{mark} ".encode(), timeout)
+
+    def end(self) -> None:
+        """End it."""
+        with suppress(ProcessLookupError):
+            # With all that was started in it: it is the first of a session of its own.
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with suppress(BrokenPipeError):
+                    stream.close()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a command ended it."""
+        return self._process.poll() is not None
+
+    def _read_to(self, mark: bytes, timeout: float) -> CommandResult:
+        held = bytearray()
+        until = time.monotonic() + timeout
+        assert self._process.stdout is not None
+        with selectors.DefaultSelector() as ready:
+            ready.register(self._process.stdout, selectors.EVENT_READ)
+            while (left := until - time.monotonic()) > 0:
+                if not ready.select(left):
+                    continue
+                block = os.read(self._process.stdout.fileno(), BLOCK)
+                held += block
+                text, found, rest = bytes(held).partition(mark)
+                if found and rest.endswith(b"\n"):
+                    return CommandResult(text.decode("utf-8", "replace"), "", int(rest))
+                if not block:
+                    return CommandResult(held.decode("utf-8", "replace"), "", self._process.wait())
+        return CommandResult(held.decode("utf-8", "replace"), "Command timed out", INTERRUPTED)
+
+
+class Shells:
+    """The shells of one environment, by their names."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._program = "/bin/bash"
+        self._shells: dict[str, Shell] = {}
+
+    @property
+    def has_session(self) -> bool:
+        return bool(self._shells)
+
+    def start_session(self, shell: str = "/bin/bash", isolate_history: bool = True) -> None:
+        """Start the first shell; it leaves no history in any case."""
+        if self.has_session:
+            raise RuntimeError("Session already active")
+        self._program = shell
+        self._shells[MAIN] = Shell(shell, self._directory)
+
+    def end_session(self) -> None:
+        """End all of them."""
+        while self._shells:
+            self._shells.popitem()[1].end()
+
+    def create_shell(self, name: str) -> None:
+        """Start one more."""
+        if not self.has_session:
+            raise RuntimeError("No active session")
+        if name in self._shells:
+            raise ValueError(f"Shell '{name}' already exists")
+        self._shells[name] = Shell(self._program, self._directory)
+
+    def list_shells(self) -> list[str]:
+        return list(self._shells)
+
+    def run_in_session(self, cmd: str, shell_name: str = MAIN, timeout: float = 120) -> CommandResult:
+        """Run a command in one of them; after a time-out that one begins anew."""
+        if not self.has_session:
+            raise RuntimeError("No active session")
+        if shell_name not in self._shells:
+            raise ValueError(f"Shell '{shell_name}' not found")
+        done = self._shells[shell_name].run(cmd, timeout)
+        if self._shells[shell_name].is_over or (done.exit_code == INTERRUPTED and done.stderr):
+            self._shells[shell_name].end()
+            self._shells[shell_name] = Shell(self._program, self._directory)
+        return done
+
 
 WORKSPACE_STATE_DIRS = frozenset({STATE_DIRNAME, LEGACY_CHECKPOINT_DIRNAME})
 NOT_SOURCE_DIRS = frozenset(

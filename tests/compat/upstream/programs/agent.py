@@ -17,7 +17,7 @@ from praisonaiagents.session.hierarchy import HierarchicalSessionStore  # noqa: 
 from praisonaiagents.session.store import DefaultSessionStore  # noqa: E402
 
 if whose == "ours":
-    from git_envhist.compat.praisonai import CheckpointService
+    from git_envhist.compat.praisonai.service import CheckpointService
 else:
     from praisonaiagents.checkpoints import CheckpointService
 

@@ -15,7 +15,8 @@ if whose == "theirs":
     from chimera.checkpoints import CheckpointManager
     from chimera.env.local import LocalEnvironment
 else:
-    from git_envhist.compat.chimera import CheckpointManager, LocalEnvironment
+    from git_envhist.compat.chimera.checkpoints import CheckpointManager
+    from git_envhist.compat.chimera.env.local import LocalEnvironment
 if whose == "our words":
     from git_envhist.compat.chimera.commands import cmd_checkpoint
 

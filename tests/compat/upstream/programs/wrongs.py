@@ -8,7 +8,7 @@ import sys
 
 workspace, whose = sys.argv[1:]
 if whose == "ours":
-    from git_envhist.compat.praisonai import CheckpointService
+    from git_envhist.compat.praisonai.service import CheckpointService
 else:
     from praisonaiagents.checkpoints import CheckpointService
 

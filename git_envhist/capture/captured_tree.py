@@ -1,0 +1,528 @@
+"""The environment as it was taken: its trees stand in a staging, and become a snapshot when they are published."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from git_envhist.capture.environment import CapturedEnvironment, TreeCapture
+from git_envhist.capture.known_verdicts import FACTS, carried_record, circumstances, service_states
+from git_envhist.capture.pipeline import CaptureOptions
+from git_envhist.capture.probe_runner import NAMES_IN_THE_CLEAR, ProbeRunner
+from git_envhist.capture.twin_sources import remembered_twins
+from git_envhist.capture.worker import secret_rules
+from git_envhist.config import Settings
+from git_envhist.diff.compare import compare
+from git_envhist.diff.facts import brief_facts, fact_ids
+from git_envhist.diff.summary import count, describe_counts, summarize
+from git_envhist.errors import EnvhistError, in_words
+from git_envhist.git.cat_file import CatFile, blob_blocks, blob_sizes
+from git_envhist.git.config import current_actor, current_time, signature
+from git_envhist.git.process import Git
+from git_envhist.git.repository import Repository
+from git_envhist.git.status import GitStatus, StagedEntry
+from git_envhist.lazy import dataclass, replace
+from git_envhist.model import (
+    CaptureResult,
+    ChangeCount,
+    EnvPath,
+    FactChange,
+    IntentSource,
+    KeptService,
+    MissingReason,
+    NoteRecord,
+    Snapshot,
+    SnapshotId,
+    Trigger,
+)
+from git_envhist.objects.pack_writer import PackWriter, StagedPack
+from git_envhist.probes import kinds
+from git_envhist.secrets.keys import Key, KeyRing
+from git_envhist.secrets.seal import keyed_hash, seal
+from git_envhist.secrets.tokens import mask_tokens
+from git_envhist.services import NONE, Dumps
+from git_envhist.snapshots.chunks import store_pieces
+from git_envhist.snapshots.layout import (
+    ATTACHMENTS,
+    DIRECTORY,
+    FILE,
+    GIT_CHANGED,
+    MISSING,
+    RULES,
+    STAGED,
+    UNSTABLE,
+    ObjectSink,
+    TreeEntry,
+    pieces_entries,
+    whole_tree,
+)
+from git_envhist.snapshots.log import read_snapshot
+from git_envhist.snapshots.message import MessageFields, signed
+from git_envhist.snapshots.names import stored_name
+from git_envhist.snapshots.publish import CommitDraft, PublishedSnapshot, publish
+from git_envhist.snapshots.quoting import quote_path
+from git_envhist.snapshots.records import name_record, write_git_changes, write_missing, write_rules
+from git_envhist.snapshots.staging import Staging
+from git_envhist.snapshots.timelines import ensure_timeline
+from git_envhist.text import show
+from git_envhist.trace import step
+from git_envhist.worktree.content import MAX_SEALED
+from git_envhist.worktree.ignore import path_filter
+
+# The live environment, side by side with moments.
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTree:
+    """The live environment as a tree that git can see while the context is open."""
+
+    git: Git
+    tree: str
+
+
+# What was staged: the index where it differs from HEAD, and those contents that only git's index has.
+#
+# A content as large as a big file goes through in pieces, as that would, and counts against the same budget.
+
+
+class BudgetExceeded(Exception):
+    """The budget is used up."""
+
+
+class StagedIndexSaver:
+    """Keeps what was staged, within what room there is."""
+
+    def __init__(
+        self,
+        git: Git,
+        sink: PackWriter,
+        settings: Settings,
+        key: Key | None,
+        room: int,
+        state: str,
+        warnings: list[str],
+    ) -> None:
+        self._git = git
+        self._sink = sink
+        self._key = key
+        self._big = settings.big_file
+        self._rules = secret_rules(settings.secret)
+        self._twins = remembered_twins(state, key)
+        self._most = sink.stored_bytes + room
+        self._warnings = warnings
+
+    def keep(
+        self, staged: tuple[StagedEntry, ...], left_out: Callable[[bytes], bool]
+    ) -> dict[bytes, TreeEntry]:
+        """The entries that say what was staged, by their place below the reserved name."""
+        if not staged:
+            return {}
+        entries: dict[bytes, TreeEntry] = {}
+        lines = []
+        sizes = blob_sizes(self._git, [entry.oid for entry in staged if entry.mode])
+        with CatFile(self._git) as reader:
+            for entry in staged:
+                size = sizes.get(entry.oid) if entry.mode else None
+                held = self._held(reader, entry, size)
+                secret = self._is_secret(entry, held)
+                key = self._key if secret else None
+                lines.append(_line(entry, key, secret))
+                wanted = entry.needs_content and size is not None and not left_out(entry.path)
+                if wanted and not (secret and key is None):
+                    self._keep_content(entries, entry, key, held)
+        entries[STAGED + b"/index"] = (b"", FILE, self._sink.add(b"blob", b"".join(sorted(lines))))
+        return entries
+
+    def _held(self, reader: CatFile, entry: StagedEntry, size: int | None) -> bytes | None:
+        """The content, where it is there and may be held."""
+        most = MAX_SEALED if self._rules.by_name(entry.path) else self._big
+        found = reader.read(entry.oid) if size is not None and size < most else None
+        return found.data if found is not None else None
+
+    def _is_secret(self, entry: StagedEntry, held: bytes | None) -> bool:
+        return self._rules.by_name(entry.path) or (
+            held is not None and (self._rules.by_content(entry.path, held) or self._is_copy(entry, held))
+        )
+
+    def _is_copy(self, entry: StagedEntry, held: bytes) -> bool:
+        return self._twins.has_content(held) and not self._rules.excludes(entry.path)
+
+    def _keep_content(
+        self, entries: dict[bytes, TreeEntry], entry: StagedEntry, key: Key | None, held: bytes | None
+    ) -> None:
+        mark = self._sink.mark()
+        place = b"%b/content/%d-%b" % (STAGED, entry.stage, _shown_id(entry, key))
+        try:
+            entries[place] = self._put(entry, key, held)
+        except BudgetExceeded:
+            self._sink.rollback(mark)
+            self._warnings.append(f"what was staged of '{show(entry.path)}' is left out: it is too large")
+
+    def _put(self, entry: StagedEntry, key: Key | None, held: bytes | None) -> TreeEntry:
+        if held is None:
+            if key is not None:
+                raise BudgetExceeded  # a seal is made in memory
+            _, tree = store_pieces(self._sink, self._within_room(blob_blocks(self._git, entry.oid)))
+            self._check_room()
+            return (b"", DIRECTORY, tree)
+        data = seal(key, entry.path, b"staged", held) if key else held
+        oid = self._sink.add(b"blob", data)
+        self._check_room()
+        return (b"", FILE, oid)
+
+    def _within_room(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        for block in blocks:
+            yield block
+            self._check_room()
+
+    def _check_room(self) -> None:
+        if self._sink.stored_bytes > self._most:
+            raise BudgetExceeded
+
+
+def _line(entry: StagedEntry, key: Key | None, secret: bool) -> bytes:
+    oid = _shown_id(entry, key) if not secret or key is not None else b"sealed"
+    return b"%b %06o %b %d\n" % (quote_path(entry.path), entry.mode, oid, entry.stage)
+
+
+def _shown_id(entry: StagedEntry, key: Key | None) -> bytes:
+    # The bare id of a secret file's blob is a hash of the secret.
+    if key is None:
+        return entry.oid.encode("ascii")
+    # A seal is bound to its path: equal content of two paths has two ids, and two places.
+    return keyed_hash(key, entry.oid.encode("ascii"), entry.path)[:20].hex().encode("ascii")
+
+
+# What stands below the reserved name beside the environment itself: lists, the staged tree, attachments.
+
+Entries = dict[bytes, TreeEntry]
+
+
+class Taking(Protocol):
+    @property
+    def writer(self) -> PackWriter: ...
+
+    @property
+    def repository(self) -> Repository: ...
+
+    @property
+    def settings(self) -> Settings: ...
+
+
+def reserved_entries(
+    taking: Taking,
+    taken: CapturedEnvironment,
+    view: GitStatus,
+    attach: tuple[tuple[str, bytes], ...],
+    key: Key | None,
+    warnings: list[str],
+) -> tuple[Entries, tuple[str, ...]]:
+    """Everything below the reserved name but the manifest, and the names of what was attached."""
+    sink = taking.writer
+    entries: Entries = {**taken.assembled.reserved}
+    for trees in (oids for oids in taken.pieces.values() if oids):
+        entries.update(pieces_entries(trees))
+    _put_lists(entries, sink, taken, view)
+    extent = taken.survey
+    left_out = path_filter(extent.ignore, extent.exclude, extent.fingerprint)
+    room = taking.settings.budget - _stored(taken) - sink.stored_bytes
+    try:
+        keeper = StagedIndexSaver(
+            taking.repository.git, sink, taking.settings, key, room, taking.repository.state, warnings
+        )
+        entries.update(keeper.keep(view.staged, left_out))
+    except (EnvhistError, OSError) as error:
+        warnings.append(f"the staged tree could not be kept, the snapshot is whole: {in_words(error)}")
+    names = _put_attachments(entries, sink, attach, key, warnings)
+    return entries, names
+
+
+def _stored(taken: CapturedEnvironment) -> int:
+    """How many bytes the workers have stored; a few small objects they handed over, and our own pack counts these."""
+    return sum(pack.size for pack in taken.gathered.packs)
+
+
+def _put(entries: Entries, sink: ObjectSink, path: bytes, data: bytes) -> None:
+    entries[path] = (b"", FILE, sink.add(b"blob", data))
+
+
+def _put_lists(entries: Entries, sink: ObjectSink, taken: CapturedEnvironment, view: GitStatus) -> None:
+    unstable = [item for item in taken.gathered.missing if item.why is MissingReason.UNSTABLE]
+    missing = [item for item in taken.gathered.missing if item.why is not MissingReason.UNSTABLE]
+    if missing:
+        _put(entries, sink, MISSING, write_missing(missing))
+    if unstable:
+        _put(entries, sink, UNSTABLE, write_missing(unstable))
+    rules = write_rules(taken.survey.ignore, taken.survey.exclude)
+    if rules:
+        _put(entries, sink, RULES, rules)
+    if view.changed is not None:
+        _put(entries, sink, GIT_CHANGED, write_git_changes(view.changed))
+
+
+def _put_attachments(
+    entries: Entries,
+    sink: ObjectSink,
+    attach: tuple[tuple[str, bytes], ...],
+    key: Key | None,
+    warnings: list[str],
+) -> tuple[str, ...]:
+    if attach and key is None:
+        warnings.append("attachments are left out: no key can be kept here to seal them")
+        return ()
+    names = []
+    for number, (name, data) in enumerate(attach, 1):
+        # The name of a file may hold what its content may not show.
+        stored = stored_name(mask_tokens(f"{number}-{name}".encode("utf-8", "surrogateescape")))
+        assert key is not None
+        _put(entries, sink, ATTACHMENTS + b"/" + stored, seal(key, EnvPath(stored), b"attachment", data))
+        names.append(stored.decode("utf-8", "surrogateescape"))
+    return tuple(names)
+
+
+NAMES = "names-in-the-clear"
+"""Exists while a person is still to be warned of them."""
+
+
+class CaptureContext(NamedTuple):
+    """Whose environment it is."""
+
+    repository: Repository
+    settings: Settings
+    keys: KeyRing
+    environ: Mapping[str, str]
+
+
+class FinishedTree(NamedTuple):
+    """What was taken, as one tree."""
+
+    tree: str
+    packs: list[StagedPack]
+    attachments: tuple[str, ...]
+    facts: str
+    """What a verdict depends on beside the content."""
+    services: str
+    """The states of services, as one word."""
+
+
+@dataclass(slots=True)
+class CapturedTree:
+    """What was taken, and all that a snapshot of it needs."""
+
+    context: CaptureContext
+    staging: Staging
+    taking: TreeCapture
+    taken: CapturedEnvironment
+    view: GitStatus
+    key: Key | None
+    warnings: list[str]
+    started: float
+    facts: ProbeRunner
+    dumps: Dumps = NONE
+    _finished: FinishedTree | None = None
+
+    @property
+    def content(self) -> str:
+        """What `Env-Content` is of it."""
+        return self.taken.assembled.content
+
+    def told_as(self, moment: Snapshot) -> None:
+        """Take over what a moment of ours says of the files, where they are the very same."""
+        # What is told of sealed files is told by fingerprints under a key.
+        if (
+            moment.trusted
+            and moment.content == self.content
+            and moment.key == (self.key.id if self.key else None)
+        ):
+            self.facts.like = moment.tree
+
+    @step("trees, manifests and facts are made")
+    def finish(self, attach: tuple[tuple[str, bytes], ...] = ()) -> FinishedTree:
+        """Complete its tree and packs; the first call says what is attached."""
+        if self._finished is None:
+            sink, assembled = self.taking.writer, self.taken.assembled
+            reserved, names = reserved_entries(
+                self.taking, self.taken, self.view, attach, self.key, self.warnings
+            )
+            if self.dumps is not NONE:
+                reserved.update(self._keep_dumps())
+            taken, told = self.taken, self.facts
+            told.take(taken.gathered, taken.merged, taken.records, cached=taken.base is not None)
+            if self.dumps is not NONE:
+                told.take_dumps(self.dumps)
+            self.warnings += told.warnings
+            reserved.update(told.entries())
+            tree = whole_tree(sink, assembled.top, assembled.manifest, reserved).hex()
+            facts = [
+                (path.removeprefix(FACTS), oid.hex())
+                for path, (_, _, oid) in reserved.items()
+                if path.startswith(FACTS)
+            ]
+            packs = self.taking.finish(self.taken)
+            self._finished = FinishedTree(tree, packs, names, circumstances(facts), service_states(facts))
+        return self._finished
+
+    def _keep_dumps(self) -> Entries:
+        from git_envhist.services import keep_dumps  # loaded late: hardly any capture has one
+
+        return keep_dumps(self.taking.writer, self.dumps, self.key, self.warnings)
+
+    def has_packages_of(self, before: Snapshot) -> bool:
+        """Whether the machine has the packages that it had at a moment, as far as that says."""
+        told = self.facts.package_texts()
+        if before.commit == self.taken.base:
+            then = {name: kept.oid for name, kept in self.taken.facts.items()}
+        else:
+            with CatFile(self.context.repository.git) as reader:
+                then = fact_ids(reader, before.commit)
+        return all(then.get(name, oid) == oid for name, oid in told.items())
+
+    def leave(self) -> CaptureResult:
+        """Publish nothing; what was seen is remembered all the same."""
+        self.taking.remember_unpublished(self.taken)
+        seconds = time.monotonic() - self.started
+        return CaptureResult(None, self.taken.files, 0, 0, 0, seconds, warnings=tuple(self.warnings))
+
+    @step("the snapshot is published")
+    def publish(self, request: CaptureOptions) -> CaptureResult:
+        """Make it a snapshot, as it was asked for."""
+        repository = self.context.repository
+        timeline = ensure_timeline(repository, self.context.settings, self.warnings.append)
+        at = current_time(repository.git, self.context.environ)
+        finished = self.finish(request.attach)
+        draft = self._draft(request, timeline, finished.attachments)
+        letter = CommitDraft(
+            finished.tree,
+            signature(draft.actor, at),
+            lambda parent: self._describe(draft, parent, finished.tree),
+            lambda commit: (*_records(request, draft, at), *self._known_verdict(commit, finished)),
+            self.key,
+            at,
+        )
+        done = publish(repository, self.staging, timeline, finished.packs, letter, self.taking.known)
+        self._warn_of_names(request.trigger)
+        self.taken.facts = self.facts.kept
+        self.taking.remember(self.taken, done.commit)
+        return self._captured(done)
+
+    def _warn_of_names(self, trigger: Trigger) -> None:
+        """Keep the warning of names in the clear for a capture whose warnings a person reads."""
+        kept = os.path.join(self.context.repository.common_state, NAMES)
+        with suppress(OSError):
+            if NAMES_IN_THE_CLEAR in self.warnings and trigger is not Trigger.MANUAL:
+                os.close(os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            elif trigger is Trigger.MANUAL and os.path.exists(kept):
+                os.unlink(kept)
+                self.warnings.append(NAMES_IN_THE_CLEAR)
+
+    def _known_verdict(self, commit: str, finished: FinishedTree) -> tuple[NoteRecord, ...]:
+        """The verdict on an environment that is just as this one."""
+        state = self.context.repository.common_state
+        note = carried_record(state, self.content, finished.facts, finished.services)
+        # Nobody would believe one that is not signed.
+        return () if note is None or self.key is None else (signed(note, SnapshotId(commit), self.key),)
+
+    def _draft(self, request: CaptureOptions, timeline: str, attachments: tuple[str, ...]) -> MessageFields:
+        from git_envhist.secrets.masking import (  # loaded late: an unchanged capture says nothing
+            mask_pair,
+            mask_secrets,
+        )
+        from git_envhist.secrets.masking import mask_text as mask  # loaded late: likewise
+
+        intent, source = _intent(request, self.view)
+        return MessageFields(
+            mask_secrets(intent),
+            source,
+            timeline,
+            request.trigger,
+            request.actor or current_actor(self.context.settings, self.context.environ),
+            head=self.view.head,
+            branch=self.view.branch,
+            missing_count=len(self.taken.gathered.missing),
+            content=self.content,
+            changed=ChangeCount(),
+            external_id=mask(request.external_id) if request.external_id else None,
+            meta=tuple(mask_pair(key, value) for key, value in request.meta),
+            attachments=attachments,
+            restored_from=request.restored_from,
+            forked_from=request.forked_from,
+            restore=request.restore,
+            key=self.key.id if self.key else None,
+        )
+
+    def _describe(self, draft: MessageFields, parent: str | None, tree: str) -> MessageFields:
+        if parent is None:
+            changed = self.taken.first_count()
+            # What the capture itself says: an empty directory is a change, and no file.
+            told = describe_counts(ChangeCount(added=self.taken.files), first=True)
+            return replace(draft, changed=changed, story=told)
+        git = self.context.repository.git.with_objects(self.staging.path)
+        try:
+            known = self.taken.changed if parent == self.taken.base else None
+            changed = count(compare(git, parent, tree, brief=True)) if known is None else known
+            facts = self._changed_facts(git, parent, tree)
+        except EnvhistError as error:
+            # The snapshot before is damaged; this one is not, and is not lost with it.
+            self.warnings.append(f"what changed could not be told: {in_words(error)}")
+            return draft
+        return replace(draft, changed=changed, story=summarize(facts, changed, kinds(), names=False))
+
+    def _changed_facts(self, git: Git, parent: str, tree: str) -> tuple[FactChange, ...]:
+        """What the facts of this moment and of the one before differ in."""
+        if parent == self.taken.base and self.taken.facts == self.facts.kept:
+            return ()
+        with CatFile(git) as reader:
+            return brief_facts(reader, parent, tree, self.context.keys.get)
+
+    def _captured(self, done: PublishedSnapshot) -> CaptureResult:
+        taken = self.taken
+        snapshot = read_snapshot(done.commit, done.data)
+        new_files, new_bytes = taken.merged.fresh()
+        if taken.base is None and done.parent is not None:
+            # The records were lost: all was read again, and the two trees alone tell what of it is new.
+            told = snapshot.changed.added + snapshot.changed.modified
+            new_files, new_bytes = min(new_files, told), new_bytes if told >= new_files else 0
+        return CaptureResult(
+            snapshot,
+            files=taken.files,
+            new_files=new_files,
+            new_bytes=new_bytes,
+            stored_bytes=done.stored_bytes,
+            seconds=time.monotonic() - self.started,
+            missing=tuple(taken.gathered.missing),
+            warnings=(*self.warnings, *done.warnings),
+            directories=taken.largest() if done.parent is None else (),
+            first=done.parent is None,
+            services=self._kept_services(),
+            sealed_first=taken.seals_now() and self.context.keys.first_use(),
+        )
+
+    def _kept_services(self) -> tuple[KeptService, ...]:
+        """The states of services that the snapshot holds."""
+        taken = self.dumps.taken if self.key is not None else ()
+        return tuple(
+            KeptService(dump.name, os.fstat(dump.file.fileno()).st_size, dump.told.summary) for dump in taken
+        )
+
+
+def _intent(request: CaptureOptions, view: GitStatus) -> tuple[bytes, IntentSource]:
+    if request.intent is not None and request.intent.strip():
+        return request.intent, request.intent_source or IntentSource.GIVEN
+    if view.subject:
+        from git_envhist.history.titles import substitute_intent  # loaded late: most captures have an intent
+
+        return substitute_intent(view.head or "", view.subject), IntentSource.COMMIT
+    return b"", IntentSource.NONE
+
+
+def _records(request: CaptureOptions, draft: MessageFields, at: datetime) -> tuple[NoteRecord, ...]:
+    text = draft.intent.decode("utf-8", "replace")
+    fields: dict[str, object] = {"text": text, "source": draft.intent_source.value}
+    records = [NoteRecord("intent", at, fields)]
+    if request.name is not None:
+        records.append(name_record(request.name, at))
+    return tuple(records)

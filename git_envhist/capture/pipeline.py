@@ -1,0 +1,399 @@
+"""Takes a snapshot: from the locks to the line that says it is done."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from typing import TYPE_CHECKING, TypedDict
+
+from git_envhist import text
+from git_envhist.capture.collect import ScanResult
+from git_envhist.capture.environment import Tools, TreeCapture
+from git_envhist.capture.scope import CaptureScope, bases_of, read_scope
+from git_envhist.capture.worker import KnownWrites
+from git_envhist.config import Settings
+from git_envhist.discovery import history_directories, refuse_home
+from git_envhist.disk import COMMON_LOCK, CannotWrite, locked, state_directory
+from git_envhist.errors import Damaged, EnvhistError, Refused, SealingError, UnfinishedRestore, in_words
+from git_envhist.git.repository import TIMELINE_REFS, Repository
+from git_envhist.history.catalog import as_sequence, refuse_unknown
+from git_envhist.lazy import dataclass, replace
+from git_envhist.maintenance.merge_packs import merge_packs_after
+from git_envhist.model import (
+    Actor,
+    CaptureProgress,
+    CaptureResult,
+    EnvPath,
+    IntentSource,
+    RestoreRole,
+    Snapshot,
+    Trigger,
+)
+from git_envhist.model.work import CheckListener
+from git_envhist.platform import read_or_stop, worker_mode
+from git_envhist.restore.unfinished import sweep_staged
+from git_envhist.secrets.keys import Key, KeyRing
+from git_envhist.services import NONE, Dumps
+from git_envhist.snapshots.log import read_chain, read_snapshot
+from git_envhist.snapshots.staging import Staging, sweep
+from git_envhist.snapshots.timelines import current_timeline
+from git_envhist.trace import step
+from git_envhist.worktree.unfinished_restore import has_unfinished_restore, restore_directory
+
+if TYPE_CHECKING:
+    from git_envhist.capture.captured_tree import CapturedTree
+    from git_envhist.git.status import GitStatus
+
+
+# What a caller wants of a capture.
+
+
+def ignore_progress(_captured: CaptureResult) -> None:
+    """Nobody waits to hear."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureOptions:
+    """One capture, as it was asked for."""
+
+    intent: bytes | None = None
+    intent_source: IntentSource | None = None
+    name: str | None = None
+    if_changed: bool = False
+    strict: bool = False
+    meta: tuple[tuple[str, str], ...] = ()
+    external_id: str | None = None
+    attach: tuple[tuple[str, bytes], ...] = ()
+    trigger: Trigger = Trigger.MANUAL
+    actor: Actor | None = None
+    dry_run: bool = False
+    force: bool = False
+    restore: RestoreRole | None = None
+    restored_from: str | None = None
+    forked_from: str | None = None
+    progress: Callable[[CaptureProgress], None] | None = None
+    waiting: Callable[[], None] | None = None
+    captured: Callable[[CaptureResult], None] = ignore_progress
+    """Told what came of it, before anything is checked."""
+    dumps: Dumps = NONE
+    """What services gave; nobody asks them while a lock is held."""
+
+
+class CaptureKeywords(TypedDict, total=False):
+    """What can be asked of a capture, as `EnvHistory.capture` takes it."""
+
+    name: str | None
+    if_changed: bool
+    strict: bool
+    meta: Mapping[str, str] | Sequence[tuple[str, str]]
+    external_id: str | None
+    attach: Sequence[str | os.PathLike[str]]
+    attached: Sequence[tuple[str, bytes]]
+    """(name, bytes) of what is kept with it and is no file to be read."""
+    conversation: Sequence[object] | None
+    """Plain values, kept with it and given back by `EnvHistory.get`."""
+    tool_outputs: Sequence[object] | None
+    trigger: Trigger
+    actor: Actor | None
+    """Who takes it; the person in front of the machine, where nobody is said."""
+    intent_source: IntentSource | None
+    dry_run: bool
+    force: bool
+    progress: Callable[[CaptureProgress], None] | None
+    waiting: Callable[[], None] | None
+    captured: Callable[[CaptureResult], None]
+    verify: str | None
+    """The command that then says whether the environment works."""
+    watching: CheckListener
+    """What is told while it runs."""
+
+
+def capture_options(intent: bytes | str | None, asked: CaptureKeywords) -> CaptureOptions:
+    """The capture that some words ask for; a program took it unless they say otherwise."""
+    refuse_unknown("capture", asked, CaptureKeywords.__annotations__)
+    whole: CaptureKeywords = {"trigger": Trigger.API, **asked}
+    external_id = whole.get("external_id")
+    return CaptureOptions(
+        text.in_bytes(intent) if isinstance(intent, str) else intent,
+        name=whole.get("name"),
+        if_changed=whole.get("if_changed", False),
+        strict=whole.get("strict", False),
+        meta=pairs(whole.get("meta", ())),
+        external_id=None if external_id is None else text.replace_surrogates(external_id),
+        intent_source=whole.get("intent_source"),
+        attach=(
+            *map(read_attachment, map(os.fspath, as_sequence(whole.get("attach", ())))),
+            *whole.get("attached", ()),
+        ),
+        actor=whole.get("actor"),
+        trigger=whole["trigger"],
+        dry_run=whole.get("dry_run", False),
+        force=whole.get("force", False),
+        progress=whole.get("progress"),
+        waiting=whole.get("waiting"),
+        captured=whole.get("captured", ignore_progress),
+    )
+
+
+def pairs(meta: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Values by keys, however they are given."""
+    given = meta.items() if isinstance(meta, Mapping) else meta
+    return tuple((text.replace_surrogates(key), text.replace_surrogates(value)) for key, value in given)
+
+
+def read_attachment(path: str) -> tuple[str, bytes]:
+    """Return the name and the bytes of a file, or of a pipe, that is to be kept with a snapshot."""
+    try:
+        return os.path.basename(path), read_or_stop(path)
+    except OSError as error:
+        reason = os.strerror(error.errno or 0).lower()
+        raise EnvhistError(f"cannot attach '{path}': {reason}") from error
+
+
+@dataclass(slots=True)
+class CapturePipeline:
+    """One working tree, and how it is captured."""
+
+    repository: Repository
+    settings: Settings
+    keys: KeyRing
+    how: str
+    """How workers run: fork, spawn, here."""
+    environ: dict[str, str]
+
+    def capture(self, request: CaptureOptions) -> CaptureResult:
+        """Take a snapshot, as it was asked for."""
+        with self.dumped(request) as dumps:
+            captured = self._capture(replace(request, dumps=dumps))
+        if captured.snapshot is not None:
+            merge_packs_after(self.repository)
+        return captured
+
+    @contextmanager
+    def dumped(self, request: CaptureOptions) -> Iterator[Dumps]:
+        """The states of the services that are configured; to be asked while no lock is held."""
+        if not self.settings.services or request.dry_run:
+            yield NONE
+            return
+        from git_envhist.services import (  # loaded late: likewise
+            SECONDS,
+            ServiceCommandContext,  # loaded late: hardly anybody has one
+            dump_services,
+        )
+
+        way = ServiceCommandContext(self.repository.root, self.environ, self.repository.common_dir, SECONDS)
+        with dump_services(self.settings.services, way, self.settings, self.repository.state) as dumps:
+            yield dumps
+
+    def _capture(self, request: CaptureOptions) -> CaptureResult:
+        # Who begins a history for such a place has been asked.
+        if not request.force and not self.repository.plain:
+            refuse_home(self.repository.root, self.environ)
+        with self.locked(request):
+            self.refuse_broken_off()
+            self.sweep_staged()
+            swept = [*self.settings.warnings, *self._sweep()]
+            if request.dry_run:
+                return self._dry(request)
+            with self.hold(request) as held:
+                held.warnings[:0] = swept
+                self._refuse_partial(request, held.taken.gathered)
+                if request.if_changed and self._is_as_before(held):
+                    return held.leave()
+                return held.publish(request)
+
+    def _dry(self, request: CaptureOptions) -> CaptureResult:
+        started = time.monotonic()
+        key, _ = self._key()
+        with self._staging(reading=True) as staging, closing(self._taker(staging, key)) as taking:
+            return _dry(taking.look(request.progress), started)
+
+    @contextmanager
+    def locked(self, request: CaptureOptions) -> Iterator[None]:
+        """Nobody else captures or restores this working tree, and no pack goes."""
+        self.repository.require_tree()
+        own = self._lock(self.repository.state, "lock", request.dry_run)
+        common = self._lock(self.repository.common_state, COMMON_LOCK, request.dry_run)
+        with (
+            locked(own, waiting=request.waiting, reading=request.dry_run),
+            locked(common, shared=True, reading=request.dry_run),
+        ):
+            yield
+
+    def _lock(self, state: str, name: str, reading: bool) -> str:
+        # Who only reads makes do with what is there.
+        with suppress(*((CannotWrite,) if reading else ())):
+            state_directory(state)
+        return os.path.join(state, name)
+
+    def refuse_broken_off(self) -> None:
+        """What a restore left half done is neither of two moments, and nobody's to capture."""
+        if has_unfinished_restore(self.repository.state):
+            raise UnfinishedRestore
+
+    def sweep_staged(self) -> None:
+        """Throw away what a restore staged that was killed before it began."""
+        bases, _ = bases_of(self.repository, self.settings)
+        # It is in nobody's way but for the room that it takes.
+        with suppress(OSError, EnvhistError):
+            sweep_staged(restore_directory(self.repository.state), bases)
+
+    @step("what killed captures left is swept")
+    def _sweep(self) -> list[str]:
+        repository = self.repository
+        try:
+            sweep(
+                repository.common_state,
+                repository.pack_dir,
+                lambda commit: _is_published(repository, commit),
+            )
+        except EnvhistError as error:
+            return [f"what a killed capture left could not be cleared: {in_words(error)}"]
+        return []
+
+    def _key(self) -> tuple[Key | None, list[str]]:
+        try:
+            key = self.keys.current()
+        except SealingError as error:
+            return None, [f"secret files are left out: {in_words(error)}"]
+        return key, list(self.keys.warnings)
+
+    @contextmanager
+    def _staging(self, *, reading: bool = False) -> Iterator[Staging]:
+        """Where it is taken; who only reads does so elsewhere where the repository is closed to us."""
+        try:
+            staging = Staging.create(
+                self.repository.common_state, self.repository.pack_dir, self.repository.shared
+            )
+        except CannotWrite:
+            if not reading:
+                raise
+            from tempfile import TemporaryDirectory  # loaded late: hardly any repository is closed
+
+            with (
+                TemporaryDirectory(prefix="git-envhist-") as place,
+                Staging.create(place, os.path.join(place, "pack")) as elsewhere,
+            ):
+                yield elsewhere
+            return
+        with staging:
+            yield staging
+
+    def _taker(self, staging: Staging, key: Key | None) -> TreeCapture:
+        extent = self.survey(key.id if key else None)
+        timeline = current_timeline(self.repository, self.settings)
+        tip = self.repository.resolve_ref(TIMELINE_REFS + timeline) if timeline else None
+        return TreeCapture(
+            Tools(self.repository, self.settings, worker_mode(self.how)), extent, staging, key, tip
+        )
+
+    @step("what belongs to the environment is known")
+    def survey(self, key_id: str | None) -> CaptureScope:
+        """What belongs to the environment."""
+        self.repository.require_tree()
+        keys = self.keys.backup.directory
+        return read_scope(self.repository, self.settings, key_id, keys, history_directories(self.environ))
+
+    @step("git's view is read")
+    def _view(self, taking: TreeCapture) -> GitStatus:
+        from git_envhist.git.status import GitStatus, read_view  # loaded late: while the workers look
+
+        repository = self.repository
+        if repository.plain:
+            return GitStatus()
+        return read_view(
+            repository.git,
+            repository.root,
+            repository.git_dir,
+            repository.object_format,
+            closed=taking.survey.mount_points,
+        )
+
+    def _refuse_partial(self, request: CaptureOptions, gathered: ScanResult) -> None:
+        if request.strict and gathered.missing:
+            first = gathered.missing[0]
+            raise Refused(
+                f"{len(gathered.missing)} paths cannot be captured, the first is "
+                f"'{os.fsdecode(first.path)}' ({first.why.value})",
+                hint="without --strict the rest is captured and these are listed",
+            )
+
+    def _is_as_before(self, held: CapturedTree) -> bool:
+        tip = held.taken.tip
+        before = self._snapshot(held.taking, tip) if tip else None
+        return before is not None and before.content == held.content and held.has_packages_of(before)
+
+    def _snapshot(self, taking: TreeCapture, commit: str) -> Snapshot | None:
+        try:
+            return read_snapshot(commit, taking.known.read(bytes.fromhex(commit))[1])
+        except (KeyError, Damaged):
+            return next(iter(read_chain(self.repository.git, commit, limit=1, notes=False)), None)
+
+    @contextmanager
+    def present(self) -> Iterator[CapturedTree]:
+        """The live environment, taken into a staging that goes away afterwards."""
+        common = self._lock(self.repository.common_state, COMMON_LOCK, True)
+        # No pack that this relies on may be merged away under it.
+        with locked(common, shared=True, reading=True), self.hold(CaptureOptions(dry_run=True)) as held:
+            yield held
+
+    @contextmanager
+    def hold(
+        self,
+        request: CaptureOptions,
+        since: KnownWrites | None = None,
+        meanwhile: Callable[[str | None], None] = lambda tip: None,
+    ) -> Iterator[CapturedTree]:
+        """The live environment, taken; whoever asks holds the locks. It becomes a snapshot only if it is published.
+
+        `since`: what was taken by whoever asks, under the same locks, and where something happened after that.
+        `meanwhile` is called while the workers look, with the newest snapshot there is.
+        """
+        started = time.monotonic()
+        key, warnings = self._key()
+        with (
+            self._staging(reading=request.dry_run) as staging,
+            closing(self._taker(staging, key)) as taking,
+        ):
+            taking.begin(request.progress, since)
+            from git_envhist.capture.captured_tree import (  # loaded late: likewise
+                CaptureContext,
+                CapturedTree,
+            )
+            from git_envhist.capture.probe_runner import ask_machine  # loaded late: while the workers look
+
+            with closing(ask_machine(taking, key, self.how, self.environ)) as facts:
+                meanwhile(taking.tip)
+                view = self._view(taking)
+                taken = taking.take(request.progress)
+                warnings += [*view.warnings, *taken.warnings]
+                context = CaptureContext(self.repository, self.settings, self.keys, self.environ)
+                yield CapturedTree(
+                    context, staging, taking, taken, view, key, warnings, started, facts, request.dumps
+                )
+
+
+def _is_published(repository: Repository, commit: str) -> bool:
+    from git_envhist.snapshots.publish import is_published  # loaded late: only what was killed asks for it
+
+    return is_published(repository.git, commit)
+
+
+def _dry(gathered: ScanResult, started: float) -> CaptureResult:
+    return CaptureResult(
+        None,
+        files=gathered.files,
+        new_files=gathered.files,
+        new_bytes=gathered.bytes,
+        stored_bytes=0,
+        seconds=time.monotonic() - started,
+        missing=tuple(gathered.missing),
+        directories=_by_directory(gathered),
+    )
+
+
+def _by_directory(gathered: ScanResult) -> tuple[tuple[EnvPath, int, int], ...]:
+    rows = [(EnvPath(path), files, size) for path, files, size in gathered.listing if files]
+    return tuple(sorted(rows, key=lambda row: (-row[2], row[0])))

@@ -1,0 +1,580 @@
+"""The first half of a worker: looks at its share of the directories, and says what would be read."""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+import sys
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import compress
+from operator import not_
+from typing import Any, NamedTuple, cast
+
+from git_envhist.capture.manifest_shards import leaf_modes, shard_of
+from git_envhist.capture.twin_sources import Rows, sources_again, sources_among
+from git_envhist.errors import WorkingTreeGone
+from git_envhist.lazy import dataclass
+from git_envhist.model import MissingReason
+from git_envhist.objects.compress import crc32
+from git_envhist.objects.pack_writer import PackPosition, PackWriter
+from git_envhist.paths import display_path, is_realm_top, join, root_name_of
+from git_envhist.secrets.keys import Key
+from git_envhist.secrets.rules import SecretRules
+from git_envhist.secrets.seal import keyed_hash, seal
+from git_envhist.snapshots.chunks import store_pieces, write_pointer
+from git_envhist.snapshots.manifest import format_extras
+from git_envhist.snapshots.staging import open_published
+from git_envhist.workers import Frame, SharedCounters, receive, serve
+from git_envhist.worktree.attributes import read_xattrs
+from git_envhist.worktree.content import BudgetExceeded, ContentPolicy, FileSaver
+from git_envhist.worktree.databases import find_database_files, report_servers
+from git_envhist.worktree.ignore import ignore_rules, path_matcher, without_negation
+from git_envhist.worktree.read_file import (
+    Block,
+    FileVanished,
+    KindChanged,
+    Unreadable,
+    is_gone,
+    open_file,
+    unreadable,
+)
+from git_envhist.worktree.scan import (
+    ExcludedPath,
+    ScanLimits,
+    ScannedDirectory,
+    ScannedEntry,
+    Scanner,
+    build_record,
+    descent_into,
+    spread,
+    walk,
+)
+from git_envhist.worktree.stat_cache import (
+    COLUMNS,
+    INODE,
+    MODE,
+    SIZE,
+    CacheHeader,
+    CacheShard,
+    DirectoryRecord,
+    DirectoryRecords,
+    StatCache,
+    cut,
+    decode,
+    differing_records,
+    gc_paused,
+    root_directories_in,
+)
+from git_envhist.worktree.twins import Twins
+
+# Where a worker's bytes go: into its own pack, counted where all workers can see it.
+
+
+class Blobs:
+    """The store, as far as what is taken from the environment needs it."""
+
+    def __init__(self, writer: PackWriter, shared: SharedCounters, number: int) -> None:
+        self._writer = writer
+        self._shared = shared
+        self._number = number
+        self._files = self._bytes = 0
+
+    def add_blob(self, data: bytes) -> bytes:
+        """Keep some bytes; their id."""
+        self._files += 1
+        self._bytes += len(data)
+        oid = self._writer.add(b"blob", data)
+        self._count()
+        return oid
+
+    def add_big(self, blocks: Iterator[Block]) -> tuple[int, bytes, bytes]:
+        """Keep a big file in pieces: its size, the id of the pointer that stands for it, and of its pieces' tree."""
+        self._files += 1
+        size, tree = store_pieces(self._writer, self._counted(blocks))
+        pointer = self._writer.add(b"blob", write_pointer(size, tree))
+        self._count()
+        return size, pointer, tree
+
+    def mark(self) -> PackPosition:
+        """This moment, for `forget`."""
+        return self._writer.mark()
+
+    def forget(self, mark: tuple[int, int, int]) -> None:
+        """Undo everything that was added since."""
+        self._writer.rollback(PackPosition(*mark))
+        # What was forgotten may not count against what the others still want to add.
+        self._count()
+
+    def added_bytes(self) -> int:
+        """How many bytes all workers have stored so far."""
+        return self._shared.stored()
+
+    def _counted(self, blocks: Iterator[Block]) -> Iterator[Block]:
+        for block in blocks:
+            self._bytes += block if isinstance(block, int) else len(block)
+            yield block
+            self._count()
+
+    def _count(self) -> None:
+        self._shared.count(self._number, self._files, self._bytes, self._writer.stored_bytes)
+
+
+# How content is to be kept, from the rules that hold in an environment.
+
+
+def secret_rules(patterns: Sequence[str]) -> SecretRules:
+    """The rules with the patterns of `envhist.secret`: the last one that matches a path decides, as in git."""
+    negated = [pattern for pattern in patterns if pattern.startswith("!")]
+    excluded = path_matcher(without_negation(patterns)) if negated else None
+    return SecretRules(path_matcher(patterns), excluded)
+
+
+def make_policy(job: dict[str, Any]) -> ContentPolicy:
+    """How content is to be kept, from what a job says."""
+    rules = secret_rules(job["secret"])
+    key = Key.of(job["key"]) if job["key"] is not None else None
+    encrypted = frozenset(job["encrypted"])
+
+    def is_secret(path: bytes) -> bool:
+        return (path in encrypted and not rules.excludes(path)) or rules.by_name(path)
+
+    def names_in(directory: bytes) -> Callable[[bytes], bool]:
+        return rules.names_in(directory) if not encrypted else lambda name: is_secret(join(directory, name))
+
+    return ContentPolicy(
+        secret_name=is_secret,
+        secret_names=names_in,
+        scans_content=rules.scans_content,
+        secret_content=rules.by_content,
+        excluded=rules.excludes,
+        fingerprinted=path_matcher(job["fingerprint"]),
+        seal=None if key is None else lambda path, data: seal(key, display_path(path), b"file", data),
+        keyed_hash=None if key is None else lambda data: keyed_hash(key, data),
+        big_file=job["big_file"],
+        holds_databases=job["holds_databases"],
+    )
+
+
+# A second look at an environment that was captured a moment ago, by the same command and under the same locks.
+#
+# A restore records where it arrived. Of a hundred thousand files it wrote a few, each of them verified; the others are as
+# the capture before it saw them, or somebody changed them meanwhile: the next capture finds that, as it would had they
+# been changed right after a look at them.
+
+Wanted = Mapping[bytes, frozenset[bytes] | None]
+"""Directories, and in each the names of which something may have happened; None where any may be another one."""
+
+
+class WrittenFile(NamedTuple):
+    """A file or link that was brought here and read back, with nothing to be said of it but its mode and time."""
+
+    row: tuple[int, int, int, int, int]
+    """Change time, modification time, size, inode and mode, right before it was read."""
+    oid: bytes
+
+
+Told = Mapping[bytes, Mapping[bytes, WrittenFile | None]]
+"""Directories, and in each the names of which something happened: what stands there now, None where nothing does."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownWrites:
+    """An environment as it was taken a moment ago."""
+
+    commit: str
+    """The snapshot that was made of it."""
+    directories: Wanted
+    """Where something may have happened since: no other one is looked at again, and of its entries no others."""
+    landed: Told | None = None
+    """What happened there, where all of it is known."""
+    records: DirectoryRecords | None = None
+    """What was known then of every directory."""
+
+
+def directories_to_scan(since: KnownWrites | None, head: CacheHeader | None) -> Wanted | None:
+    """The directories that need be looked at; None for all, where the records are not those of that moment."""
+    if since is None or head is None or head.base != since.commit:
+        return None
+    return since.directories
+
+
+class ScanWorker:
+    """Holds what it has looked at until it is told what to read."""
+
+    def __init__(self, job: dict[str, Any], shared: SharedCounters) -> None:
+        self._job = job
+        self._shared = shared
+        self._started_ns: int = job["started_ns"]
+        self._descent = descent_into(job["bases"])
+        self._ignored = ignore_rules(job["ignore"], job["exclude"])
+        self._limits = ScanLimits(job["pruned"], job["cross_mounts"], job["mounts_known"], job["known"])
+        self._scanner = Scanner(self._descent, self._ignored, self._limits, self._started_ns)
+        self._visits: dict[bytes, ScannedDirectory] = {}
+        self._defer_from = 0
+        self._deferring: set[bytes] = set()
+        self._unlisted: dict[bytes, int] = {}
+        self._failed: dict[bytes, Unreadable] = {}
+        """Directories of which not even a stat could be read."""
+
+    def do_check(
+        self, chunks: list[list[CacheShard]], distrust: bool, only: Wanted | None
+    ) -> Iterator[Frame]:
+        """Compare recorded directories with what is there, as long as there are shards left; look into those that
+        differ.
+
+        Yields ("new", a directory that no record knows), ("gone", one that is no more), ("mounted", one where another
+        file system stands by now), ("top", the top of a root that has a record), ("damaged",).
+        `only`: of these directories and their entries; the others are known to be as recorded.
+        """
+        cache = StatCache(self._job["cache"], crc32)
+        with gc_paused():
+            while (ticket := self._shared.take()) is not None:
+                for shard in chunks[ticket]:
+                    records = cache.read_shard(CacheShard(*shard))
+                    try:
+                        yield from (
+                            self._check(records, distrust, only) if records is not None else (("damaged",),)
+                        )
+                    except (struct.error, ValueError):
+                        yield ("damaged",)
+
+    def _check(self, records: bytes, distrust: bool, only: Wanted | None) -> Iterator[Frame]:
+        for top in root_directories_in(records):
+            yield ("top", top)
+        if only is not None:
+            wanted = [(encoded, only[path]) for path, encoded in cut(records) if path in only]
+            # What was changed need not be found to differ first.
+            for encoded, names in wanted:
+                if names is not None:
+                    yield from self._look_into(decode(encoded), names)
+            records = b"".join([encoded for encoded, names in wanted if names is None])
+        if not distrust:
+            for encoded in differing_records(records, self._job["bases"], self._descent.enter):
+                yield from self._look_into(decode(encoded))
+            return
+        for path, encoded in cut(records):
+            if self._scanner.is_left_out(path):
+                yield ("gone", path)
+            else:
+                yield from self._look_into(decode(encoded))
+
+    def _look_into(self, record: DirectoryRecord, names: frozenset[bytes] | None = None) -> Iterator[Frame]:
+        visit = self._visit(record.path, record, names)
+        if visit is None:
+            yield self._lack(record.path, self._scanner.why_gone)
+            return
+        for name in set(visit.subdirectories).difference(record.subdirectories):
+            yield ("new", join(record.path, name))
+
+    def do_spread(self, tops: list[bytes], enough: int) -> Iterator[Frame]:
+        """("walked", some of the directories at and below the tops); ("waiting", those that nobody was in yet)."""
+        unlisted: dict[bytes, int] = {}
+        walked, waiting = spread(self._descent, tops, enough, self._limits, self._ignored, unlisted)
+        yield ("walked", walked, unlisted)
+        yield ("waiting", waiting, {})
+
+    def do_walk(self, chunks: list[list[bytes]]) -> Iterator[Frame]:
+        """("walked", every directory at and below some), a chunk at a time, as long as there are any left."""
+        while (ticket := self._shared.take()) is not None:
+            unlisted: dict[bytes, int] = {}
+            walked = walk(self._descent, chunks[ticket], self._limits, self._ignored, unlisted)
+            yield ("walked", walked, unlisted)
+
+    def do_scan(self, chunks: list[list[bytes]], unlisted: dict[bytes, int]) -> Iterator[Frame]:
+        """Look into directories that no record knows, a chunk at a time, as long as there are any left.
+
+        `unlisted`: directories that could not be listed during the walk, with the number of the error.
+        """
+        self._unlisted = unlisted
+        while (ticket := self._shared.take()) is not None:
+            for path in chunks[ticket]:
+                if self._visit(path, None) is None:
+                    yield self._lack(path, lambda _: "gone")
+
+    def _lack(self, path: bytes, why_gone: Callable[[bytes], str]) -> Frame:
+        """Return the frame about a directory that could not be visited: ("gone", …), or ("failed", …, why, detail)."""
+        reason = self._failed.pop(path, None)
+        return (why_gone(path), path) if reason is None else ("failed", path, reason.why.value, reason.detail)
+
+    def do_summary(self) -> Iterator[Frame]:
+        """("summary", directories looked into, files to be read, their bytes)."""
+        sizes = self._sizes()
+        yield ("summary", len(self._visits), len(sizes), sum(sizes))
+
+    def do_sizes(self) -> Iterator[Frame]:
+        yield ("sizes", array("q", self._sizes()).tobytes())
+
+    def do_listing(self) -> Iterator[Frame]:
+        """What would be read: ("listing", directory, files, bytes, missing)."""
+        for path, visit in self._visits.items():
+            sizes = [leaf.row[SIZE] for leaf in visit.pending]
+            yield ("listing", path, len(sizes), sum(sizes), visit.missing)
+
+    def do_defer(self, defer_from: int) -> Iterator[Frame]:
+        """("deferred", directory, name, size, device, number) for each file of at least that size: whoever is free
+        takes it then."""
+        self._defer_from = defer_from
+        for path, visit in self._visits.items():
+            for leaf in visit.unread:
+                if self._is_large(leaf):
+                    self._deferring.add(path)
+                    yield ("deferred", path, leaf.name, leaf.row[SIZE], visit.own.st_dev, leaf.row[INODE])
+
+    def _without_deferred(self, visit: ScannedDirectory) -> tuple[list[ScannedEntry], list[ScannedEntry]]:
+        """Of what is to be read in a directory the files to be read now, and those that are deferred."""
+        if visit.path not in self._deferring:
+            return visit.unread, []
+        large = list(map(self._is_large, visit.unread))
+        return list(compress(visit.unread, map(not_, large))), list(compress(visit.unread, large))
+
+    def _is_large(self, leaf: ScannedEntry) -> bool:
+        return leaf.row[SIZE] >= self._defer_from and stat.S_ISREG(leaf.row[MODE])
+
+    def _sizes(self) -> list[int]:
+        return [leaf.row[SIZE] for visit in self._visits.values() for leaf in visit.pending]
+
+    def _visit(
+        self, path: bytes, old: DirectoryRecord | None, changed: frozenset[bytes] | None = None
+    ) -> ScannedDirectory | None:
+        try:
+            if path in self._unlisted:
+                raise OSError(self._unlisted[path], os.strerror(self._unlisted[path]))
+            visit = self._scanner.visit(path, old, changed)
+        except OSError as error:
+            closed = self._closed_directory(path, error)
+            if closed is None:
+                return None
+            visit = closed
+        else:
+            find_database_files(visit)
+            report_servers(visit)
+        self._visits[path] = visit
+        return visit
+
+    def _closed_directory(self, path: bytes, error: OSError) -> ScannedDirectory | None:
+        """A directory that cannot be looked into is kept by name, with what its parent can tell of it."""
+        parent, _, name = path.rpartition(b"/")
+        try:
+            if is_realm_top(path):
+                own = self._descent.base(root_name_of(path))
+            else:
+                self._descent.enter(parent)
+                own = os.lstat(name)
+        except OSError as failed:
+            # A directory above that is closed to us is listed itself.
+            if not is_gone(failed) and not isinstance(failed, PermissionError):
+                self._failed[path] = unreadable(failed)
+            return None
+        if isinstance(error, ExcludedPath) or not stat.S_ISDIR(own.st_mode):
+            return None
+        visit = ScannedDirectory(path, own, young=True)
+        reason = unreadable(error)
+        visit.miss(b"", reason.why, reason.detail)
+        return visit
+
+
+# One worker of a capture: looks at its share of the directories, and takes what changed into a pack of its own.
+#
+# The only place besides `api` and `capturing` that joins the rooms: what the scan finds goes through sealing into the
+# store. Its methods are generators of frames; what they do and in which order is told in `capturing`.
+
+CHECK_PARENT_EVERY = 64
+Names = list[tuple[bytes, bytes]]
+"""The names of one file, each with its directory."""
+
+
+class CaptureWorker(ScanWorker):
+    """Reads what it has looked at, when it is told to."""
+
+    def __init__(self, job: dict[str, Any], shared: SharedCounters, number: int) -> None:
+        device = _home_device(job)
+        super().__init__(job, shared)
+        self._parent = os.getppid()
+        self._known = open_published(job["common_state"], job["pack_dir"], job["object_format"])
+        self._writer = PackWriter(job["staging_packs"], job["object_format"], self._known.__contains__)
+        blobs = Blobs(self._writer, shared, number)
+        self._width = 20 if job["object_format"] == "sha1" else 32
+        self._policy = make_policy(job)
+        self._taker = FileSaver(blobs, format_extras, self._policy, job["budget"], device)
+
+    def call(self, method: str, arguments: tuple[Any, ...]) -> Iterator[Frame]:
+        generator: Iterator[Frame] = getattr(self, "do_" + method)(*arguments)
+        return generator
+
+    def close(self) -> None:
+        """Let go of every file; what was not finished is forgotten."""
+        self._descent.close()
+        self._known.close()
+        self._writer.abort()
+
+    # What the parent asks for, beside what `ScanWorker` answers.
+
+    def do_sources(self, known: Rows) -> Iterator[Frame]:
+        """("source", …) for each file that is sealed by its name: among what is to be read, and among `known`."""
+        key = self._job["twin"]
+        yield from sources_again(key, known, self._job["bases"], self._policy)
+        yield from sources_among(key, self._visits, self._descent, self._policy)
+
+    def do_read(self, files: list[Names], twins: tuple[Any, ...]) -> Iterator[Frame]:
+        """Take all that is not deferred: ("directory", …) for each one that is complete then. Whoever is done with its
+        own goes on with `files`, as `do_large` does: nobody waits for the others.
+
+        `twins`: by what the copies of sealed files are recognised.
+        """
+        self._taker.twins = Twins(*twins)
+        for number, path in enumerate(list(self._visits)):
+            if number % CHECK_PARENT_EVERY == 0 and os.getppid() != self._parent:
+                raise SystemExit
+            if self._read(path):
+                yield self._finish(path)
+        if files:
+            yield from self.do_large(files)
+
+    def do_large(self, files: list[Names] | None) -> Iterator[Frame]:
+        """Take deferred files, whoever found them: ("large", directory, name, what was seen).
+
+        All names of a file are one worker's: each would store it anew.
+        """
+        while files is not None and (ticket := self._shared.take()) is not None:
+            for directory, name in files[ticket]:
+                yield ("large", directory, name, *self._take_alone(directory, name))
+
+    def do_settle(self, results: list[tuple[Any, ...]]) -> Iterator[Frame]:
+        """Finish the directories whose deferred files have been taken."""
+        mine: dict[bytes, list[tuple[Any, ...]]] = {}
+        for directory, *result in results:
+            if directory in self._visits:
+                mine.setdefault(directory, []).append(tuple(result))
+        for path, taken in mine.items():
+            self._visits[path].settle(taken)
+            yield self._finish(path)
+
+    def do_pack(self) -> Iterator[Frame]:
+        """("pack", …) of what was written; ("objects", …) of what never left memory, for somebody else's pack."""
+        few = self._writer.take_out()
+        if few is not None:
+            yield ("objects", few)
+            return
+        pack = self._writer.finish()
+        if pack is not None:
+            yield ("pack", pack.name, pack.pack_path, pack.index_path, pack.objects, pack.size)
+
+    def _read(self, path: bytes) -> bool:
+        """Take the files of a directory; whether it is complete then, and not waiting for those that are deferred."""
+        visit = self._visits[path]
+        if not visit.unread and not visit.units:
+            return True
+        try:
+            self._descent.enter(path)
+        except OSError as error:
+            self._lost(visit, error)
+            return True
+        now, later = self._without_deferred(visit)
+        lost = [leaf for leaf in now if not self._take(visit, leaf)]
+        visit.unread = later
+        for database, sidecars in visit.units:
+            lost += self._take_unit(visit, database, sidecars)
+        visit.drop(lost)
+        return not later
+
+    def _take_unit(
+        self, visit: ScannedDirectory, database: ScannedEntry, sidecars: list[ScannedEntry]
+    ) -> list[ScannedEntry]:
+        try:
+            descriptor = open_file(database.name)
+        except (FileVanished, Unreadable, KindChanged):
+            members = [leaf for leaf in (database, *sidecars) if leaf.waits]
+            return [leaf for leaf in members if not self._take(visit, leaf)]
+        try:
+            return self._taker.take_unit(visit, database, sidecars, descriptor)
+        except BudgetExceeded:
+            visit.miss(
+                database.name, MissingReason(self._job["budget_reason"]), f"{database.row[SIZE]} bytes"
+            )
+            return [database, *sidecars]
+        finally:
+            os.close(descriptor)
+
+    def _take(self, visit: ScannedDirectory, leaf: ScannedEntry) -> bool:
+        try:
+            return self._taker.take(visit, leaf)
+        except BudgetExceeded:
+            visit.miss(leaf.name, MissingReason(self._job["budget_reason"]), f"{leaf.row[SIZE]} bytes")
+            return False
+
+    def _take_alone(self, directory: bytes, name: bytes) -> tuple[Any, ...]:
+        try:
+            own = self._descent.enter(directory)
+            seen = os.lstat(name)
+        except FileNotFoundError:
+            return (None, b"", b"", b"", [])
+        except OSError as error:
+            reason = unreadable(error)
+            return (None, b"", b"", b"", [(name, reason.why.value, reason.detail)])
+        visit = ScannedDirectory(directory, own)
+        leaf = ScannedEntry(name, COLUMNS(seen), True)
+        if not self._take(visit, leaf):
+            return (None, b"", b"", b"", visit.missing)
+        return (leaf.row, leaf.oid, leaf.extras, leaf.pieces, visit.missing)
+
+    def _lost(self, visit: ScannedDirectory, error: OSError) -> None:
+        reason = unreadable(error)
+        for leaf in visit.pending:
+            visit.miss(leaf.name, reason.why, reason.detail)
+        visit.drop(visit.pending)
+        visit.unread, visit.units = [], []
+
+    def _finish(self, path: bytes) -> Frame:
+        visit = self._visits.pop(path)
+        own = self._own_extras(visit)
+        like = visit.like
+        record = build_record(visit, self._started_ns, self._width, own)
+        record.shard = self._writer.add(b"blob", shard_of(record, like, visit.fresh, self._read_old))
+        record.leaf_modes = leaf_modes(record)
+        missing = [(join(path, name) if name else path, why, detail) for name, why, detail in visit.missing]
+        missing = [(display_path(name), why, detail) for name, why, detail in missing]
+        return ("directory", path, record.encode(), missing, list(record.pieces.values()))
+
+    def _own_extras(self, visit: ScannedDirectory) -> bytes:
+        """Return the manifest words of the directory itself: its owner and, if it can be entered, its attributes."""
+        xattrs: list[tuple[bytes, bytes]] = []
+        unread = ""
+        try:
+            self._descent.enter(visit.path)
+            xattrs, unread = read_xattrs(b".")
+        except OSError as error:
+            unread = "" if is_gone(error) else unreadable(error).detail
+        if unread and not any(not name for name, _, _ in visit.missing):
+            visit.miss(b"", MissingReason.ATTRIBUTES, unread)
+        return format_extras(uid=visit.own.st_uid, gid=visit.own.st_gid, xattrs=xattrs)
+
+    def _read_old(self, oid: bytes) -> bytes:
+        return self._known.read(oid[: self._width])[1]
+
+
+def _home_device(job: dict[str, Any]) -> int:
+    """Return the device of the working tree's top; raise WorkingTreeGone if it was removed."""
+    try:
+        return os.stat(job["bases"][b""]).st_dev
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise WorkingTreeGone from error
+
+
+# A worker in an interpreter of its own, for a host program that must not be forked.
+
+
+def main(arguments: list[str]) -> None:
+    """Serve a host program that must not be forked: descriptors come as arguments, the job as the first frame."""
+    asking, answering, counters, reading, writing, workers, number = map(int, arguments)
+    shared = SharedCounters(workers, (counters, reading, writing))
+    try:
+        job = dict(cast(tuple[tuple[str, Any], ...], receive(asking)))
+    except EOFError:
+        return  # whoever asked was stopped before it could say what for
+    serve(lambda: CaptureWorker(job, shared, number), asking, answering)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,347 @@
+"""`git envlog capture`: takes a snapshot and says in one line what came of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.errors import print_error_line, warn
+from git_envhist.cli.formats import count, seconds, size
+from git_envhist.cli.parser import argument, option
+from git_envhist.cli.paths import refuse_name
+from git_envhist.cli.views.log import title_of
+from git_envhist.diff.classes import INSTALLED
+from git_envhist.errors import UsageError
+from git_envhist.lazy import replace
+from git_envhist.model import CaptureResult, EnvPath, MissingPath, MissingReason, Trigger
+from git_envhist.model.work import UNWATCHED, CheckListener
+from git_envhist.snapshots.records import ROOT_MARK
+from git_envhist.text import escape
+
+if TYPE_CHECKING:
+    from git_envhist.api import AroundHistory
+
+
+MAX_LINES = 20
+"""So many paths of a kind are told; the card has them all."""
+MAX_SIZE = 5
+MAX_DIRECTORIES = 12
+
+
+@command("capture", "git envlog capture [<options>] [<intent> | -m <intent>]", writes=True)
+@argument("intent")
+@option(
+    "-m",
+    "--message",
+    "messages",
+    metavar="<intent>",
+    multiple=True,
+    help="why this moment is taken; repeatable",
+)
+@option("--name", metavar="<name>", help="give the moment a name")
+@option(
+    "--verify", metavar="<command>", help="then run that check, by the shell at the top, and keep its verdict"
+)
+@option("--attach", "attach", metavar="<file>", multiple=True, help="keep a file with it, sealed; repeatable")
+@option("--meta", "meta", metavar="<key>=<value>", multiple=True, help="keep a value with it; repeatable")
+@option("--external-id", metavar="<id>", help="the id that another program knows it by")
+@option("--if-changed", is_flag=True, help="only if something changed since the newest snapshot")
+@option("--strict", is_flag=True, help="refuse if any path cannot be captured")
+@option("-f", "--force", is_flag=True, help="also where the home directory or / would be captured")
+@option("-n", "--dry-run", is_flag=True, help="say what would be read, by directory; store nothing")
+@option("--porcelain", is_flag=True, help="print the full id and nothing else")
+@option("--exit-code", is_flag=True, help="end with the status of the check")
+def capture(session: Session, intent: str | None, messages: tuple[str, ...], **options: Any) -> int:
+    """Takes a snapshot of the whole environment: every file, tracked, untracked and ignored, less .envhistignore."""
+    session.no_paths()
+    if options["name"] is not None:
+        refuse_name(options["name"])
+    telling = _CaptureReporter(session, options)
+    captured = _capture(session, _intent(intent, messages), options, telling)
+    if captured.snapshot is not None:
+        from git_envhist.consent import name_repository  # loaded late: an unchanged capture needs none
+
+        name_repository(session.history.environ, session.history.repository.common_dir)
+    telling.tell_check(captured)
+    if not (options["dry_run"] or options["porcelain"]):
+        give_hint(session, captured)
+    return telling.status(captured)
+
+
+def give_hint(session: Session, captured: CaptureResult) -> None:
+    """What to type next, if anything is worth a word."""
+    from git_envhist.cli import errors  # loaded late: a program gets none
+
+    if captured.verdict is not None:
+        errors.after_verdict(session, captured.verdict)
+    elif sys.stderr.isatty():
+        errors.after_capture(session, captured)
+
+
+class _CaptureReporter:
+    """Says what came of a capture as soon as it stands, and of its check when that is over."""
+
+    def __init__(self, session: Session, options: dict[str, Any]) -> None:
+        self._session = session
+        self._options = options
+        self._told = 0
+        self._stands: CaptureResult | None = None
+
+    def tell_capture(self, captured: CaptureResult) -> None:
+        session, options = self._session, self._options
+        self._warn((*session.history.warnings, *captured.warnings))
+        self._told, self._stands = len(captured.warnings), captured
+        if captured.snapshot is not None and not options["dry_run"]:
+            session.done(f"{captured.snapshot.id[:7]} is captured")
+        warn_of_missing(captured.missing)
+        if session.json:
+            return
+        if options["dry_run"]:
+            _print_all(session, dry_run_lines(captured))
+        elif options["porcelain"]:
+            # Nothing changed, nothing made: the snapshot that holds this very state is the answer.
+            session.line(captured.snapshot.id if captured.snapshot else _newest_id(session))
+        else:
+            _print_all(session, captured_lines(captured, session.history))
+
+    def tell_what_stands(self) -> None:
+        """The check was stopped; what was captured before stands."""
+        if self._stands is not None and self._session.json:
+            _print_json(self._session, self._stands)
+        self._session.output.flush()
+
+    def tell_check(self, captured: CaptureResult) -> None:
+        self._warn(captured.warnings[self._told :])
+        if self._session.json:
+            _print_json(self._session, captured)
+        if captured.verdict is None:
+            return
+        from git_envhist.cli.views.details import (  # loaded late: most captures check nothing
+            verdict_line,
+            warn_of,
+        )
+
+        warn_of(captured.verdict)
+        if not self._session.json and not self._options["porcelain"]:
+            self._session.line(f" {verdict_line(captured.verdict)}")
+
+    def status(self, captured: CaptureResult) -> int:
+        if not self._options["exit_code"]:
+            return 0
+        if captured.verdict is None:
+            raise UsageError(
+                "there was no check: --exit-code", hint="git envlog capture --exit-code --verify <command>"
+            )
+        from git_envhist.checks.verdicts import exit_status  # loaded late: likewise
+
+        return exit_status(captured.verdict)
+
+    def _warn(self, warnings: Sequence[str]) -> None:
+        for warning in dict.fromkeys(warnings):
+            warn(warning)
+
+
+def _intent(positional: str | None, messages: tuple[str, ...]) -> bytes | None:
+    if positional is not None and messages:
+        raise UsageError("the intent is given twice", hint="either as a word or with -m")
+    words = messages if positional is None else (positional,)
+    # Each -m is a paragraph, as in git commit.
+    return os.fsencode("\n\n".join(words)) if words else None
+
+
+def _capture(
+    session: Session, intent: bytes | None, options: dict[str, Any], telling: _CaptureReporter
+) -> CaptureResult:
+    from git_envhist.cli.progress import shown_progress  # loaded late: keeps capture fast
+
+    with ExitStack() as shown:
+        progress = shown.enter_context(shown_progress())
+
+        def tell(captured: CaptureResult) -> None:
+            # A check has the screen to itself.
+            shown.close()
+            telling.tell_capture(captured)
+
+        try:
+            return session.history.capture(
+                intent,
+                verify=options["verify"],
+                watching=_watching(session, options),
+                captured=tell,
+                name=options["name"],
+                if_changed=options["if_changed"],
+                strict=options["strict"],
+                meta=tuple(map(_pair, options["meta"])),
+                external_id=options["external_id"],
+                attach=options["attach"],
+                dry_run=options["dry_run"],
+                force=options["force"],
+                trigger=Trigger.MANUAL,
+                progress=progress,
+                waiting=lambda: tell_that_we_wait(session),
+            )
+        except KeyboardInterrupt:
+            telling.tell_what_stands()
+            raise
+
+
+def _watching(session: Session, options: dict[str, Any]) -> CheckListener:
+    if options["verify"] is None and session.history.settings.verify is None:
+        return UNWATCHED
+    from git_envhist.cli.views.details import watching  # loaded late: most captures check nothing
+
+    return watching(session)
+
+
+def tell_that_we_wait(session: Session) -> None:
+    """Report which operation holds the working tree."""
+    from git_envhist.worktree.unfinished_restore import restore_directory  # loaded late: captures rarely wait
+
+    place = restore_directory(session.history.repository.state)
+    what = "a restore" if os.path.isdir(place) and os.listdir(place) else "another capture"
+    print_error_line(f"waiting for {what} of this working tree to end")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not sign or not key:
+        raise UsageError(f"not <key>=<value>: '{text}'", hint="git envlog capture --meta <key>=<value>")
+    return key, value
+
+
+def _newest_id(session: Session) -> str:
+    return session.history.resolve("@").id
+
+
+def captured_lines(captured: CaptureResult, history: AroundHistory) -> Iterator[str]:
+    """What a capture says at its end."""
+    snapshot = captured.snapshot
+    if snapshot is None:
+        yield f"nothing changed since the newest snapshot ({seconds(captured.seconds)})"
+        return
+    yield f"[{escape(snapshot.timeline)} {snapshot.id[:7]}] {escape(title_of(snapshot))}"
+    partial = f", partial: {count(len(captured.missing), 'path')} missing" if captured.missing else ""
+    yield f" {counts_line(captured)}{partial}"
+    for kept in captured.services:
+        summary = f", {kept.summary}" if kept.summary else ""
+        yield f" state of {escape(kept.name)}: {size(kept.bytes)}{summary}"
+    if captured.first:
+        yield from _first_lines(captured, history)
+    if captured.sealed_first:
+        yield " secret files are sealed with a key that was made just now; a backup: git envlog key export -o <file>"
+        if history.settings.key_in != "home":
+            yield " a copy of this directory carries the key, too, unless: git config envhist.keyIn home"
+
+
+def counts_line(captured: CaptureResult) -> str:
+    """`4,213 files, 12 new (3.1 MiB, 812.0 KiB stored), 0.31 s`."""
+    new = f"{captured.new_files:,} new"
+    if captured.new_bytes:
+        new += f" ({size(captured.new_bytes)}, {size(captured.stored_bytes)} stored)"
+    return f"{count(captured.files, 'file')}, {new}, {seconds(captured.seconds)}"
+
+
+def _first_lines(captured: CaptureResult, history: AroundHistory) -> Iterator[str]:
+    told = " the first snapshot here holds the whole environment"
+    largest = tuple(one for one in captured.directories if one[0] and one[1])[:MAX_SIZE]
+    yield told + ("; its largest directories:" if largest else "")
+    yield from directory_lines(largest)
+    inside = [path for path, _, _ in largest if not path.endswith(ROOT_MARK)]
+    below = [path for path in inside if path.isascii() and os.fsdecode(path).isprintable()]
+    # What was installed is the first thing that a restore is wanted for.
+    below = [path for path in below if path not in INSTALLED]
+    example = next((path for path in below if not _is_tracked(history, path)), None)
+    if example is not None:
+        import shlex  # loaded late: only a first capture needs it
+
+        pattern = shlex.quote(f"/{os.fsdecode(example)}/")
+        yield f" to leave one out: echo {pattern} >> .envhistignore"
+
+
+def _is_tracked(history: AroundHistory, directory: EnvPath) -> bool:
+    """Whether git itself holds something of a directory: sources are no example of what to leave out."""
+    pathspec = ":(top,literal)" + os.fsdecode(directory)
+    listed = history.repository.git.try_run("ls-files", "-z", "--", pathspec)
+    return bool(listed.out)
+
+
+def directory_lines(directories: tuple[tuple[EnvPath, int, int], ...]) -> Iterator[str]:
+    """One line a directory: bytes, files, path."""
+    for path, files, number in directories:
+        yield f"  {size(number):>10}  {count(files, 'file'):>14}  {escape(_shown_directory(path))}"
+
+
+def _shown_directory(path: EnvPath) -> str:
+    return os.fsdecode(path if path.endswith(ROOT_MARK) else path + b"/") if path else "./"
+
+
+def _by_top(directories: Iterable[tuple[EnvPath, int, int]]) -> list[tuple[EnvPath, int, int]]:
+    """Return the directories at the top, each with all that is below it, the largest first."""
+    sums: dict[bytes, list[int]] = {}
+    for path, files, number in directories:
+        # The name of an additional root contains slashes.
+        top = path if bytes(path).count(ROOT_MARK) else path.partition(b"/")[0]
+        row = sums.setdefault(top, [0, 0])
+        row[0] += files
+        row[1] += number
+    rows = [(EnvPath(top), files, number) for top, (files, number) in sums.items()]
+    return sorted(rows, key=lambda row: (-row[2], row[0]))
+
+
+def dry_run_lines(captured: CaptureResult) -> Iterator[str]:
+    """What a capture would read, by directory: only then is it known what of it is new."""
+    told = f"{count(captured.new_files, 'file')} ({size(captured.new_bytes)})"
+    yield f"would read {told} and store what is new, {seconds(captured.seconds)}"
+    largest = _by_top(captured.directories)
+    yield from directory_lines(tuple(largest[:MAX_DIRECTORIES]))
+    rest = largest[MAX_DIRECTORIES:]
+    if rest:
+        more = count(len(rest), "more directory", "more directories")
+        yield f"  {size(sum(one[2] for one in rest)):>10}  {count(sum(one[1] for one in rest), 'file'):>14}  in {more}"
+
+
+def warn_of_missing(missing: tuple[MissingPath, ...]) -> None:
+    """Name what is not in the snapshot, and why."""
+    for one in missing[:MAX_LINES]:
+        warn(f"not captured ({why_missing(one)}): '{os.fsdecode(one.path)}'")
+    if len(missing) > MAX_LINES:
+        warn(
+            f"not captured: {count(len(missing) - MAX_LINES, 'more path')}; 'git envlog show' lists them all"
+        )
+
+    if any(one.why is MissingReason.BUDGET for one in missing):
+        print_error_line("hint: raise the limit, e.g. to 8 GiB: git config envhist.budget 8g")
+
+
+def why_missing(missing: MissingPath) -> str:
+    """Return the reason with its detail: a number of bytes as a size."""
+    number, _, unit = missing.detail.partition(" ")
+    detail = size(int(number)) if unit == "bytes" and number.isdecimal() else missing.detail
+    return f"{missing.why.value}: {detail}" if detail else missing.why.value
+
+
+def _print_json(session: Session, captured: CaptureResult) -> None:
+    from git_envhist.cli.json_values import (  # loaded late: likewise
+        PATHS_IN_LISTS,
+        captured_json,
+        snapshot_json,
+    )
+    from git_envhist.cli.views.details import read_details  # loaded late: only --json needs it
+
+    snapshot = captured.snapshot
+    told = None
+    if snapshot is not None and captured.verdict is not None:
+        snapshot = replace(snapshot, verdicts=(captured.verdict,))
+    if snapshot is not None:
+        details = read_details(session.history, snapshot)
+        told = snapshot_json(session.history.judge(snapshot), details, most_paths=PATHS_IN_LISTS)
+    session.print_json(captured_json(captured, told))
+
+
+def _print_all(session: Session, lines: Iterator[str]) -> None:
+    for line in lines:
+        session.line(line)

@@ -1,0 +1,86 @@
+"""`git-envhist complete revisions|names|timelines`: what a TAB may offer, a word a line, each with what it is.
+
+The shells' own files have all that is static. What fails here is told to nobody: a TAB that offers nothing is enough.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from git_envhist.cli.formats import FormatContext, verdict_symbol
+from git_envhist.cli.output import Output, OutputClosed
+from git_envhist.cli.terminal import shorten
+from git_envhist.cli.views.log import id_length
+from git_envhist.errors import EnvhistError
+from git_envhist.history.timeline import subject
+from git_envhist.text import escape
+
+if TYPE_CHECKING:
+    from git_envhist.api import AroundHistory
+    from git_envhist.model import Snapshot
+
+
+MAX_COUNT = 200
+WIDEST = 60
+
+Offer = tuple[str, str]
+
+
+def complete(words: Sequence[str]) -> int:
+    """Print what may stand there; nothing where that cannot be known."""
+    output = Output()
+    with suppress(EnvhistError, OSError, OutputClosed):
+        prefix = os.environ.get("GIT_PREFIX")
+        if prefix:
+            os.chdir(prefix)
+        offered = OFFERED.get(words[0] if words else "")
+        for word, told in offered() if offered else ():
+            output.line(f"{word}\t{told}" if told else word)
+        output.close()
+    return 0
+
+
+def _history() -> AroundHistory:
+    from git_envhist.api import AroundHistory  # loaded late: likewise
+
+    return AroundHistory.open(".", workers="fork")
+
+
+def _revisions() -> Iterator[Offer]:
+    history = _history()
+    yield from _named(history)
+    shown = history.log(limit=MAX_COUNT)
+    look = FormatContext(history.now, id_length=id_length([one.id for one in shown]))
+    for snapshot in shown:
+        yield look.short_id(snapshot), _told(snapshot, look)
+
+
+def _names() -> Iterator[Offer]:
+    return _named(_history())
+
+
+def _named(history: AroundHistory) -> Iterator[Offer]:
+    look = FormatContext(history.now)
+    for snapshot in history.log():
+        for name in snapshot.names:
+            if name == escape(name):
+                yield name, _told(snapshot, look)
+
+
+def _timelines() -> Iterator[Offer]:
+    for name in _history().timelines():
+        yield escape(name), ""
+
+
+def _told(snapshot: Snapshot, look: FormatContext) -> str:
+    return f"{look.time(snapshot)} {verdict_symbol(snapshot.verdict)} {shorten(escape(subject(snapshot.intent)), WIDEST)}"
+
+
+OFFERED: dict[str, Callable[[], Iterator[Offer]]] = {
+    "revisions": _revisions,
+    "names": _names,
+    "timelines": _timelines,
+}

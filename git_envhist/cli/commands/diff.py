@@ -1,0 +1,282 @@
+"""`git envdiff`: what differs between two moments, or between a moment and what is here now."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.errors import warn_if_half_way
+from git_envhist.cli.parser import argument, option
+from git_envhist.cli.views.details import anchored_paths, diff_manner, fetch_sides, fetch_snapshots
+from git_envhist.cli.views.diff_source import DiffSource
+from git_envhist.cli.views.patch import FORMS, print_diff
+from git_envhist.diff.compare import compare
+from git_envhist.errors import UsageError
+from git_envhist.git.diff import empty_tree
+from git_envhist.git.process import meanwhile
+from git_envhist.history.resolve import End, resolve_end, resolve_range
+from git_envhist.history.revisions import Now
+from git_envhist.lazy import dataclass, replace
+from git_envhist.model import Change, FactChange, Snapshot
+from git_envhist.snapshots.fetched import is_fetched, split_name
+
+if TYPE_CHECKING:
+    from git_envhist.api import AroundHistory
+    from git_envhist.git.process import Git
+
+
+NOW = "now"
+CLASSES = ("packages", "services", "databases", "env", "tools", "files")
+ALL = frozenset(CLASSES)
+DIFFER = 1
+
+Moment = Snapshot | str
+"""A snapshot, or `now`."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiffOptions:
+    """What was asked for beside the two moments."""
+
+    form: str
+    classes: frozenset[str]
+    renames: int | None
+    ended_by_nul: bool
+    reveal: bool
+    whole_ids: bool
+    status: bool
+    """End with 1 where something differs."""
+    silent: bool
+    whole: bool
+    """Also what differs by nature between two machines."""
+
+
+@command("envdiff", "git envdiff [<options>] [<a>[..<b>] | <a> <b>] [-- <pathspec>…]", bare=True)
+@argument("revisions", many=True)
+@option("--stat", is_flag=True, help="lines and bytes by file")
+@option("--name-only", is_flag=True, help="the paths")
+@option("--name-status", is_flag=True, help="the paths, and how each changed")
+@option("--raw", is_flag=True, help="modes, ids, status and paths, as git diff --raw")
+@option("-p", "-u", "--patch", is_flag=True, help="a patch")
+@option("--full-index", "whole_ids", is_flag=True, help="with -p: the whole ids of contents")
+@option("-z", "ended_by_nul", is_flag=True, help="end paths with NUL, quote none")
+@option(
+    "-M", "--find-renames", "renames", metavar="[=<n>]", help="tell a moved file as one, if so much is alike"
+)
+@option("--exit-code", "exit_code", is_flag=True, help="end with 1 if anything differs")
+@option("-q", "--quiet", is_flag=True, help="print nothing; implies --exit-code")
+@option(
+    "--only",
+    metavar="<class>,…",
+    multiple=True,
+    help="only these: packages, services, databases, env, tools, files",
+)
+@option(
+    "--no-fold",
+    "whole",
+    is_flag=True,
+    help="also what differs by nature between two machines, each by itself",
+)
+@option("--reveal", is_flag=True, help="show the values in sealed files, if their key is here")
+def envdiff(session: Session, revisions: tuple[str, ...], **options: Any) -> int:
+    """Shows what differs between two moments; one alone is compared with what is here now, as is the newest if none."""
+    wanted = _read_options(options)
+    meanwhile(_load_readers)
+    before, after = read_moments(session.history, revisions)
+    if NOW in (before, after):
+        warn_if_half_way(session.history)
+    with _compare(session, before, after, wanted) as source:
+        if session.json:
+            session.print_json(_as_json(source, before, after, wanted))
+        elif not wanted.silent:
+            _show(session, source, wanted)
+        return DIFFER if wanted.status and _differs(source) else 0
+
+
+def _differs(source: DiffSource) -> bool:
+    from git_envhist.diff.facts import SECRET  # loaded late: only a status that was asked for needs it
+
+    # What is known of variables stands beside a file, which is told; by two keys the same value looks different.
+    return bool(source.changes) or any(fact.probe not in SECRET for fact in source.facts)
+
+
+def _load_readers() -> None:
+    # Needed in any case; here git is looking for the two moments meanwhile.
+    import_module("git_envhist.diff.manifest")
+
+
+def read_moments(history: AroundHistory, revisions: Sequence[str]) -> tuple[Moment, Moment]:
+    """The two ends that the words mean; what is left out is the newest snapshot, and then what is here now."""
+    world, now = history.world, history.now
+    if len(revisions) > 2:
+        raise UsageError(f"more than two moments are given: '{revisions[2]}'", hint="paths stand behind '--'")
+    if len(revisions) == 2:
+        first, second = (resolve_end(text, world, now) for text in revisions)
+        return _moment(first), _moment(second)
+    if not revisions:
+        return history.resolve("@"), NOW
+    span = resolve_range(revisions[0], world, now)
+    if span.start is None:
+        return _moment(span.end), NOW
+    return _moment(span.start), _moment(span.end)
+
+
+def read_similarity(text: str) -> int:
+    """How much must be alike, in percent, spelled as for git's -M: `90%`, `9`, `0.9` are the same."""
+    found = re.fullmatch(r"(\d{1,3})%|(?:0?\.)?(\d{1,9})", text)
+    if found is None or int(found[1] or 0) > 100:
+        raise UsageError(f"not a similarity: '{text}'", hint="-M90% or -M9: nine tenths are alike")
+    if found[1]:
+        return int(found[1])
+    digits = found[2]
+    return int(digits.ljust(2, "0")[:2])
+
+
+def are_of_two_machines(own: str | None, *moments: Moment) -> bool:
+    """Whether one of them was fetched, and the other is of another working tree."""
+    names = {own if isinstance(moment, str) else moment.timeline for moment in moments}
+    bare = {split_name(name)[1] if name is not None and is_fetched(name) else name for name in names}
+    return len(bare) > 1 and any(name is not None and is_fetched(name) for name in names)
+
+
+def _moment(end: End) -> Moment:
+    return NOW if isinstance(end, Now) else end.snapshot
+
+
+def _read_options(options: dict[str, Any]) -> DiffOptions:
+    forms = [form for form in FORMS if options.get(form)]
+    if len(forms) > 1:
+        told = " and ".join("--" + form.replace("_", "-") for form in forms[:2])
+        raise UsageError(f"{told} exclude each other")
+    renames = options["renames"]
+    return DiffOptions(
+        forms[0] if forms else "story",
+        _read_classes(options["only"]),
+        None if renames is None else read_similarity(renames),
+        options["ended_by_nul"],
+        options["reveal"],
+        options["whole_ids"],
+        options["exit_code"] or options["quiet"],
+        options["quiet"],
+        options["whole"],
+    )
+
+
+def _read_classes(lists: Sequence[str]) -> frozenset[str]:
+    words = [word for words in lists for word in words.split(",") if word]
+    if not set(words) <= set(CLASSES):
+        from git_envhist.cli.views.restore import (
+            class_of_label,  # loaded late: classes have names of their own
+        )
+
+        words = [class_of_label(word) for word in words]
+    for word in words:
+        if word not in CLASSES:
+            raise UsageError(f"no such class of changes: '{word}'", hint=f"there are: {', '.join(CLASSES)}")
+    return frozenset(words) or ALL
+
+
+@contextmanager
+def _compare(session: Session, before: Moment, after: Moment, wanted: DiffOptions) -> Iterator[DiffSource]:
+    history, paths = session.history, anchored_paths(session)
+    if wanted.renames is not None:
+        fetch_snapshots(history, before, after)
+    with history.sides(before, after) as (git, old, new):
+        # What one key sealed twice is the same.
+        resealed = len(history.keys.all()) > 1
+        brief = _is_brief(session, wanted) and not resealed
+        changes = compare(git, old, new, pathspecs=paths, renames=wanted.renames, brief=brief)
+        fetch_sides(history, before, after, changes, wanted.form)
+        if resealed:
+            from git_envhist.cli.views.resealed import (
+                without_resealed,  # loaded late: most histories have one key
+            )
+
+            changes = without_resealed(git, changes, history.open_sealed)
+        chosen = _choose(changes, wanted, story=not session.json and wanted.form == "story")
+        facts: tuple[FactChange, ...] = ()
+        if session.json or wanted.form == "story":
+            facts = (*_facts(git, (old, new), paths, wanted, history), *_programs(changes, wanted))
+        before_tree = old or empty_tree(git, new)
+        machines = not wanted.whole and are_of_two_machines(history.timeline, before, after)
+        yield DiffSource(git, before_tree, new, chosen, history.open_sealed, wanted.renames, facts, machines)
+
+
+def _facts(
+    git: Git,
+    sides: tuple[str | None, str],
+    paths: tuple[bytes, ...],
+    wanted: DiffOptions,
+    history: AroundHistory,
+) -> tuple[FactChange, ...]:
+    from git_envhist.diff.facts import changed_facts  # loaded late: a list of paths needs none of it
+    from git_envhist.probes import kinds  # loaded late: likewise
+
+    found = changed_facts(git, *sides, paths, history.keys.opening)
+    classes = kinds()
+    # What a later version tells belongs to no class that is known here.
+    return tuple(
+        one for one in found if wanted.classes == ALL or classes.get(one.probe, "") in wanted.classes
+    )
+
+
+def _programs(changes: tuple[Change, ...], wanted: DiffOptions) -> tuple[FactChange, ...]:
+    from git_envhist.diff.classes import programs  # loaded late: likewise
+    from git_envhist.probes import TOOLS  # loaded late: a list of paths needs none of it
+
+    return programs(changes) if wanted.classes == ALL or TOOLS in wanted.classes else ()
+
+
+def _is_brief(session: Session, wanted: DiffOptions) -> bool:
+    """Whether all that is shown of a modified file is its path."""
+    names_only = wanted.silent or wanted.form in ("name_only", "name_status")
+    return names_only and not session.json and wanted.renames is None and wanted.classes == ALL
+
+
+def _choose(changes: tuple[Change, ...], wanted: DiffOptions, *, story: bool) -> tuple[Change, ...]:
+    """The paths of the classes that were asked for; a story tells packages and the like by facts alone."""
+    if wanted.classes == ALL:
+        return changes
+    from git_envhist.cli.views.summary import split_by_class  # loaded late: a list of paths needs none of it
+    from git_envhist.diff.classes import class_of  # loaded late: likewise
+
+    in_env, in_files = split_by_class(changes)
+    chosen = in_env if "env" in wanted.classes else []
+    if "files" in wanted.classes:
+        chosen = [*chosen, *in_files]
+    elif not story:
+        chosen = [
+            *chosen,
+            *(change for change in in_files if class_of(change.path) in wanted.classes - {"env"}),
+        ]
+    kept = {id(change) for change in chosen}
+    return tuple(change for change in changes if id(change) in kept)
+
+
+def _show(session: Session, source: DiffSource, wanted: DiffOptions) -> None:
+    manner = diff_manner(session, ended_by_nul=wanted.ended_by_nul, whole_ids=wanted.whole_ids)
+    manner = replace(manner, reveal=wanted.reveal)
+    if source.changes:
+        session.page()
+    print_diff(session.output, wanted.form, source, manner)
+
+
+def _as_json(source: DiffSource, before: Moment, after: Moment, wanted: DiffOptions) -> dict[str, object]:
+    from git_envhist.cli.json_values import diff_json  # loaded late: likewise
+    from git_envhist.cli.views.summary import (
+        config_facts,  # loaded late: only --json needs it
+        variable_facts,  # loaded late: likewise
+    )
+    from git_envhist.diff.facts import SECRET  # loaded late: likewise
+
+    others = [fact for fact in source.facts if fact.probe not in SECRET]
+    facts = (*others, *variable_facts(source, reveal=wanted.reveal), *config_facts(source))
+    return diff_json(_name(before), _name(after), source.changes, facts)
+
+
+def _name(moment: Moment) -> str:
+    return moment if isinstance(moment, str) else moment.id

@@ -1,0 +1,136 @@
+"""`git envlog drop` and `git envlog undrop`: lets moments go, and brings them back as long as they are in the trash."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.errors import warn
+from git_envhist.cli.formats import FormatContext
+from git_envhist.cli.json_values import SCHEMA, Json
+from git_envhist.cli.parser import argument, option
+from git_envhist.cli.views.log import format_context, id_length
+from git_envhist.errors import UsageError
+from git_envhist.history.timeline import subject
+from git_envhist.text import escape, escape_invalid
+
+if TYPE_CHECKING:
+    from git_envhist.model import Snapshot
+    from git_envhist.model.storage import DropResult, TrashedSnapshot
+
+
+@command("drop", "git envlog drop [<options>] <rev>…", writes=True)
+@argument("revisions", many=True)
+@option("-n", "--dry-run", is_flag=True, help="say which, and drop nothing")
+def drop(session: Session, revisions: tuple[str, ...], dry_run: bool) -> None:
+    """Forgets snapshots, or all of a range; for 30 days 'git envlog undrop' brings them back."""
+    session.no_paths()
+    if not revisions:
+        raise UsageError(
+            "which snapshot?", hint="git envlog drop <rev>…; 'git envlog prune' thins by a policy"
+        )
+    history = session.history
+    dropped = history.drop(*revisions, dry_run=dry_run)
+    if not dry_run:
+        session.done("they are dropped")
+    for warning in dropped.warnings:
+        warn(warning)
+    if session.json:
+        session.print_json(_as_json(dropped))
+        return
+    for line in _lines(dropped, format_context(history)):
+        session.line(line)
+
+
+@command("undrop", "git envlog undrop [<options>] [<rev>…]", writes=True)
+@argument("revisions", many=True)
+@option("--all", "every", is_flag=True, help="everything that is in the trash")
+@option("-n", "--dry-run", is_flag=True, help="say which, and bring nothing back")
+def undrop(session: Session, revisions: tuple[str, ...], every: bool, dry_run: bool) -> None:
+    """Brings dropped snapshots back, to where they stood; without words it lists those that can be."""
+    session.no_paths()
+    history = session.history
+    dropping = history.dropping
+    if not revisions and not every:
+        _list(session, dropping.trash())
+        return
+    if revisions and every:
+        raise UsageError("--all takes no revisions")
+    found = dropping.trash() if every else [dropping.find(one) for one in revisions]
+    back = dropping.undrop(found) if not dry_run else None
+    if not dry_run:
+        session.done("they are brought back")
+    for warning in back.warnings if back is not None else ():
+        warn(warning)
+    if session.json:
+        told = {"schema": SCHEMA, "dry_run": dry_run, "trash": [_trash_json(one) for one in found]}
+        session.print_json(told)
+        return
+    look = format_context(history)
+    word = "would bring back" if dry_run else "brought back"
+    for one in found:
+        session.line(f"{word} {_label(one.snapshot, look)}")
+    if not found:
+        session.line("nothing is in the trash")
+
+
+def _list(session: Session, found: list[TrashedSnapshot]) -> None:
+    if session.json:
+        told = {"schema": SCHEMA, "dry_run": True, "trash": [_trash_json(one) for one in found]}
+        session.print_json(told)
+        return
+    length = id_length([one.snapshot.id for one in found])
+    look = format_context(session.history)
+    for one in found:
+        names = f" ({', '.join(map(escape, one.snapshot.names))})" if one.snapshot.names else ""
+        session.line(
+            f"{one.snapshot.id[:length]}  {look.time(one.snapshot)}  {look.words(one.snapshot)}{names}"
+            f"  dropped {one.since.isoformat()}, kept until {one.until.isoformat()}"
+        )
+    if not found:
+        session.line("nothing is in the trash")
+    else:
+        session.line("bring one back: git envlog undrop <id>")
+
+
+def _lines(dropped: DropResult, look: FormatContext) -> Iterator[str]:
+    word = "would drop" if dropped.dry_run else "dropped"
+    for one in dropped.snapshots:
+        yield f"{word} {_label(one, look)}"
+    if not dropped.dry_run and dropped.snapshots:
+        what = " ".join(one.id[:7] for one in dropped.snapshots[:3])
+        again = what if len(dropped.snapshots) <= 3 else "<id>"
+        yield f"bring back until {dropped.until.isoformat()}: git envlog undrop {again}"
+    named = next((name for one in dropped.snapshots for name in one.names), None)
+    if named is not None:
+        yield f"names go along; to take one alone: git envlog name -d {escape(shlex.quote(named))}"
+
+
+def _label(snapshot: Snapshot, look: FormatContext) -> str:
+    names = f" ({', '.join(map(escape, snapshot.names))})" if snapshot.names else ""
+    return f"{snapshot.id[:7]}  {look.time(snapshot)}  {look.words(snapshot)}{names}"
+
+
+def _as_json(dropped: DropResult) -> Json:
+    return {
+        "schema": SCHEMA,
+        "dry_run": dropped.dry_run,
+        "dropped": [_brief(one.id, one.intent) for one in dropped.snapshots],
+        "until": dropped.until.isoformat(),
+        "warnings": [escape_invalid(warning) for warning in dropped.warnings],
+    }
+
+
+def _brief(name: str, intent: str) -> Json:
+    return {"id": name, "intent": escape_invalid(subject(intent))}
+
+
+def _trash_json(one: TrashedSnapshot) -> Json:
+    return {
+        **_brief(one.snapshot.id, one.snapshot.intent),
+        "timeline": one.snapshot.timeline,
+        "since": one.since.isoformat(),
+        "until": one.until.isoformat(),
+    }

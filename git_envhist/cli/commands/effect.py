@@ -1,0 +1,173 @@
+"""`git envlog observe`: checkpoints of the platform below us that were made without us."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.errors import ask_for, print_error_line
+from git_envhist.cli.formats import FormatContext, effect_words, format_date
+from git_envhist.cli.json_values import SCHEMA, effect_json, observed_json
+from git_envhist.cli.parser import argument, option
+from git_envhist.errors import Refused, UsageError
+from git_envhist.history.times import printed_time, read_moment
+from git_envhist.history.work import observed_of
+from git_envhist.integrations.run_command import ERR, OUT, pass_through
+from git_envhist.model import Effect, ObservedCheckpoint, Snapshot
+from git_envhist.text import escape
+from git_envhist.tracking.effects import ListedCheckpoint, read_time
+
+# `git envlog effect`: notes what is done outside the machine, where no restore reaches.
+
+LIST = "list"
+
+
+@command("effect", "git envlog effect <text> [--irreversible] [--yes] [-- <command>…] | list", writes=True)
+@argument("text")
+@option("--irreversible", is_flag=True, help="it cannot be undone at all: a command is run only after a yes")
+@option("-y", "--yes", is_flag=True, help="do not ask")
+def effect(session: Session, text: str | None, irreversible: bool, yes: bool) -> int:
+    """Notes something done outside the machine (a deployment, a message, a payment); a restore to before it says so."""
+    if text is None:
+        raise UsageError("effect: no text given", hint="git envlog effect 'deployed to staging', or: list")
+    effects = session.history.effects
+    if text == LIST and session.paths is None and not irreversible:
+        _list(session, effects.all())
+        return 0
+    if session.paths is None:
+        told = effects.note(text, irreversible=irreversible)
+    else:
+        words = _words(session.paths)
+        told = effects.perform(
+            text,
+            lambda: pass_through(words, _keep_nothing, ERR if session.json else OUT),
+            command=shlex.join(words),
+            irreversible=irreversible,
+            approve=lambda wanted: yes or _approve(wanted),
+        )
+    session.done("it is noted")
+    if session.json:
+        session.print_json({"schema": SCHEMA, "effect": effect_json(told)})
+    else:
+        print_error_line(f"noted on {(told.stands_on or '')[:7]}: {escape(effect_words(told))}")
+    return told.exit_code or 0
+
+
+def _list(session: Session, effects: Sequence[Effect]) -> None:
+    """Print all effects, the oldest first."""
+    if session.json:
+        session.print_json({"schema": SCHEMA, "effects": [effect_json(one) for one in effects]})
+        return
+    now = session.history.now
+    for one in effects:
+        session.line(f"{(one.stands_on or '')[:7]}  {printed_time(one.at, now)}  {escape(effect_words(one))}")
+    if not effects:
+        print_error_line("hint: no effect is noted yet: git envlog effect 'deployed to staging'")
+
+
+def _words(paths: tuple[str, ...]) -> tuple[str, ...]:
+    if not paths or not paths[0]:
+        raise UsageError("no command stands behind '--'", hint="git envlog effect 'deploy' -- make deploy")
+    return paths
+
+
+def _keep_nothing(_data: bytes) -> None:
+    """What it writes is seen, and not kept."""
+
+
+def _approve(wanted: Effect) -> bool:
+    if not (sys.stdin.isatty() and os.isatty(2)):
+        raise Refused(
+            f"it cannot be undone, and nobody is here to be asked: '{wanted.text}'",
+            hint="git envlog effect --yes",
+        )
+    print_error_line(f"this cannot be undone: {escape(wanted.text)}")
+    ask_for(f"run '{escape(wanted.command or '')}'? [y/N] ")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+NO_INTENT = "no intent recorded"
+
+
+@command(
+    "observe",
+    "git envlog observe [--list] [<id> [--at <time>] [-m <comment>] [--by <platform>]]",
+    writes=True,
+)
+@argument("external_id", metavar="<id>")
+@option("--at", "at", metavar="<time>", help="when the platform made it; now by default")
+@option("-m", "--message", "comment", metavar="<comment>", help="what the platform says of it")
+@option("--by", "source", metavar="<platform>", help="which platform")
+@option("--list", "listed", is_flag=True, help="those that are known, and ask nobody")
+def observe(session: Session, external_id: str | None, listed: bool, **told: str | None) -> None:
+    """Keeps a checkpoint that the platform made without us; without an id asks envhist.platformList for all of them."""
+    session.no_paths()
+    observed = session.history.observed
+    if external_id is None and any(told.values()):
+        raise UsageError("which checkpoint?", hint="git envlog observe <id> --at <time>")
+    if listed:
+        _tell(session, observed.all(), "no checkpoint of the platform is known that was made without us")
+    elif external_id is None:
+        _tell(session, observed.look(), "nothing new: every checkpoint of the platform is known here")
+    else:
+        at = _moment(told["at"], session.history.now)
+        found = observed.note(
+            [ListedCheckpoint(external_id, at, told["comment"] or "")], told["source"] or ""
+        )
+        session.done("it is kept")
+        _tell(session, found, f"'{escape(external_id)}' is known here already")
+
+
+def _moment(text: str | None, now: datetime) -> datetime:
+    if text is None:
+        return now
+    return read_time(text) or read_moment(text, now).start.astimezone(now.tzinfo)
+
+
+def _tell(session: Session, found: Sequence[ObservedCheckpoint], nothing: str) -> None:
+    if session.json:
+        session.print_json({"schema": SCHEMA, "observed": [observed_json(one) for one in found]})
+        return
+    for one in found:
+        session.line(observed_line(one, lambda at: format_date(at, "iso", session.history.now)))
+    if not found:
+        session.line(nothing)
+
+
+def observed_line(one: ObservedCheckpoint, shown: Callable[[datetime], str]) -> str:
+    """`v7  observed: made 2026-11-18 10:12, found 10:20, no intent recorded`."""
+    comment = f"  ({escape(one.comment)})" if one.comment else ""
+    by = f" by {escape(one.source)}" if one.source else ""
+    times = f"made {shown(one.taken_at)}{by}, found {shown(one.at)}"
+    return f"{escape(one.external_id)}  observed: {times}, {NO_INTENT}{comment}"
+
+
+def below_observed(line: str, snapshot: Snapshot, look: FormatContext) -> str:
+    """The line of a moment, below those of the checkpoints that were found while it was the newest."""
+    style = look.date or "iso"
+    told = [
+        observed_line(one, lambda at: format_date(at, style, look.now)) for one in observed_of((snapshot,))
+    ]
+    return "\n".join([*(f"  {one}" for one in reversed(told)), line])
+
+
+def observed_card(session: Session, one: ObservedCheckpoint) -> Iterator[str]:
+    """All that is known of it."""
+
+    def time(at: datetime) -> str:
+        return format_date(at, "default", session.history.now)
+
+    yield session.paint("id", f"observed {escape(one.external_id)}")
+    if one.source:
+        yield f"Platform:  {escape(one.source)}"
+    yield f"Made:      {time(one.taken_at)}"
+    yield f"Found:     {time(one.at)}"
+    yield f"Newest:    {one.stands_on or ''}"
+    yield ""
+    yield f"    ({NO_INTENT})"
+    if one.comment:
+        yield f"    {escape(one.comment)}"

@@ -1,0 +1,111 @@
+"""`git envlog export` and `import`: moments in one file, for where no remote serves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.commands.push import look_json, look_lines
+from git_envhist.cli.errors import print_error_line, stoppable, warn
+from git_envhist.cli.formats import count, size
+from git_envhist.cli.json_values import SCHEMA
+from git_envhist.cli.parser import argument, option
+from git_envhist.cli.paths import refuse_place
+from git_envhist.errors import UsageError
+from git_envhist.model.storage import ExportResult, FetchOutcome, ImportResult
+from git_envhist.text import escape, escape_invalid
+
+USAGE_EXPORT = "git envlog export [<options>] <file> [<rev>…]"
+USAGE_IMPORT = "git envlog import [--as <name>] <file>"
+
+
+@command("export", USAGE_EXPORT, writes=True, bare=True)
+@argument("file")
+@argument("revisions", many=True)
+@option("-f", "--force", is_flag=True, help="write over a file that is there")
+@option(
+    "--allow",
+    metavar="<path>",
+    multiple=True,
+    help="it, or all below it, may leave with a token in it; repeatable",
+)
+def export_command(
+    session: Session, file: str | None, revisions: tuple[str, ...], force: bool, allow: tuple[str, ...]
+) -> None:
+    """Writes moments with their notes and names into one file (usually <name>.envhist.tar.zst); none: the timeline."""
+    session.no_paths()
+    if file is None:
+        raise UsageError("no file is named", hint=USAGE_EXPORT)
+    refuse_place(session, file)
+    with stoppable("the file was not written, or whole", "type it again"):
+        done = session.history.export(file, *revisions, force=force, allow=allow)
+    session.done("it is exported")
+    for warning in session.history.warnings:
+        warn(warning)
+    if session.json:
+        session.print_json(_exported_json(done))
+        return
+    print_error_line("leaves with the file:")
+    for line in look_lines(done.look):
+        print_error_line(line)
+    for line in _exported_lines(done):
+        session.line(line)
+
+
+@command("import", USAGE_IMPORT, writes=True)
+@argument("file")
+@option(
+    "--as",
+    "name",
+    metavar="<name>",
+    help="what stands before the names of its timelines; else the file's name",
+)
+def import_command(session: Session, file: str | None, name: str | None) -> None:
+    """Brings the timelines of a file beside ours: '<name>/<timeline>' is a revision then, as after a fetch."""
+    session.no_paths()
+    if file is None:
+        raise UsageError("no file is named", hint=USAGE_IMPORT)
+    with stoppable("each timeline of the file is here whole, or as it was", "type it again"):
+        done = session.history.import_(file, name=name)
+    session.done("it is imported")
+    for warning in session.history.warnings:
+        warn(warning)
+    if session.json:
+        session.print_json(_imported_json(done))
+        return
+    session.line(f"from '{escape(done.file)}':")
+    for timeline, arrival, moments in done.timelines:
+        how = "up to date" if arrival is FetchOutcome.SAME else arrival.value
+        session.line(f"  {escape(timeline)}  {how}  {count(moments, 'moment')}")
+
+
+def _exported_lines(done: ExportResult) -> Iterator[str]:
+    yield f"'{escape(done.file)}', {size(done.bytes)}, {count(done.objects, 'object')}:"
+    for timeline, snapshots in done.timelines:
+        yield f"  {escape(timeline)}  {count(len(snapshots), 'moment')}"
+
+
+def _exported_json(done: ExportResult) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        "file": escape_invalid(done.file),
+        "bytes": done.bytes,
+        "objects": done.objects,
+        "timelines": [
+            {"timeline": timeline, "snapshots": [snapshot.id for snapshot in snapshots]}
+            for timeline, snapshots in done.timelines
+        ],
+        **look_json(done.look),
+    }
+
+
+def _imported_json(done: ImportResult) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        "file": escape_invalid(done.file),
+        "name": done.name,
+        "timelines": [
+            {"timeline": timeline, "status": arrival.value, "snapshots": moments}
+            for timeline, arrival, moments in done.timelines
+        ],
+    }

@@ -1,0 +1,173 @@
+"""`git envlog fork`: the whole environment of a moment in a directory of its own."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import TypedDict
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.errors import warn
+from git_envhist.cli.formats import count, seconds
+from git_envhist.cli.json_values import SCHEMA, Json, path_fields, text_fields
+from git_envhist.cli.parser import argument, option
+from git_envhist.cli.progress import shown_progress
+from git_envhist.cli.views.restore import StalePlan
+from git_envhist.errors import UsageError
+from git_envhist.model import EnvPath, ForkPlan, ForkResult, OutsideReference, SkippedPath, Trigger
+from git_envhist.text import escape, escape_invalid
+
+NOT_EXACT = 5
+MAX_TOLD = 20
+FIRST_PATHS = 5
+
+
+class Wish(TypedDict):
+    """What a plan and its fork are both asked for."""
+
+    branch: str | None
+    relocate: bool
+    foreign: bool
+
+
+@command("fork", "git envlog fork [-n] [-b <branch>] [--relocate] <directory> [<rev>]", writes=True)
+@argument("directory")
+@argument("revision")
+@option("-b", "--branch", metavar="<branch>", help="make a branch for it at the code commit of the moment")
+@option("--relocate", is_flag=True, help="rewrite in it what names the place it was made of")
+@option("--allow-unsigned", "foreign", is_flag=True, help="fork a snapshot that none of your keys signed")
+@option("-n", "--dry-run", is_flag=True, help="print the plan and write nothing")
+@option("--plan", metavar="<id>", help="refuse unless it is still the plan that was printed with this id")
+def fork(
+    session: Session,
+    directory: str | None,
+    revision: str | None,
+    branch: str | None,
+    relocate: bool,
+    foreign: bool,
+    dry_run: bool,
+    plan: str | None,
+) -> int:
+    """Writes the environment of a moment (the newest by default) into a new directory, on a timeline of its own."""
+    session.no_paths()
+    if directory is None:
+        raise UsageError("which directory?", hint="git envlog fork ../attempt-2: of the newest moment")
+    wish: Wish = {"branch": branch, "relocate": relocate, "foreign": foreign}
+    planned = session.history.plan_fork(revision or "@", directory, **wish)
+    if plan is not None and plan != planned.plan_id:
+        raise StalePlan(plan, "git envlog fork --dry-run --json")
+    if dry_run:
+        _print_plan(session, planned)
+        return 0
+    with shown_progress("forking") as progress:
+        forked = session.history.fork(
+            planned.source, planned.root, trigger=Trigger.MANUAL, progress=progress, **wish
+        ).forked
+    assert forked is not None
+    session.done("the fork is made")
+    for problem in _problems(forked):
+        warn(problem)
+    if session.json:
+        session.print_json(_as_json(forked))
+    else:
+        for line in _lines(forked, relocate):
+            session.line(line)
+    return 0 if forked.exact else NOT_EXACT
+
+
+def _print_plan(session: Session, planned: ForkPlan) -> None:
+    if session.json:
+        session.print_json({
+            "schema": SCHEMA,
+            "plan_id": planned.plan_id,
+            "source": planned.source.id,
+            **text_fields("intent", planned.source.intent),
+            "root": escape_invalid(planned.root),
+            "head": planned.source.head,
+            "branch": planned.branch and escape_invalid(planned.branch),
+            "relocate": planned.relocate,
+        })  # fmt: skip
+        return
+    session.line(f"would fork {planned.source.id[:7]} into '{escape(planned.root)}'")
+    session.line(f"plan: {planned.plan_id}")
+
+
+def _lines(forked: ForkResult, relocate: bool) -> Iterator[str]:
+    yield (
+        f"forked {forked.source.id[:7]} into '{escape(forked.root)}' in {seconds(forked.seconds)}, "
+        f"verified {count(forked.verified, 'path')}"
+    )
+    if forked.orphan:
+        gone = (
+            f"its code commit {forked.source.head[:7]} is gone"
+            if forked.source.head
+            else "it has no code commit"
+        )
+        yield f"{gone}: branch '{escape(forked.branch or '')}' begins anew"
+    elif forked.head is not None:
+        at = f"on branch '{escape(forked.branch)}' at" if forked.branch else "HEAD detached at"
+        yield f"{at} {forked.head[:7]}"
+    if forked.relocated:
+        yield f"relocated {count(len(forked.relocated), 'path')}"
+    if forked.pointing:
+        yield from _pointing_lines(forked.pointing, relocate)
+        if not relocate and forked.head is not None and forked.branch is None:
+            yield _made_anew(forked)
+    yield f"its timeline: {forked.timeline}"
+    yield f"compare: git envdiff @ {forked.timeline}; adopt: git envrestore {forked.timeline}"
+    if forked.head is not None or forked.orphan:
+        yield f"take it away: git worktree remove --force {escape(shlex.quote(forked.root))}"
+
+
+def _pointing_lines(pointing: tuple[OutsideReference, ...], relocate: bool) -> Iterator[str]:
+    words = "points" if len(pointing) == 1 else "point"
+    advice = "" if relocate else " (--relocate rewrites what can be)"
+    yield f"{count(len(pointing), 'path')} {words} back to the original{advice}:"
+    for one in pointing[:FIRST_PATHS]:
+        yield f"    {_shown(one.path)}: {escape(one.what)}"
+    if len(pointing) > FIRST_PATHS:
+        yield f"    and {len(pointing) - FIRST_PATHS:,} more"
+
+
+def _made_anew(forked: ForkResult) -> str:
+    """What to type as long as nothing was changed in it."""
+    root = shlex.quote(forked.root)
+    again = f"git worktree remove --force {root} && git envlog fork --relocate {root} {forked.source.id[:7]}"
+    return f"made anew, what can be is rewritten: {escape(again)}"
+
+
+def _problems(forked: ForkResult) -> Iterator[str]:
+    yield from (escape(warning) for warning in forked.warnings)
+    told = [item for item in (*forked.left_alone, *forked.kept, *forked.losses) if item.why]
+    yield from (f"not as it was: '{_shown(item.path)}': {item.why}" for item in told[:MAX_TOLD])
+    if len(told) > MAX_TOLD:
+        yield f"and {len(told) - MAX_TOLD:,} more; --json lists them all"
+
+
+def _shown(path: EnvPath) -> str:
+    return escape(path.decode("utf-8", "surrogateescape")) or "."
+
+
+def _as_json(forked: ForkResult) -> Json:
+    return {
+        "schema": SCHEMA,
+        "source": forked.source.id,
+        "root": escape_invalid(forked.root),
+        "timeline": forked.timeline,
+        "id": forked.moment.id,
+        "head": forked.head,
+        "branch": forked.branch and escape_invalid(forked.branch),
+        "orphan": forked.orphan,
+        "verified": forked.verified,
+        "duration_ms": round(forked.seconds * 1000),
+        "pointing": [{**path_fields(one.path), "what": escape_invalid(one.what)} for one in forked.pointing],
+        "relocated": [path_fields(path) for path in forked.relocated],
+        "left_alone": [_left(item) for item in forked.left_alone if item.why],
+        "kept": [_left(item) for item in forked.kept],
+        "losses": [_left(item) for item in forked.losses],
+        "warnings": [escape_invalid(warning) for warning in forked.warnings],
+    }
+
+
+def _left(item: SkippedPath) -> Json:
+    return {**path_fields(item.path), "why": escape_invalid(item.why)}

@@ -1,0 +1,70 @@
+"""`git envlog gc`: what nothing reaches goes, and the rest is packed well."""
+
+from __future__ import annotations
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.errors import warn
+from git_envhist.cli.formats import count, size
+from git_envhist.cli.json_values import SCHEMA, Json
+from git_envhist.cli.parser import option
+from git_envhist.cli.progress import shown_steps
+from git_envhist.errors import UsageError
+from git_envhist.model import GcResult
+from git_envhist.text import escape, escape_invalid
+
+
+@command("gc", "git envlog gc [--prune=<when> | --no-prune] [--empty-trash] [--force]", writes=True)
+@option(
+    "--prune",
+    metavar="<when>",
+    help="what no moment holds goes unless it was used since (now, 3.days.ago; default: 2.weeks.ago)",
+)
+@option("--no-prune", is_flag=True, help="remove nothing, only pack")
+@option("--empty-trash", "empties", is_flag=True, help="dropped moments go for good, now; none comes back")
+@option("--auto", is_flag=True, help="only what is worth it, as it is done by itself once a day")
+@option("--force", is_flag=True, help="ignore git processes whose repository the system hides")
+def gc(session: Session, prune: str | None, no_prune: bool, empties: bool, auto: bool, force: bool) -> None:
+    """Packs the history well, and removes what no moment holds any more; the moments themselves all stay."""
+    session.no_paths()
+    if empties and (no_prune or auto):
+        raise UsageError(f"--empty-trash and --{'auto' if auto else 'no-prune'} exclude each other")
+    if auto:
+        session.history.daily()
+        return
+    with shown_steps() as tell:
+        done = session.history.gc("never" if no_prune else prune, empty_trash=empties, force=force, tell=tell)
+    session.done("it is packed")
+    for what in done.damaged:
+        warn(f"left as it is: {what}")
+    if session.json:
+        session.print_json(_as_json(done))
+        return
+    for line in _lines(done, at_once=empties or prune == "now"):
+        session.line(escape(line))
+
+
+def _lines(done: GcResult, *, at_once: bool) -> list[str]:
+    before, after = count(done.packs_before, "pack"), count(done.packs, "pack")
+    lines = [f"{size(done.bytes_before)} in {before} → {size(done.bytes)} in {after}"]
+    if done.removed:
+        lines.append(f"removed {count(done.removed, 'object')} that nothing needs any more")
+    if done.kept:
+        kept = f"kept {count(done.kept, 'object')} that no moment holds"
+        why = (
+            "the trash, or something of git's, may need them"
+            if at_once
+            else "they may have been used of late"
+        )
+        lines.append(f"{kept}: {why}" + ("" if at_once else " (remove them now: git envlog gc --prune=now)"))
+    return lines
+
+
+def _as_json(done: GcResult) -> Json:
+    return {
+        "schema": SCHEMA,
+        "packs": {"before": done.packs_before, "after": done.packs},
+        "bytes": {"before": done.bytes_before, "after": done.bytes},
+        "removed": done.removed,
+        "kept": done.kept,
+        "damaged": [escape_invalid(what) for what in done.damaged],
+    }

@@ -1,0 +1,62 @@
+"""`git envlog init`: history for a plain directory; where git has a repository there is nothing to set up."""
+
+from __future__ import annotations
+
+from git_envhist.api import AroundHistory
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.errors import warn
+from git_envhist.cli.parser import argument, option
+from git_envhist.text import escape, escape_invalid
+
+
+@command("init", "git envlog init [--new | --adopt=<history>] [<directory>]", writes=True)
+@argument("directory")
+@option(
+    "-f",
+    "--force",
+    is_flag=True,
+    help="also for the home directory or /; take a history away from where it is",
+)
+@option("--new", "anew", is_flag=True, help="begin another history, and keep the one before")
+@option(
+    "--adopt",
+    metavar="<history>",
+    help="go on with a history: its name, its repository, or where its directory was",
+)
+def init(session: Session, directory: str | None, force: bool, anew: bool, adopt: str | None) -> None:
+    """Begins a history for a directory without git, in a repository of its own outside of it."""
+    session.no_paths()
+    history = AroundHistory.init(directory or ".", force=force, anew=anew, adopt=adopt, workers="fork")
+    session.done("the history is begun")
+    for remark in history.warnings:
+        warn(remark)
+    if session.json:
+        session.print_json(_as_json(history))
+        return
+    _tell(session, history)
+
+
+def _tell(session: Session, history: AroundHistory) -> None:
+    repository = history.repository
+    if not repository.plain:
+        session.line(
+            f"nothing to set up: '{escape(repository.root)}' is a git repository, which holds its own history"
+        )
+        return
+    session.line(f"the history of '{escape(repository.root)}' is kept in '{escape(repository.git_dir)}'")
+    count = len(history.log())
+    if count:
+        session.line(f"it holds {count:,} snapshot{'s' if count > 1 else ''}: git envlog")
+    else:
+        session.line("its first snapshot: git envlog capture")
+
+
+def _as_json(history: AroundHistory) -> dict[str, object]:
+    return {
+        "schema": 1,
+        "root": escape_invalid(history.repository.root),
+        "repository": escape_invalid(history.repository.git_dir),
+        "plain": history.repository.plain,
+        "timeline": history.timeline,
+        "snapshots": len(history.log()),
+    }

@@ -1,0 +1,358 @@
+"""`git envlog install`, `uninstall`: git and coding agents call us by themselves, or do so no longer."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.errors import ask_for, print_error_line, warn
+from git_envhist.cli.formats import count, size
+from git_envhist.cli.parser import option
+from git_envhist.consent import trusted_list
+from git_envhist.discovery import unregister_directory
+from git_envhist.errors import EnvhistError, NotARepository, Refused, UsageError
+from git_envhist.git.repository import Repository
+from git_envhist.integrations.base import InstallTarget
+from git_envhist.integrations.edits import describe
+from git_envhist.integrations.install import (
+    LEFT,
+    ShellLink,
+    chosen,
+    every,
+    install,
+    links,
+    make,
+    missing,
+    parts,
+    take_away,
+    uninstall,
+)
+from git_envhist.integrations.remove_history import forget_history, look_at_history
+from git_envhist.lazy import replace
+from git_envhist.model.work import FileEdit, IntegrationChange
+from git_envhist.text import escape, escape_invalid
+
+# `git envlog uninstall --history`: every snapshot, note, pack and key of this repository goes, after a question.
+
+
+class HistoryRemoval:
+    """A history that is to go: asked for, carried out, told."""
+
+    def __init__(self, repository: Repository, *, force: bool = False) -> None:
+        self._repository = replace(repository, ignores_hidden=force)
+        self._found = look_at_history(repository, os.environ)
+
+    def ask(self) -> None:
+        """Go on only where somebody at a terminal types the word."""
+        sentence = f"{self._in_words()} would be gone for good"
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise Refused(sentence, hint="if that is meant: git envlog uninstall --history --yes")
+        ask_for(f"{sentence}, with the keys. Type 'yes': ")
+        if sys.stdin.readline().strip() != "yes":
+            raise Refused("nothing was removed", hint="'yes' is the word that is waited for")
+
+    def carry_out(self) -> None:
+        for remark in forget_history(self._repository, self._found):
+            warn(remark)
+        trusted_list(os.environ).forget(self._repository.common_dir)
+        if self._repository.plain:
+            unregister_directory(self._repository, os.environ)
+
+    def lines(self, dry_run: bool) -> Iterator[str]:
+        if not dry_run:
+            yield f"forgotten: {self._in_words()}"
+            return
+        for what in (*self._found.refs, *self._files()):
+            yield f"remove {escape(what)}"
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "snapshots": self._found.snapshots,
+            "bytes": self._found.stored,
+            "refs": [*map(escape_invalid, self._found.refs)],
+            "files": [*map(escape_invalid, self._files())],
+        }
+
+    def _files(self) -> tuple[str, ...]:
+        found = self._found
+        own = (self._repository.common_dir,) if self._repository.plain else ()
+        return (*found.packs, *found.states, *own, *(() if found.keys_stay else found.keys))
+
+    def _in_words(self) -> str:
+        return f"{count(self._found.snapshots, 'snapshot')} ({size(self._found.stored)})"
+
+
+PROGRAM = "git-envhist"
+EXCLUDED = "--exclude=refs/envhist/*"
+ALIAS = f"log --graph --oneline {EXCLUDED} --exclude=refs/notes/envhist/* --all"
+DONE = {"git": "git's hooks", LEFT: "what agents left here"}
+
+
+@command("install", "git envlog install [--agent <name>]… [--global] [--shell] [-n]", writes=True)
+@option(
+    "--agent",
+    "agents",
+    metavar="<name>",
+    multiple=True,
+    help="claude-code, codex, gemini, cursor or copilot, and not git; repeatable",
+)
+@option("--global", "everywhere", is_flag=True, help="for every repository of this user")
+@option("--shell", is_flag=True, help="instead: have man and the shells find manual and completions")
+@option("-f", "--force", is_flag=True, help="also where others would notice: shared or committed hooks")
+@option("-n", "--dry-run", is_flag=True, help="print every byte that would be written; write nothing")
+def install_command(session: Session, agents: tuple[str, ...], **options: bool) -> None:
+    """Has git, or a coding agent, capture by itself: after each commit, merge, checkout and rebase.
+
+    Its hook before a push does nothing, unless envhist.autoPush is set.
+    """
+    session.no_paths()
+    if _is_for_shells(agents, options):
+        install_shell(session, dry_run=options["dry_run"])
+        return
+    wanted = chosen(agents)
+    place = place_of(session, everywhere=options["everywhere"], force=options["force"])
+    _tell(session, install(place, wanted, dry_run=options["dry_run"]), options["dry_run"], "installed")
+    if not (session.json or agents or options["dry_run"]):
+        _offer_alias(session)
+    if not session.json and not agents and sys.stderr.isatty():
+        print_error_line(
+            "hint: a capture stands a moment after each commit; what the last ones came to: git envlog status"
+        )
+    if not session.json and sys.stderr.isatty() and not finds_manual():
+        print_error_line(
+            "note: man and your shells find neither manual nor completions: git envlog install --shell"
+        )
+
+
+def _offer_alias(session: Session) -> None:
+    """Print the alias that lists the code alone, unless the configuration has one."""
+    try:
+        config = session.history.repository.read_config()
+    except NotARepository:
+        config = ()
+    if not any(key.startswith("alias.") and EXCLUDED in (value or "") for key, value in config):
+        print_error_line("note: 'git log --all' lists snapshots, too; an alias that leaves them out:")
+        print_error_line(f"  git config --global alias.la '{ALIAS}'")
+
+
+@command(
+    "uninstall",
+    "git envlog uninstall [--agent <name>]… [--global] [--history [--force]] [--shell] [-n]",
+    writes=True,
+)
+@option("--agent", "agents", metavar="<name>", multiple=True, help="that coding agent alone; repeatable")
+@option("--global", "everywhere", is_flag=True, help="what was installed for every repository of this user")
+@option("--history", is_flag=True, help="also every snapshot, note, pack and key of this repository")
+@option("--shell", is_flag=True, help="instead: what install --shell has linked")
+@option("--yes", is_flag=True, help="with --history: do not ask")
+@option(
+    "--force", is_flag=True, help="with --history: ignore git processes whose repository the system hides"
+)
+@option("-n", "--dry-run", is_flag=True, help="print every byte that would be written; write nothing")
+def uninstall_command(session: Session, agents: tuple[str, ...], **options: bool) -> None:
+    """Takes away what 'install' put in place; what nobody has changed since is what it was before, byte for byte."""
+    session.no_paths()
+    if _is_for_shells(agents, options):
+        uninstall_shell(session, dry_run=options["dry_run"])
+        return
+    if options["history"] and (agents or options["everywhere"]):
+        raise UsageError("--history goes with the repository alone", hint="git envlog uninstall --history")
+    # A history without git has no hooks, and goes all the same.
+    place = place_of(session, everywhere=options["everywhere"], only_looks=options["history"])
+    wanted = chosen(agents) if agents else every()
+    dry_run = options["dry_run"]
+    if not options["history"]:
+        _tell(session, uninstall(place, wanted, dry_run=dry_run), dry_run, "taken away")
+        if options["everywhere"] and not agents:
+            _name_repositories_with_hooks(place)
+        return
+
+    history = HistoryRemoval(session.history.repository, force=options["force"])
+    if not (dry_run or options["yes"]):
+        history.ask()
+    is_plain = session.history.repository.plain
+    done = [] if is_plain else uninstall(place, wanted, dry_run=dry_run)
+    if not dry_run:
+        history.carry_out()
+    _tell(session, done, dry_run, "taken away", history)
+
+
+def _name_repositories_with_hooks(place: InstallTarget) -> None:
+    """Print the repositories in which hooks were installed apart from those of the user."""
+    for common_dir in place.trusted.repositories():
+        try:
+            repository = Repository.open(os.path.dirname(common_dir))
+            found = parts(InstallTarget(repository, place.environ, place.program, False, False))
+        except EnvhistError:
+            continue
+        if found:
+            where = shlex.quote(repository.root)
+            print_error_line(
+                f"note: hooks remain in '{escape(repository.root)}': git -C {escape(where)} envlog uninstall"
+            )
+
+
+def _is_for_shells(agents: Sequence[str], options: dict[str, bool]) -> bool:
+    if options["shell"] and (agents or options["everywhere"] or options.get("history")):
+        raise UsageError("--shell goes with --dry-run alone", hint="git envlog install --shell")
+    return options["shell"]
+
+
+def finds_manual() -> bool:
+    """Whether man finds our pages: beside the programs on the PATH, or in the user's own place."""
+    from git_envhist.integrations.install import ShellFilesMissing, links, missing
+
+    beside = shutil.which("git-envlog")
+    if beside and os.path.isfile(f"{os.path.dirname(os.path.dirname(beside))}/share/man/man1/git-envlog.1"):
+        return True
+    try:
+        return not any("/man/" in link.place for link in missing(links(os.environ)))
+    except ShellFilesMissing:
+        return True
+
+
+def place_of(
+    session: Session, *, everywhere: bool = False, force: bool = False, only_looks: bool = False
+) -> InstallTarget:
+    """Where it is to be installed: this repository, or the user's own configuration."""
+    try:
+        repository = session.history.repository
+    except NotARepository:
+        if not everywhere:
+            raise
+        repository = None
+    if repository is not None and repository.plain and not (everywhere or only_looks):
+        raise EnvhistError(
+            f"'{repository.root}' is no git repository: no hook of git is called there",
+            hint="capture by hand, or by an agent: git envlog install --global --agent <name>",
+        )
+    return InstallTarget(repository, os.environ, own_program(), everywhere, force)
+
+
+def own_program() -> str:
+    """`git-envhist` of this very installation, by its absolute path."""
+    beside = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), PROGRAM)
+    found = beside if os.access(beside, os.X_OK) else shutil.which(PROGRAM)
+    if found is None:
+        raise EnvhistError(
+            f"'{PROGRAM}' is neither beside '{sys.argv[0]}' nor on the PATH", hint="install git-envhist again"
+        )
+    return os.path.abspath(found)
+
+
+def _tell(
+    session: Session,
+    done: Sequence[IntegrationChange],
+    dry_run: bool,
+    word: str,
+    history: HistoryRemoval | None = None,
+) -> None:
+    if not dry_run:
+        session.done("it is " + word)
+    if session.json:
+        told = {"schema": 1, "dry_run": dry_run, "integrations": [_as_json(one) for one in done]}
+        session.print_json(told if history is None else {**told, "history": history.as_json()})
+        return
+    if dry_run:
+        for line in describe(edit for one in done for edit in one.edits):
+            session.verbatim(escape(line, lines=True))
+        for path in (path for one in done for path in one.left):
+            session.line(f"remove {escape(path)}/")
+    for one in done:
+        _tell_one(session, one, word, dry_run)
+    if word != "installed" and history is None and not any(one.edits or one.left for one in done):
+        session.line("nothing of ours is installed here")
+    if history is not None:
+        for line in history.lines(dry_run):
+            session.line(line)
+
+
+def _tell_one(session: Session, one: IntegrationChange, word: str, dry_run: bool) -> None:
+    if not dry_run and (one.edits or one.left):
+        session.line(f"{DONE.get(one.name, one.name)}: {word}")
+        for edit in one.edits:
+            session.line(f"  {_verb(edit)} {escape(edit.path)}")
+        for path in one.left:
+            session.line(f"  removed {escape(path)}/")
+    elif not one.edits and word == "installed":
+        session.line(f"{DONE.get(one.name, one.name)}: nothing to do, all of it is in place")
+    for remark in one.remarks:
+        print_error_line(f"note: {escape(remark)}")
+
+
+def _verb(edit: FileEdit) -> str:
+    if edit.after is None:
+        return "removed"
+    return "wrote" if edit.before is None else "changed"
+
+
+def _as_json(one: IntegrationChange) -> dict[str, object]:
+    return {
+        "name": one.name,
+        "changes": [*map(_edit_json, one.edits), *map(_left_json, one.left)],
+        "remarks": [*map(escape_invalid, one.remarks)],
+    }
+
+
+def _edit_json(edit: FileEdit) -> dict[str, object]:
+    after = edit.after
+    return {
+        "path": escape_invalid(edit.path),
+        "change": _verb(edit),
+        "mode": None if after is None or after.mode is None else f"{after.mode:04o}",
+        "content": None if after is None else escape_invalid(after.data.decode("utf-8", "surrogateescape")),
+    }
+
+
+def _left_json(path: str) -> dict[str, object]:
+    return {"path": escape_invalid(path), "change": "removed", "mode": None, "content": None}
+
+
+# `git envlog install --shell`: man and the shells of this user find what the installation has for them.
+
+ZSH = "zsh/site-functions"
+
+
+def install_shell(session: Session, *, dry_run: bool) -> None:
+    """Make the links that are missing, and say what cannot be done by a link."""
+    wanted = links(os.environ)
+    made = missing(wanted)
+    if not dry_run:
+        make(made)
+    _print_shell_links(session, made, dry_run, "linked")
+    if session.json:
+        return
+    if not made:
+        session.line("manual and completions: nothing to do, all of it is in place")
+    for link in wanted:
+        if link.is_anothers:
+            print_error_line(f"note: left alone, it is not ours: {escape(link.place)}")
+    place = next(os.path.dirname(link.place) for link in wanted if ZSH in link.place)
+    print_error_line(
+        f"note: zsh looks there if its .zshrc says, before compinit: fpath=({escape(place)} $fpath)"
+    )
+
+
+def uninstall_shell(session: Session, *, dry_run: bool) -> None:
+    """Take the links away that lead to us."""
+    ours = [link for link in links(os.environ) if os.path.islink(link.place) and link.is_there]
+    _print_shell_links(session, ours if dry_run else take_away(ours), dry_run, "removed")
+    if not ours and not session.json:
+        session.line("no manual and no completion of ours is linked")
+
+
+def _print_shell_links(session: Session, told: Sequence[ShellLink], dry_run: bool, word: str) -> None:
+    if session.json:
+        shown = [
+            {"path": escape_invalid(link.place), "change": word, "target": escape_invalid(link.target)}
+            for link in told
+        ]
+        session.print_json({"schema": 1, "dry_run": dry_run, "links": shown})
+        return
+    for link in told:
+        would = "would be " if dry_run else ""
+        session.line(f"  {would}{word} {escape(link.place)} > {escape(link.target)}")

@@ -1,0 +1,314 @@
+"""`git envlog`: lists the timeline, newest first, with the options that git log's users know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.errors import report_running_capture, warn, warn_if_half_way
+from git_envhist.cli.formats import FormatContext, read_format
+from git_envhist.cli.parser import argument, option
+from git_envhist.cli.views.log import LogQuery, card, id_length, list_lines, oneline, select, select_folded
+from git_envhist.errors import UsageError
+from git_envhist.history.timeline import NO_VERDICT, Choice
+from git_envhist.lazy import dataclass, replace
+from git_envhist.model import Snapshot, Trigger, VerdictStatus
+
+if TYPE_CHECKING:
+    from git_envhist.api import AroundHistory
+    from git_envhist.history.graph import GraphRow
+
+
+Write = Callable[[Snapshot, FormatContext], str]
+VERDICTS = (*(status.value for status in VerdictStatus), NO_VERDICT)
+TRIGGERS = tuple(trigger.value for trigger in Trigger)
+NARROWEST = 40
+"""However much a graph takes, a card beside it keeps so much."""
+DIFFS = ("stat", "name_status", "name_only", "patch")
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """How the chosen snapshots are shown."""
+
+    one_line: bool
+    full: bool
+    diff: str | None
+    """`stat`, `name_status`, `name_only` or `patch`: what each snapshot changed, below its line."""
+    ended_by_nul: bool
+    whole_ids: bool
+    timelines: bool
+    graph: bool = False
+    page: str | None = None
+    """The file that a page for a browser goes to."""
+
+    @property
+    def folds(self) -> bool:
+        """Whether a line is all that is shown of a snapshot, so that one may stand for several."""
+        return not (self.full or self.diff or self.graph or self.page)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is the list of aligned lines, which headings may interrupt."""
+        return not (self.full or self.graph or self.page or self.one_line or self.ended_by_nul)
+
+    @property
+    def end(self) -> str:
+        return "\0" if self.ended_by_nul else "\n"
+
+
+@command(
+    "envlog", "git envlog [<options>] [<range>] [-- <pathspec>…]", counts=True, json_lines=True, bare=True
+)
+@argument("revisions", many=True)
+@option("-n", "--max-count", "limit", metavar="<n>", number=True, help="at most so many; also -<n>")
+@option("--since", "--after", metavar="<time>", help="taken then or later")
+@option("--until", "--before", metavar="<time>", help="taken then or before")
+@option("-S", "content", metavar="<text>", help="that added or removed the text in a file, as in git log")
+@option("-G", "content_pattern", metavar="<regex>", help="with a changed line that matches, as in git log")
+@option(
+    "--in-summary", "summary", metavar="<text>", help="whose summary contains it: packages, variables, rows"
+)
+@option("--grep", metavar="<pattern>", multiple=True, help="whose intent, name or note matches; repeatable")
+@option(
+    "-i", "--regexp-ignore-case", "ignore_case", is_flag=True, help="--grep, -S and -G regardless of case"
+)
+@option(
+    "--verdict",
+    "verdicts",
+    multiple=True,
+    metavar="<v>",
+    choices=VERDICTS,
+    help="with that outcome: pass, fail, error or none; repeatable",
+)
+@option(
+    "--trigger",
+    "triggers",
+    multiple=True,
+    metavar="<kind>",
+    choices=TRIGGERS,
+    help="caused by that: manual, commit, agent, …; repeatable",
+)
+@option("--all", "every", is_flag=True, help="those of every timeline")
+@option("--graph", is_flag=True, help="with lines that show forks and restores")
+@option(
+    "--no-fold",
+    "unfolded",
+    is_flag=True,
+    help="a line for each snapshot: of a turn, of a run of automatic ones, without changes",
+)
+@option("--fold", "folded", is_flag=True, help="fold with --format too")
+@option("--reverse", is_flag=True, help="oldest first")
+@option("--oneline", "one_line", is_flag=True, help="id and intent only")
+@option("--full", is_flag=True, help="the whole card of each")
+@option("--format", "--pretty", "template", metavar="<template>", help="by a template: '%h %(time) %s'")
+@option("--date", metavar="<style>", help="times as iso, short, relative, unix, format:…, as in git log")
+@option("--stat", is_flag=True, help="with what each changed: lines and bytes by file")
+@option("--name-status", is_flag=True, help="with the paths each changed, and how")
+@option("--name-only", is_flag=True, help="with the paths each changed")
+@option("-p", "-u", "--patch", is_flag=True, help="with what each changed, as a patch")
+@option("--full-index", "whole_ids", is_flag=True, help="with -p: the whole ids of contents")
+@option(
+    "--html", "page", metavar="<file>", help="as a page in one file, for a browser: charts, stories, search"
+)
+@option("-z", "ended_by_nul", is_flag=True, help="end records with NUL, quote no path")
+def log_command(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
+    """Lists the snapshots of this working tree's timeline, newest first. A pathspec keeps those that changed it."""
+    listing = _listing(options)
+    write = read_format(options["template"]) if options["template"] is not None else None
+    style = session.date_style(options["date"])
+    history = session.history
+    is_raw = bool(session.json or (write and not options["folded"]) or options["unfolded"])
+    listing, shown, rows = _select(history, _wanted(session, revisions, options), listing, is_raw)
+    several = len({one.timeline for one in shown}) > 1
+    listing = replace(listing, timelines=listing.timelines and several)
+    for warning in (*history.trouble, *history.warnings):
+        warn(warning)
+    warn_if_half_way(history)
+    if listing.page:
+        from git_envhist.cli.views.html import write_page  # loaded late: keeps envlog fast
+
+        write_page(session, listing.page, shown)
+    elif session.json:
+        from git_envhist.cli.views.log import print_list  # loaded late: only --json needs it
+
+        print_list(session, shown, measured=listing.diff == "stat")
+    else:
+        report_running_capture(history.repository)
+        if not shown:
+            from git_envhist.cli import errors  # loaded late: nearly every history holds something
+
+            errors.hint_if_empty(session)
+        digits = id_length([one.id for one in shown])
+        look = FormatContext(history.now, style, digits, ascii_signs=session.columns is None)
+        if style is None and listing.is_plain and write is None:
+            look = replace(look, by_day=any(look.day(one) != look.today for one in shown))
+        session.page()
+        # A template is for programs, too: what it names comes as it is.
+        session.output.plain &= write is None
+        _print_all(session, shown, rows, listing, look, write)
+
+
+def _select(
+    history: AroundHistory, wanted: LogQuery, listing: LogOptions, is_raw: bool
+) -> tuple[LogOptions, list[Snapshot], Sequence[GraphRow]]:
+    """What is listed, how, and the lines beside it; what is raw is for programs, and nothing of it is folded."""
+    if listing.graph:
+        from git_envhist.cli.views.log import select_graph  # loaded late: keeps envlog fast
+
+        shown, rows = select_graph(history, wanted)
+        return replace(listing, timelines=len({one.timeline for one in shown}) > 1), shown, rows
+    if listing.folds and not (is_raw or wanted.seeks):
+        return listing, select_folded(history, wanted), ()
+    return listing, [history.judge(snapshot) for snapshot in select(history, wanted)], ()
+
+
+def _print_all(
+    session: Session,
+    shown: list[Snapshot],
+    rows: Sequence[GraphRow],
+    listing: LogOptions,
+    look: FormatContext,
+    write: Write | None,
+) -> None:
+    if not listing.graph:
+        texts = _texts(session, shown, listing, look, write, [0] * len(shown))
+        texts = _with_days(session, shown, texts, look) if look.by_day else texts
+        _print(session, shown, texts, listing, write)
+        return
+    from git_envhist.cli.views.log import beside_rows  # loaded late: keeps envlog fast
+
+    texts = _texts(session, shown, listing, look, write, [row.indent for row in rows])
+    _print(session, shown, beside_rows(rows, texts), listing, write)
+
+
+def _wanted(session: Session, revisions: tuple[str, ...], options: dict[str, Any]) -> LogQuery:
+    choice = Choice(
+        options["since"],
+        options["until"],
+        options["grep"],
+        options["ignore_case"],
+        options["verdicts"],
+        options["triggers"],
+        options["summary"],
+        options["content"],
+        options["content_pattern"],
+    )
+    return LogQuery(
+        revisions, options["every"], _pathspecs(session), choice, options["limit"], options["reverse"]
+    )
+
+
+def _listing(options: dict[str, Any]) -> LogOptions:
+    diffs = [diff for diff in DIFFS if options[diff]]
+    if len(diffs) > 1:
+        told = " and ".join("--" + diff.replace("_", "-") for diff in diffs[:2])
+        raise UsageError(f"{told} exclude each other")
+    for other in ("reverse", *diffs) if options["graph"] else ():
+        if options[other]:
+            raise UsageError(f"--graph and --{other.replace('_', '-')} exclude each other")
+    if options["page"] == "":
+        raise UsageError("no file is named for the page", hint="git envlog --html history.html")
+    return LogOptions(
+        options["one_line"],
+        options["full"],
+        diffs[0] if diffs else None,
+        options["ended_by_nul"],
+        options["whole_ids"],
+        options["every"],
+        options["graph"],
+        options["page"],
+    )
+
+
+def _pathspecs(session: Session) -> tuple[bytes, ...]:
+    if not session.paths:
+        return ()
+    from git_envhist.cli.views.details import anchored_paths  # loaded late: keeps envlog fast
+
+    return anchored_paths(session)
+
+
+def _texts(
+    session: Session,
+    shown: list[Snapshot],
+    listing: LogOptions,
+    look: FormatContext,
+    write: Write | None,
+    indents: Sequence[int],
+) -> Iterable[str]:
+    """The text of each snapshot, without what ends it; so many columns at its left are taken."""
+    palette = session.palette
+    if write is not None:
+        return (write(snapshot, look) for snapshot in shown)
+    if listing.full:
+        return (
+            "\n".join([*_full_card(session, one, look, indent), ""])
+            for one, indent in zip(shown, indents, strict=True)
+        )
+    columns = session.columns
+    if listing.one_line:
+        return (
+            oneline(one, look, palette, columns and columns - indent)
+            for one, indent in zip(shown, indents, strict=True)
+        )
+    lines = list_lines(shown, look, palette, columns, timelines=listing.timelines, indents=indents)
+    return [_with_observed(line, one, look) for line, one in zip(lines, shown, strict=True)]
+
+
+def _with_days(
+    session: Session, shown: Sequence[Snapshot], texts: Iterable[str], look: FormatContext
+) -> Iterator[str]:
+    """Yield the lines, the first of each day below a heading."""
+    last = ""
+    for snapshot, text in zip(shown, texts, strict=True):
+        day = look.day(snapshot)
+        if day == last:
+            yield text
+        else:
+            gap = "\n" if last else ""
+            yield f"{gap}{session.paint('heading', day)}\n{text}"
+        last = day
+
+
+def _with_observed(line: str, snapshot: Snapshot, look: FormatContext) -> str:
+    """Below the newest snapshot at that time stand the checkpoints of the platform that were found then."""
+    if not any(record.kind == "observed" for record in snapshot.records):
+        return line
+    from git_envhist.cli.commands.effect import below_observed  # loaded late: hardly anybody has a platform
+
+    return below_observed(line, snapshot, look)
+
+
+def _full_card(session: Session, snapshot: Snapshot, look: FormatContext, indent: int) -> list[str]:
+    from git_envhist.cli.terminal import all_wrapped  # loaded late: likewise
+    from git_envhist.cli.views import details  # loaded late: keeps envlog fast
+
+    history, snapshot = session.history, details.with_outputs(session.history, snapshot)
+    story = details.fact_lines(session, details.facts_of(history, snapshot))
+    missing, services = details.missing_of(history, snapshot), details.services_of(history, snapshot)
+    lines = card(snapshot, look, session.palette, missing, story, services)
+    return lines if session.columns is None else all_wrapped(lines, max(NARROWEST, session.columns - indent))
+
+
+def _print(
+    session: Session, shown: list[Snapshot], texts: Iterable[str], listing: LogOptions, write: Write | None
+) -> None:
+    # The fields of a template are spelled out already; what the user typed around them is not changed.
+    put = session.output.write if write is None else session.output.exact
+    if listing.diff is None:
+        for text in texts:
+            put(text)
+            session.output.exact(listing.end)
+        return
+    from git_envhist.cli.views.details import diff_manner, diff_source  # loaded late: keeps envlog fast
+    from git_envhist.cli.views.patch import print_diff  # loaded late: likewise
+
+    manner = diff_manner(session, ended_by_nul=listing.ended_by_nul, whole_ids=listing.whole_ids)
+    pathspecs = _pathspecs(session)
+    for number, (snapshot, text) in enumerate(zip(shown, texts, strict=True)):
+        session.output.exact(listing.end * (number > 0))
+        put(text)
+        session.output.exact(listing.end)
+        print_diff(session.output, listing.diff, diff_source(session.history, snapshot, pathspecs), manner)

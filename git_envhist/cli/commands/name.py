@@ -1,0 +1,114 @@
+"""`git envlog name`: names a moment, so that it can be typed where a revision stands."""
+
+from __future__ import annotations
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.parser import argument, option
+from git_envhist.cli.paths import refuse_name
+from git_envhist.cli.terminal import pad, width
+from git_envhist.cli.views.log import format_context
+from git_envhist.errors import EnvhistError, UsageError
+from git_envhist.history.timeline import by_name
+from git_envhist.text import escape
+
+
+@command("name", "git envlog name [<name> [<rev>] | -d <name>]", writes=True)
+@argument("name")
+@argument("revision")
+@option("-d", "--delete", "removed", metavar="<name>", help="take a name away; the snapshot stays")
+def name(session: Session, name: str | None, revision: str | None, removed: str | None) -> None:
+    """Gives a snapshot (the newest by default) a name, or takes a name away; alone it lists the names."""
+    session.no_paths()
+    if removed is not None:
+        if name is not None:
+            raise UsageError("-d takes one name and nothing else", hint="git envlog name -d <name>")
+        _take_away(session, removed)
+        return
+    if name is None:
+        _list(session)
+        return
+    refuse_name(name)
+    history = session.history
+    target = history.resolve("@" if revision is None else revision)
+    line = history.world.timeline(target.timeline) or history.world.own
+    before = next((spot.snapshot.id for spot in by_name(line, name) if spot.snapshot.id != target.id), None)
+    snapshot = history.name(name, target)
+    session.done("the name is given")
+    if session.json:
+        told = {"schema": 1, "name": name, "id": snapshot.id, "removed": False, "moved_from": before}
+        session.print_json(told)
+    else:
+        moved = f" (moved from {before[:7]})" if before else ""
+        words = format_context(history).words(snapshot)
+        session.line(f"{snapshot.id[:7]} is named '{escape(name)}'{moved}: {words}")
+
+
+def _list(session: Session) -> None:
+    named = [(name, one) for one in session.history.world.own.snapshots for name in sorted(one.names)]
+    if session.json:
+        session.print_json({"schema": 1, "names": [{"name": name, "id": one.id} for name, one in named]})
+        return
+    look = format_context(session.history)
+    widest = max((width(escape(name)) for name, _ in named), default=0)
+    for name, one in named:
+        told = f"{one.id[:7]}  {look.time(one)}  {look.words(one)}"
+        session.line(f"{pad(escape(name), widest)}  {told}")
+    if not named:
+        session.line("no moment bears a name; the first: git envlog name <name>")
+
+
+def _take_away(session: Session, name: str) -> None:
+    snapshot = session.history.remove_name(name)
+    session.done("the name is taken away")
+    if session.json:
+        session.print_json(
+            {"schema": 1, "name": name, "id": snapshot.id, "removed": True, "moved_from": None}
+        )
+    else:
+        session.line(f"{snapshot.id[:7]} is no longer named '{escape(name)}'")
+
+
+# `git envlog note`: add a note to a snapshot.
+
+USAGE = "git envlog note [<rev>] <text>…"
+NEWEST = "@"
+SHORTEST_ID = 4
+
+
+@command("note", "git envlog note [<rev>] (<text>… | -m <text>)", writes=True)
+@argument("words", many=True)
+@option("-m", "--message", "texts", metavar="<text>", multiple=True, help="text of the note; repeatable")
+def note(session: Session, words: tuple[str, ...], texts: tuple[str, ...]) -> None:
+    """Adds a note to a snapshot (the newest by default); 'git envlog show' prints it."""
+    session.no_paths()
+    if texts:
+        if len(words) > 1:
+            raise UsageError(f"one word too many: '{words[1]}'", hint="git envlog note [<rev>] -m <text>")
+        revision, text = "".join(words) or NEWEST, "\n\n".join(texts)
+    else:
+        revision, text = _split(session, words)
+    if not text.strip():
+        raise UsageError("no text given", hint=USAGE)
+    snapshot = session.history.note(text, revision)
+    session.done("the note is kept")
+    if session.json:
+        session.print_json({"schema": 1, "id": snapshot.id, "note": text})
+    else:
+        intent = format_context(session.history).words(snapshot)
+        session.line(f"noted on {snapshot.id[:7]}: {intent}")
+
+
+def _split(session: Session, words: tuple[str, ...]) -> tuple[str, str]:
+    """Return the revision and the text: a first word is a revision only if it is hardly a word of the text."""
+    if words and (words[0].startswith("@") or _is_id(session, words[0])):
+        return words[0], " ".join(words[1:])
+    return NEWEST, " ".join(words)
+
+
+def _is_id(session: Session, word: str) -> bool:
+    if len(word) < SHORTEST_ID or not set(word) <= set("0123456789abcdef"):
+        return False
+    try:
+        return session.history.resolve(word).id.startswith(word)
+    except EnvhistError:
+        return False

@@ -1,0 +1,124 @@
+"""`git envlog prune`: thins the timeline by a policy, and says of each moment why it stays or goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.errors import warn
+from git_envhist.cli.formats import FormatContext, count
+from git_envhist.cli.json_values import SCHEMA, Json
+from git_envhist.cli.parser import option
+from git_envhist.cli.terminal import pad, shorten, width
+from git_envhist.cli.views.log import id_length
+from git_envhist.history.timeline import subject
+from git_envhist.text import escape, escape_invalid
+
+if TYPE_CHECKING:
+    from git_envhist.model.storage import PrunedTimeline, PruneResult
+
+
+WIDEST = 44
+NARROWEST = 12
+
+
+@command("prune", "git envlog prune [<options>]", writes=True)
+@option("-n", "--dry-run", is_flag=True, help="say what would go and why, and let nothing go")
+@option("--keep-last", metavar="<number>", number=True, help="the newest so many, and as many with words")
+@option("--keep-hourly", metavar="<number>", number=True, help="of so many hours the newest each")
+@option("--keep-daily", metavar="<number>", number=True, help="of so many days the newest each")
+@option("--keep-weekly", metavar="<number>", number=True, help="of so many weeks the newest each")
+@option("--all", "every", is_flag=True, help="every timeline of this repository")
+def prune(
+    session: Session,
+    dry_run: bool,
+    keep_last: int | None,
+    keep_hourly: int | None,
+    keep_daily: int | None,
+    keep_weekly: int | None,
+    every: bool,
+) -> None:
+    """Forgets what a policy does not keep, by default the configured one; 'git envlog undrop' brings it back."""
+    session.no_paths()
+    history = session.history
+    pruned = history.prune(
+        keep_last=keep_last,
+        keep_hourly=keep_hourly,
+        keep_daily=keep_daily,
+        keep_weekly=keep_weekly,
+        every=every,
+        dry_run=dry_run,
+    )
+    if not dry_run:
+        session.done("the timeline is thinned")
+    for warning in pruned.warnings:
+        warn(warning)
+    if session.json:
+        session.print_json(_as_json(pruned))
+        return
+    look = FormatContext(history.now)
+    for thinned in pruned.timelines:
+        if len(pruned.timelines) > 1:
+            session.line(f"{escape(thinned.timeline)}:")
+        for line in _rows(thinned, look, session, whole=dry_run):
+            session.line(line)
+    for line in _summary(pruned):
+        session.line(line)
+
+
+def _rows(thinned: PrunedTimeline, look: FormatContext, session: Session, *, whole: bool) -> Iterator[str]:
+    """What went, and why; `whole`: what stays, too, for whoever wants to know beforehand."""
+    decisions = [one for one in thinned.decisions if whole or not one.keep]
+    length = id_length([one.snapshot.id for one in decisions])
+    intents = [escape(subject(one.snapshot.intent)) for one in decisions]
+    column = min(max(map(width, intents), default=0), WIDEST)
+    if session.columns is not None:
+        # Word, id, time and the gaps stand in any case; the reasons want half of what is left.
+        times = max((width(look.time(one.snapshot)) for one in decisions), default=0)
+        left = session.columns - length - times - 12
+        column = max(NARROWEST, min(column, left // 2))
+        intents = [shorten(intent, column) for intent in intents]
+    for one, intent in zip(decisions, intents, strict=True):
+        word = session.paint("pass", "keep") if one.keep else session.paint("fail", "drop")
+        yield (
+            f"{word}  {one.snapshot.id[:length]}  {look.time(one.snapshot)}  {pad(intent, column)}  "
+            f"{escape(one.why)}"
+        )
+
+
+def _summary(pruned: PruneResult) -> Iterator[str]:
+    kept = sum(len(one.decisions) for one in pruned.timelines) - pruned.gone
+    would = "would drop" if pruned.dry_run else "dropped"
+    yield f"{would} {count(pruned.gone, 'snapshot')}, {'keep' if pruned.dry_run else 'kept'} {kept:,}"
+    if pruned.expired:
+        gone = "would leave" if pruned.dry_run else "left"
+        yield f"{count(pruned.expired, 'snapshot')} {gone} the trash for good"
+    if pruned.gone and not pruned.dry_run:
+        yield f"bring back until {pruned.until.isoformat()}: git envlog undrop"
+
+
+def _as_json(pruned: PruneResult) -> Json:
+    return {
+        "schema": SCHEMA,
+        "dry_run": pruned.dry_run,
+        "timelines": [
+            {
+                "timeline": thinned.timeline,
+                "snapshots": [
+                    {
+                        "id": one.snapshot.id,
+                        "intent": escape_invalid(subject(one.snapshot.intent)),
+                        "keep": one.keep,
+                        "reasons": [escape_invalid(reason) for reason in one.reasons or (one.why_not,)],
+                    }
+                    for one in thinned.decisions
+                ],
+            }
+            for thinned in pruned.timelines
+        ],
+        "dropped": pruned.gone,
+        "expired": pruned.expired,
+        "until": pruned.until.isoformat(),
+        "warnings": [escape_invalid(warning) for warning in pruned.warnings],
+    }

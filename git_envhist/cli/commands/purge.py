@@ -1,0 +1,129 @@
+"""`git envlog purge`: erases paths from every snapshot, and says what holds them where we cannot reach."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.errors import warn
+from git_envhist.cli.formats import count
+from git_envhist.cli.json_values import SCHEMA, Json, path_fields
+from git_envhist.cli.parser import argument, option
+from git_envhist.errors import UsageError
+from git_envhist.model import EnvPath
+from git_envhist.text import escape, escape_invalid
+
+if TYPE_CHECKING:
+    from git_envhist.model.storage import PurgeResult, RemainingObject
+
+
+MAX_TOLD = 5
+WHERE = {
+    "history": "are in the history under another path",
+    "git": "are in what git itself keeps: a commit, the index, a stash or a reflog",
+    "unreached": "are left in git's own objects, where nothing needs them: git gc --prune=now",
+}
+
+
+@command("purge", "git envlog purge [<options>] [--] <path>…", writes=True)
+@argument("words", many=True)
+@option("-n", "--dry-run", is_flag=True, help="say what holds them, and erase nothing")
+@option(
+    "--variable-names", is_flag=True, help="erase names of variables that are stored without being sealed"
+)
+@option("--force", is_flag=True, help="ignore git processes whose repository the system hides")
+def purge(session: Session, words: tuple[str, ...], dry_run: bool, variable_names: bool, force: bool) -> None:
+    """Erases files or directories from every snapshot, the trash and our packs, for good; the environment stays."""
+    paths = (*words, *(session.paths or ()))
+    if not paths and not variable_names:
+        raise UsageError("which path?", hint="git envlog purge <path>…")
+    done = session.history.purge(*paths, variable_names=variable_names, dry_run=dry_run, force=force)
+    if not dry_run:
+        session.done("it is erased")
+    for warning in done.warnings:
+        warn(warning)
+    if session.json:
+        session.print_json(_as_json(done))
+        return
+    for line in _lines(done):
+        session.line(line)
+    for line in _caveats(done):
+        warn(line)
+
+
+def _lines(done: PurgeResult) -> Iterator[str]:
+    word = "would erase" if done.dry_run else "erased"
+    places = count(done.snapshots, "snapshot")
+    trash = f" and {done.in_trash:,} in the trash" if done.in_trash else ""
+    what = " and ".join(filter(None, (_named(done.paths), "names of variables" * done.variable_names)))
+    yield f"{word} {what} from {places}{trash}"
+    if done.fetched:
+        gone = "would be taken away" if done.dry_run else "was taken away"
+        yield f"what was fetched or imported held it and {gone}; it comes again from where it is still shared"
+        goes = "would go" if done.dry_run else "went"
+        for timeline in done.imported:
+            yield f"{goes} with it: '{escape(timeline)}', which was imported and comes from no remote"
+
+
+def _caveats(done: PurgeResult) -> Iterator[str]:
+    for sent in done.sent:
+        target = sent.remote or sent.shown
+        to = f"'{escape(sent.remote)}' ({escape(sent.shown)})" if sent.remote else f"'{escape(sent.shown)}'"
+        if not target:
+            yield f"a remote without a name here has {escape(sent.timeline)} with it; push there again to erase it"
+            continue
+        again = f"git envlog push {shlex.quote(escape(target))} {shlex.quote(escape(sent.timeline))}"
+        yield f"{to} was sent it with {escape(sent.timeline)}: {again} erases it there; who fetched it keeps it"
+    yield from _left_lines(done.left)
+    if done.attached:
+        yield f"attachments and kept output of {count(done.attached, 'snapshot')} are sealed, and were not searched"
+    if done.mentioned:
+        yield f"the words of {count(done.mentioned, 'snapshot')} may name it; words stay as they were written"
+    if done.here:
+        yield (
+            f"what stands here stays: {_named(done.here)}; unless .envhistignore names it, the next capture takes it "
+            "in again, and a restore of a moment it was erased from removes it"
+        )
+
+
+def _left_lines(left: Sequence[RemainingObject]) -> Iterator[str]:
+    for where, told in WHERE.items():
+        some = [one for one in left if one.where == where]
+        for one in some[:MAX_TOLD]:
+            at = f" ('{escape(one.path.decode('utf-8', 'surrogateescape'))}')" if one.path else ""
+            yield f"the same bytes {told}{at}: {one.oid[:12]}"
+        if len(some) > MAX_TOLD:
+            yield f"and {len(some) - MAX_TOLD:,} objects more; --json lists them all"
+
+
+def _named(paths: Sequence[EnvPath]) -> str:
+    told = ", ".join(f"'{escape(path.decode('utf-8', 'surrogateescape'))}'" for path in paths[:MAX_TOLD])
+    return told + (f" and {len(paths) - MAX_TOLD:,} more" if len(paths) > MAX_TOLD else "")
+
+
+def _as_json(done: PurgeResult) -> Json:
+    return {
+        "schema": SCHEMA,
+        "dry_run": done.dry_run,
+        "paths": [path_fields(path) for path in done.paths],
+        "variable_names": done.variable_names,
+        "snapshots": done.snapshots,
+        "in_trash": done.in_trash,
+        "fetched": done.fetched,
+        "imported": [escape_invalid(one) for one in done.imported],
+        "pushed": [
+            {
+                "remote": escape_invalid(one.remote) or None,
+                "url": escape_invalid(one.shown) or None,
+                "timeline": one.timeline,
+            }
+            for one in done.sent
+        ],
+        "left": [{"oid": one.oid, "where": one.where, **path_fields(EnvPath(one.path))} for one in done.left],
+        "here": [path_fields(path) for path in done.here],
+        "attached": done.attached,
+        "mentioned": done.mentioned,
+        "warnings": [escape_invalid(warning) for warning in done.warnings],
+    }

@@ -1,0 +1,157 @@
+"""`git envlog push`: sends timelines, their notes and names to a remote, and tells first what would leave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.errors import AGAIN, print_error_line, stoppable, warn
+from git_envhist.cli.formats import count, size
+from git_envhist.cli.json_values import SCHEMA, Json, path_fields
+from git_envhist.cli.parser import argument, option
+from git_envhist.cli.progress import shown_steps
+from git_envhist.model import EnvPath
+from git_envhist.model.storage import OutgoingScan, PushOutcome, PushResult, TimelinePush
+from git_envhist.remote.push import FirstPush, NotAgreed
+from git_envhist.text import escape, escape_invalid
+
+WORDS = {
+    PushOutcome.NEW: "new",
+    PushOutcome.UPDATED: "updated",
+    PushOutcome.REWRITTEN: "rewritten",
+    PushOutcome.SAME: "up to date",
+    PushOutcome.DELETED: "deleted",
+    PushOutcome.DIVERGED: "diverged",
+}
+
+
+@command("push", "git envlog push [<options>] [<remote>] [<timeline>…]", writes=True)
+@argument("remote")
+@argument("timelines", many=True)
+@option("-n", "--dry-run", is_flag=True, help="say what would leave, and send nothing")
+@option("--delete", metavar="<timeline>", multiple=True, help="take it away there; repeatable")
+@option(
+    "--yes",
+    "agreed",
+    is_flag=True,
+    help="all that the push lists may leave: at the first push, and what is new since",
+)
+@option(
+    "--allow",
+    metavar="<path>",
+    multiple=True,
+    help="it, or all below it, may leave with a token in it, or too large; repeatable",
+)
+def push_command(
+    session: Session,
+    remote: str | None,
+    timelines: tuple[str, ...],
+    dry_run: bool,
+    delete: tuple[str, ...],
+    agreed: bool,
+    allow: tuple[str, ...],
+) -> None:
+    """Sends this working tree's timeline (or the named ones; laptop/* is a pattern) with its notes and names."""
+    session.no_paths()
+    history = session.history
+    try:
+        with (
+            stoppable("each timeline stands there whole, or as it was", AGAIN),
+            shown_steps() as history.step,
+        ):
+            done = history.push(remote, *timelines, delete=delete, allow=allow, yes=agreed, dry_run=dry_run)
+    except (FirstPush, NotAgreed) as first:
+        if not session.json:
+            for line in leaving_lines(first.planned):
+                print_error_line(line)
+        raise
+    if not dry_run:
+        session.done("it is pushed")
+    for warning in done.warnings:
+        warn(warning)
+    if session.json:
+        session.print_json(_as_json(done, dry_run))
+        return
+    for problem in done.problems:
+        warn(f"would be refused: {problem}")
+    for line in _lines(done, dry_run):
+        session.line(line)
+
+
+def leaving_lines(planned: PushResult) -> Iterator[str]:
+    """What would leave, by class and size; databases by their names."""
+    yield f"would leave for '{escape(planned.remote.name)}' ({escape(planned.remote.shown)}):"
+    yield from look_lines(planned.look)
+
+
+def look_lines(look: OutgoingScan) -> Iterator[str]:
+    """What was found in all that leaves."""
+    for share in look.shares:
+        how = "sealed, only their names can be read" if share.name == "sealed" else "in the clear"
+        yield f"  {share.name:<12} {size(share.bytes):>10}  {count(share.files, 'file')}, {how}"
+    if look.databases:
+        yield "  the databases, in the clear:"
+    for path, length in look.databases:
+        yield f"    {_shown(path)}  {size(length)}"
+    if look.dumps:
+        yield "  the dumps, in the clear:"
+    for path, length in look.dumps:
+        yield f"    {_shown(path)}  {size(length)}"
+    if look.names:
+        yield "  names that look secret, in the clear:"
+    for path in look.names:
+        yield f"    {_shown(path)}"
+
+
+def _lines(done: PushResult, dry_run: bool) -> Iterator[str]:
+    if dry_run:
+        yield from leaving_lines(done)
+        parts = f", in {count(done.parts, 'part')}" if done.parts else ""
+        yield f"{count(done.objects, 'object')}, about {size(done.bytes)} to send{parts}"
+    else:
+        yield f"to '{escape(done.remote.name)}' ({escape(done.remote.shown)}), {count(done.objects, 'object')}:"
+    if done.new and not done.first:
+        yield "  new in the clear:"
+    for kind in done.new if not done.first else ():
+        yield f"    {escape(kind)}"
+    for one in done.timelines:
+        yield f"  {escape(one.timeline)}  {WORDS[one.outcome]}{_tip(one)}"
+
+
+def _tip(one: TimelinePush) -> str:
+    new = next((move.new for move in one.moves if move.new and move.ref.startswith("refs/envhist/")), None)
+    return f"  {new[:7]}" if new else ""
+
+
+def _shown(path: bytes) -> str:
+    return escape(path.decode("utf-8", "surrogateescape"))
+
+
+def _as_json(done: PushResult, dry_run: bool) -> Json:
+    return {
+        "schema": SCHEMA,
+        "remote": escape_invalid(done.remote.name),
+        "url": escape_invalid(done.remote.shown),
+        "dry_run": dry_run,
+        "first": done.first,
+        "timelines": [{"timeline": one.timeline, "status": one.outcome.value} for one in done.timelines],
+        "objects": done.objects,
+        "bytes": done.bytes,
+        "parts": done.parts,
+        **look_json(done.look),
+        "tokens": [{**path_fields(EnvPath(one.path)), "kind": one.kind} for one in done.look.tokens],
+        "new": [escape_invalid(kind) for kind in done.new],
+        "problems": [escape_invalid(problem) for problem in done.problems],
+    }
+
+
+def look_json(look: OutgoingScan) -> Json:
+    """The same as data."""
+    return {
+        "leaving": [
+            {"class": share.name, "files": share.files, "bytes": share.bytes} for share in look.shares
+        ],
+        "databases": [{**path_fields(EnvPath(path)), "bytes": length} for path, length in look.databases],
+        "dumps": [{**path_fields(EnvPath(path)), "bytes": length} for path, length in look.dumps],
+        "names": [path_fields(EnvPath(path)) for path in look.names],
+    }

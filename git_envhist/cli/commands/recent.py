@@ -1,0 +1,169 @@
+"""`git envlog recent`: what changed of late, for whoever has no snapshot of before."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from fnmatch import fnmatchcase
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.errors import print_error_line
+from git_envhist.cli.json_values import SCHEMA, fact_json, moment, path_fields
+from git_envhist.cli.parser import argument
+from git_envhist.cli.views.diff_source import DiffStyle
+from git_envhist.cli.views.summary import fact_texts, file_texts, row_of_cells
+from git_envhist.config import read_settings
+from git_envhist.discovery import open_repository
+from git_envhist.disk import system_errors
+from git_envhist.errors import NotARepository
+from git_envhist.git.config import LocalZone
+from git_envhist.git.diff import anchored, directory_prefix, matching
+from git_envhist.git.repository import Repository
+from git_envhist.history.times import printed_time, read_moment
+from git_envhist.lazy import replace
+from git_envhist.model.work import LogEvent, RecentChanges
+from git_envhist.recent import look
+from git_envhist.text import escape, escape_invalid
+from git_envhist.worktree.ignore import left_out_of
+
+SPAN = "1h"
+MAX_ROWS = 8
+MAX_LOST = 5
+NOT_KNOWN = ("what was removed", "what files held before", "versions that were there before")
+
+
+@command("recent", "git envlog recent [<span>] [-- <pathspec>…]")
+@argument("span")
+def recent(session: Session, span: str | None) -> None:
+    """Shows what changed within a span (10m, 2h, 3d; an hour by default), without any snapshot: from change times, from
+    what installers leave, and from the logs of dpkg, apt, npm and git."""
+    now = datetime.now(LocalZone())
+    since = read_moment(span or SPAN, now).start.astimezone(now.tzinfo)
+    repository = _repository()
+    root = os.path.realpath(repository.root if repository is not None else ".")
+    git = repository.git if repository is not None else None
+    found = look(root, since, now, git, _left_out(root, repository), os.environ)
+    found = _narrowed(session, found, repository)
+    if session.json:
+        session.print_json(_as_json(found))
+        return
+    manner = DiffStyle(session.palette, session.columns, plain=session.output.plain)
+    session.page()
+    since_then = printed_time(found.since, found.until)
+    session.line(f"since {since_then}, by change times and logs: {found.looked:,} paths looked at")
+    for text in _texts(found, manner):
+        session.output.write(text)
+    session.line(f"not known: {', '.join(NOT_KNOWN)}")
+    # What stands below it comes below it, wherever both go.
+    session.output.flush()
+    for place in found.unread:
+        print_error_line(f"warning: cannot be looked into: '{escape(_text(place) or '.')}'")
+    print_error_line("hint: what comes next can be known wholly: git envlog capture")
+
+
+def _repository() -> Repository | None:
+    try:
+        with system_errors(os.curdir):
+            return open_repository(".", os.environ).repository
+    except NotARepository:
+        return None
+
+
+def _left_out(root: str, repository: Repository | None) -> Callable[[bytes], bool]:
+    """What is no part of the environment here."""
+    settings = read_settings(repository.read_config() if repository is not None else ())
+    return left_out_of(root, settings.exclude)
+
+
+def _narrowed(session: Session, found: RecentChanges, repository: Repository | None) -> RecentChanges:
+    """What pathspecs leave of it; the machine and its logs are nowhere."""
+    if not session.paths:
+        return found
+    root = os.fsencode(found.root)
+    directories = sorted({*found.lost, *(fact.at for fact in found.facts)} - {b""})
+    meant = _meant(session.paths, root, repository, [change.path for change in found.changes], directories)
+    return replace(
+        found,
+        facts=tuple(fact for fact in found.facts if fact.at in meant),
+        changes=tuple(change for change in found.changes if change.path in meant),
+        lost=tuple(path for path in found.lost if path in meant),
+        commands=(),
+        head=(),
+    )
+
+
+def _meant(
+    typed: Iterable[str],
+    root: bytes,
+    repository: Repository | None,
+    paths: Sequence[bytes],
+    directories: Sequence[bytes],
+) -> frozenset[bytes]:
+    prefix = directory_prefix(os.getcwdb(), root)
+    if repository is not None:
+        specs = tuple(anchored(os.fsencode(path), prefix, root) for path in typed)
+        return matching(repository.git, sorted({*paths, *directories}), directories, specs)
+    # Without git there are no pathspecs: a path, or a pattern of the shell's kind.
+    wanted = [os.path.normpath(os.path.join(prefix, os.fsencode(path))) for path in typed]
+    everything = (*paths, *directories)
+    return frozenset(path for path in everything if any(_is_in(path, pattern) for pattern in wanted))
+
+
+def _is_in(path: bytes, pattern: bytes) -> bool:
+    return pattern == b"." or path == pattern or path.startswith(pattern + b"/") or fnmatchcase(path, pattern)
+
+
+def _texts(found: RecentChanges, manner: DiffStyle) -> Iterator[bytes]:
+    yield from fact_texts(found.facts, manner)
+    yield from _done("git", found.head, found.until, manner)
+    yield from _done("ran", found.commands, found.until, manner)
+    yield from file_texts(found.changes, manner)
+    if found.lost:
+        cells = [escape(_text(place) + "/") for place in found.lost[:MAX_LOST]]
+        more = [f"… {len(found.lost) - MAX_LOST:,} more"] if len(found.lost) > MAX_LOST else []
+        yield from row_of_cells(
+            "lost", ["something was removed from, or moved out of:", *cells, *more], manner
+        )
+    if not (found.facts or found.changes or found.head or found.commands or found.lost):
+        yield b"nothing that these tell\n"
+
+
+def _done(label: str, done: tuple[LogEvent, ...], now: datetime, manner: DiffStyle) -> Iterator[bytes]:
+    shown = done[-MAX_ROWS:]
+    if len(done) > len(shown):
+        yield from row_of_cells(label, [f"… {len(done) - len(shown):,} before these"], manner)
+    for one in shown:
+        yield from row_of_cells(label, [printed_time(one.at, now), escape(one.what)], manner)
+
+
+def _as_json(found: RecentChanges) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        "root": escape_invalid(found.root),
+        "since": moment(found.since),
+        "until": moment(found.until),
+        "story": [
+            {
+                key: escape_invalid(value) if isinstance(value, str) else value
+                for key, value in fact_json(fact).items()
+            }
+            for fact in found.facts
+        ],
+        "files": [
+            {"status": change.kind.value, **path_fields(change.path), "at": moment(found.times[change.path])}
+            for change in found.changes
+        ],
+        "lost_something": [path_fields(path) for path in found.lost],
+        "unread": [path_fields(path) for path in found.unread],
+        "git": [
+            {"at": moment(one.at), "commit": one.commit, "what": escape_invalid(one.what)}
+            for one in found.head
+        ],
+        "commands": [{"at": moment(one.at), "what": escape_invalid(one.what)} for one in found.commands],
+        "not_known": list(NOT_KNOWN),
+    }
+
+
+def _text(path: bytes) -> str:
+    return path.decode("utf-8", "surrogateescape")

@@ -1,0 +1,473 @@
+"""`git envrestore`: go back, losing nothing; and `git envlog undo`, `redo`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.errors import print_error_line, warn
+from git_envhist.cli.formats import FormatContext, count
+from git_envhist.cli.parser import argument, option
+from git_envhist.cli.paths import refuse_place
+from git_envhist.cli.progress import shown_progress, shown_steps
+from git_envhist.cli.views.log import id_length, list_lines
+from git_envhist.cli.views.restore import (
+    WAY_BACK,
+    done_lines,
+    dry_run_lines,
+    head_lines,
+    held_lines,
+    moment_words,
+    plan_lines,
+    problems,
+    require_plan,
+    saved_line,
+    since_restore_line,
+    way_back,
+)
+from git_envhist.diff.classes import CLASSES
+from git_envhist.errors import EnvhistError, Interrupted, UsageError
+from git_envhist.history.resolve import NOTHING_CAPTURED
+from git_envhist.history.titles import likely_targets
+from git_envhist.lazy import replace
+from git_envhist.model import CaptureProgress, RestoreResult, RestoreRole, Snapshot
+from git_envhist.restore.options import STOPPED, RestoreOptions, checked_classes
+from git_envhist.text import escape, escape_invalid
+
+# `git envrestore --attachments`: what was kept with a moment, written into a directory.
+
+
+def write_attachments(session: Session, snapshot: Snapshot, directory: str) -> int:
+    """Write them there, and say where each stands."""
+    refuse_place(session, directory)
+    written = session.history.going.give_back_attachments(snapshot, directory)
+    if session.json:
+        session.print_json({"schema": 1, "id": snapshot.id, "attachments": written})
+    elif not written:
+        session.line(f"nothing was attached to {snapshot.id[:7]}")
+    else:
+        for path in written:
+            session.verbatim(path)
+    return 0
+
+
+# List likely snapshots, each with its command, for `git envrestore` without a revision.
+
+
+def likely_lines(session: Session) -> Iterator[str]:
+    """Yield the lines for at most five snapshots, the newest first."""
+    history = session.history
+    if history.going.broken_off:
+        yield "a restore was broken off here: first git envrestore --continue, or --abort to take it back"
+    moments = likely_targets(history.world.own.snapshots, "")
+    if not moments:
+        print_error_line(f"hint: {NOTHING_CAPTURED}")
+        return
+    digits = id_length([snapshot.id for snapshot in moments])
+    look = FormatContext(history.now, None, digits)
+    told = list_lines(moments, look, session.palette, session.columns)
+    for line, snapshot in zip(told, moments, strict=True):
+        yield line
+        spelled = shlex.quote(snapshot.names[0]) if snapshot.names else look.short_id(snapshot)
+        yield f"    git envrestore {escape(spelled)}"
+    yield "nothing was changed; -n shows what one of these would do"
+
+
+# `git envrestore --continue` and `--abort`: the end of a restore that was broken off.
+
+NOT_EXACT_STATUS = 5
+
+
+def end(session: Session, mode: str, revision: str | None, spelled: str) -> int:
+    """Finish what was broken off, or take it back."""
+    if revision is not None:
+        raise UsageError(f"nothing is expected behind {spelled}: '{revision}'")
+    going = session.history.going
+    carried = going.finish() if mode == "go_on" else going.take_back()
+    session.done("the restore is taken back" if carried.undone else "the restore is finished")
+    for item in (*carried.kept, *carried.losses):
+        warn(f"'{os.fsdecode(item.path) or '.'}': {item.why}")
+    stopped = dict(carried.notes).get(STOPPED)
+    if stopped:
+        warn(f"services were stopped for that restore, and still are: {stopped}")
+    if session.json:
+        from git_envhist.cli.json_values import ended_json  # loaded late: only --json needs it
+
+        session.print_json(ended_json(carried))
+    elif carried.undone:
+        session.line("taken back: the environment is as it was before the restore")
+    else:
+        session.line("finished; go back with: git envrestore --undo")
+    return 0 if not carried.kept and not carried.losses else NOT_EXACT_STATUS
+
+
+# What is said to whoever stops a restore.
+
+
+@contextmanager
+def stoppable(session: Session, meant: Snapshot | None = None) -> Iterator[None]:
+    """Whoever stops a restore is told what became of it; half way, its journal says so.
+
+    What was saved before that is the newest moment then: who says `@` once more would mean that.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as stopped:
+        number = getattr(stopped, "number", signal.SIGINT)
+        safety = session.history.going.changed
+        if safety is None:
+            hint = (
+                f"again with: git envrestore {meant.id[:7]} ('@' is what was saved here, by now)"
+                if meant
+                else None
+            )
+            raise Interrupted(number, hint=hint) from stopped
+        raise Interrupted(
+            number,
+            "the files are restored, but not all that goes with them",
+            hint=f"what was here before: git envrestore {safety.id[:7]}",
+        ) from stopped
+
+
+NOT_EXACT = 5
+NEWEST = "@"
+MODES = ("undo", "redo", "go_on", "take_back")
+SPELLED = {"go_on": "--continue", "take_back": "--abort"}
+HERE = ("plan", "keep_new", "keep_code", "head", "relocate", "roots", "services", "verify")
+CHOOSING = ("only", *HERE)
+CHANGING = ("to", "attachments", *CHOOSING)
+"""What makes no sense without a moment."""
+EXCLUDING = {
+    "to": (*HERE, "attachments", "undo", "redo", "go_on", "take_back"),
+    "attachments": (*CHOOSING, "dry_run", "undo", "redo", "go_on", "take_back"),
+    "undo": ("relocate", "verify"),
+    "redo": ("relocate", "verify"),
+    "go_on": (*CHOOSING, "dry_run", "force"),
+    "take_back": (*CHOOSING, "dry_run", "force"),
+}
+"""Options that make no sense together, by the one that decides."""
+
+
+@command("envrestore", "git envrestore [<options>] [<rev>] [-- <pathspec>…]", writes=True)
+@argument("words", many=True)
+@option("-n", "--dry-run", is_flag=True, help="print the plan and change nothing")
+@option("--to", "to", metavar="<directory>", help="write the moment there, and touch nothing here")
+@option("--plan", metavar="<id>", help="only if it is still the plan that was shown under this id")
+@option("--keep-new", is_flag=True, help="remove nothing that came after the moment")
+@option("--keep-code", is_flag=True, help="leave the files alone that HEAD tracks")
+@option("--only", metavar="<class>,…", multiple=True, help="only these: " + ", ".join(CLASSES))
+@option("--head", is_flag=True, help="also move HEAD to the code commit of that moment")
+@option("--relocate", is_flag=True, help="have what comes of another working tree name this one")
+@option("--services", is_flag=True, help="with the state of the services that are configured")
+@option("--verify", is_flag=True, help="then run the check that the moment was judged by")
+@option(
+    "--attachments",
+    metavar="<directory>",
+    help="write what was attached to the moment there, and nothing else",
+)
+@option("-f", "--force", is_flag=True, help="override the refusals that name it")
+@option("--allow-unsigned", "foreign", is_flag=True, help="restore a snapshot that none of your keys signed")
+@option("--roots", is_flag=True, help="with --allow-unsigned: change additional roots too")
+@option(
+    "--undo", is_flag=True, help="take back the last restore, or go to the state before; a number: so many"
+)
+@option("--redo", is_flag=True, help="go forth again after an undo")
+@option("--continue", "go_on", is_flag=True, help="finish a restore that was broken off")
+@option("--abort", "take_back", is_flag=True, help="take back a restore that was broken off")
+def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
+    """Restores a snapshot; saves the working tree first. Without <rev> it lists likely ones; paths: from the newest."""
+    _refuse_excluding(options)
+    mode = _mode(options)
+    revision = words[0] if words else None
+    # What is written into another directory needs no working tree here.
+    session.bare = options["to"] is not None or options["attachments"] is not None
+    if mode is not None and len(words) > 1:
+        raise UsageError(f"one word too many: '{words[1]}'")
+    if mode in ("undo", "redo"):
+        return step(session, mode, revision, options)
+    if mode is not None:
+        return end(session, mode, revision, SPELLED[mode])
+    if revision is None and not session.paths and not any(options[name] for name in CHANGING):
+        return _show_likeliest(session)
+    snapshot = session.history.resolve(_revision(session, revision))
+    if len(words) > 1:
+        from git_envhist.cli.paths import take_paths  # loaded late: most paths stand behind '--'
+
+        take_paths(session, words[1:], snapshot, "git envrestore [<rev>]")
+    if options["attachments"] is not None:
+        return write_attachments(session, snapshot, options["attachments"])
+    if options["to"] is not None:
+        return _write_elsewhere(session, snapshot, options)
+    # Whether there is a check at all is known before anything is changed.
+    check = session.history.checks.recorded(snapshot) if options["verify"] else None
+    with stoppable(session, snapshot), _shown_steps(session, options) as wish:
+        restored = session.history.going.to(snapshot, wish)
+    if check is None or options["dry_run"]:
+        return _tell(session, restored, options)
+    return _tell_and_check(session, restored, options, check)
+
+
+def _tell_and_check(session: Session, restored: RestoreResult, options: dict[str, Any], command: str) -> int:
+    from git_envhist.cli.json_values import verdict_json  # loaded late: few restores are checked
+    from git_envhist.cli.views.restore import check, tell_check  # loaded late: likewise
+
+    if session.json:
+        checked = check(session, restored, command)
+        status = _tell(session, restored, options, verify=verdict_json(checked.verdict))
+    else:
+        status = _tell(session, restored, options)
+        checked = check(session, restored, command)
+    return tell_check(session, checked, restored, status)
+
+
+def step(session: Session, mode: str, revision: str | None, options: dict[str, Any]) -> int:
+    """Undo or redo, as often as the operand says."""
+    steps = 1 if revision is None else _number(revision, mode)
+    go = session.history.going.undo if mode == "undo" else session.history.going.redo
+    with stoppable(session), _shown_steps(session, options) as wish:
+        restored = go(steps, wish)
+    # Who has just gone back gets forth by that: one more undo would lead further back.
+    other = "redo" if mode == "undo" else "undo"
+    back = f"git envrestore --{other}" + (f" {steps}" if steps > 1 else "")
+    status = _tell(session, restored, options, back)
+    if not (session.json or options["head"]):
+        for line in head_lines(restored, session.history.repository.git, dry_run=options["dry_run"]):
+            session.line(line)
+    if mode == "undo" and not session.json and restored.target.restore is RestoreRole.TO:
+        session.line(since_restore_line(restored, steps, dry_run=options["dry_run"]))
+    return status
+
+
+@contextmanager
+def _shown_steps(session: Session, options: dict[str, Any]) -> Iterator[RestoreOptions]:
+    """Show progress on a terminal: of the capture of what is here, then of the restore itself."""
+    numbers: list[int] = []
+
+    def planned(restored: RestoreResult) -> None:
+        numbers.append(len(restored.plan.steps))
+
+    with shown_steps() as tell, shown_progress("reading what is here") as progress:
+        wish = _wish(session, options, progress)
+        held, saved = wish.planned, wish.saved
+
+        def both(restored: RestoreResult) -> None:
+            planned(restored)
+            if held is not None:
+                held(restored)
+
+        def going(safety: Snapshot) -> None:
+            if saved is not None:
+                saved(safety)
+            if progress is not None:
+                tell(f"restoring {count(numbers[-1] if numbers else 0, 'path')}")
+
+        yield replace(wish, planned=both, saved=going)
+
+
+def _mode(options: dict[str, Any]) -> str | None:
+    chosen = [mode for mode in MODES if options[mode]]
+    if len(chosen) > 1:
+        first, second = (SPELLED.get(mode, "--" + mode) for mode in chosen[:2])
+        raise UsageError(f"{first} and {second} exclude each other")
+    return chosen[0] if chosen else None
+
+
+def _refuse_excluding(options: dict[str, Any]) -> None:
+    """Options that say nothing beside another one would be a mistake that nobody is told."""
+    for one, others in EXCLUDING.items():
+        for other in others if options.get(one) else ():
+            if options.get(other):
+                first, second = (SPELLED.get(name, "--" + name.replace("_", "-")) for name in (one, other))
+                raise UsageError(f"{first} and {second} exclude each other")
+
+
+def _number(text: str, mode: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not 0 < int(text) < 1 << 31:
+        raise UsageError(f"not a number of steps: '{text}'", hint=f"git envrestore --{mode} 2")
+    return int(text)
+
+
+def _revision(session: Session, revision: str | None) -> str:
+    if revision is not None:
+        return revision
+    if session.paths:
+        # As `git restore -- <path>` restores from the nearest source.
+        return NEWEST
+    raise UsageError("no snapshot given", hint="the newest: git envrestore @ …; git envlog lists them")
+
+
+def _classes(lists: tuple[str, ...]) -> frozenset[str] | None:
+    words = [word for words in lists for word in words.split(",") if word]
+    if not set(words) <= set(CLASSES):
+        from git_envhist.cli.views.restore import class_for_option
+
+        words = [class_for_option(word) for word in words]
+    return checked_classes(words)
+
+
+def _wish(
+    session: Session, options: dict[str, Any], progress: Callable[[CaptureProgress], None] | None
+) -> RestoreOptions:
+    from git_envhist.cli.views.details import anchored_paths  # loaded late: a usage error needs no history
+
+    quiet = bool(session.json)
+    silent = quiet or options["dry_run"]
+    return RestoreOptions(
+        pathspecs=anchored_paths(session),
+        classes=_classes(options["only"]),
+        keep_new=options["keep_new"],
+        keep_code=options["keep_code"],
+        head=options["head"],
+        relocate=options["relocate"],
+        force=options["force"],
+        foreign=options["foreign"],
+        roots=options["roots"],
+        services=options["services"],
+        dry_run=options["dry_run"],
+        progress=progress,
+        planned=require_plan(
+            options["plan"], None if silent else lambda planned: _say_plan(session, planned)
+        ),
+        saved=None if quiet else lambda safety: _say_saved(session, safety),
+    )
+
+
+def _say_plan(session: Session, planned: RestoreResult) -> None:
+    if planned.plan.steps or planned.plan.directories:
+        for line in plan_lines(planned, _words(session, planned.target)):
+            session.line(line)
+    # Whatever is complained of from here on is about this plan: it stands before that.
+    session.output.flush()
+
+
+def _say_saved(session: Session, safety: Snapshot) -> None:
+    session.line(saved_line(safety))
+    session.output.flush()
+
+
+def _tell(
+    session: Session, restored: RestoreResult, options: dict[str, Any], back: str = WAY_BACK, **more: object
+) -> int:
+    if not options["dry_run"]:
+        session.done("the restore is done")
+    for warning in restored.warnings:
+        warn(warning)
+    for problem in problems(restored):
+        warn(problem)
+    back = way_back(restored, back, head=options["head"], services=options["services"])
+    held = () if options["services"] or options.get("to") else _held_services(session, restored)
+    if session.json:
+        from git_envhist.cli.json_values import restored_json  # loaded late: only --json needs it
+
+        value = restored_json(restored, back, dry_run=options["dry_run"])
+        session.print_json({**value, "services_held": [*map(escape_invalid, held)], **more})
+    elif options["dry_run"]:
+        from git_envhist.cli.views.details import fact_lines  # loaded late: what is done tells no story
+
+        there = None if options.get("to") else back
+        story = fact_lines(session, restored.story, indent=2)
+        for line in dry_run_lines(restored, _words(session, restored.target), there, story):
+            session.line(line)
+    else:
+        from git_envhist.cli import errors  # loaded late: what is planned or told as JSON needs none
+        from git_envhist.text import escape  # loaded late: likewise
+
+        told = None if options.get("to") or not errors.is_wanted(session, errors.RESTORE) else back
+        did = "restored"
+        if options.get("to"):
+            did = f"wrote {restored.target.id[:7]} into '{escape(os.path.abspath(options['to']))}'"
+        for line in done_lines(restored, told, _rest_line(session, restored, options), did=did):
+            session.line(line)
+    if held and not session.json:
+        for line in held_lines(session, restored, held):
+            session.line(line)
+    return 0 if restored.exact or options["dry_run"] else NOT_EXACT
+
+
+def _held_services(session: Session, restored: RestoreResult) -> tuple[str, ...]:
+    """Return the services whose state the snapshot holds; nothing where that cannot be read."""
+    from git_envhist.cli.views.details import services_of  # loaded late: as with the other words of the end
+
+    try:
+        return services_of(session.history, restored.target)
+    except EnvhistError:
+        return ()
+
+
+def _rest_line(session: Session, restored: RestoreResult, options: dict[str, Any]) -> str:
+    if options.get("to"):
+        return ""
+    from git_envhist.cli.views.restore import not_restored_line  # loaded late: only what is told needs it
+
+    return not_restored_line(session, restored, partly=bool(session.paths or options.get("only")))
+
+
+def _words(session: Session, snapshot: Snapshot) -> str:
+    from git_envhist.cli.formats import first_line, symbol  # loaded late: likewise
+    from git_envhist.cli.views.log import format_context  # loaded late: likewise
+    from git_envhist.text import escape  # loaded late: only what is told needs it
+
+    verdict = snapshot.verdict
+    told = f"{symbol(verdict)} {first_line(verdict.command)}" if verdict else ""
+    words = moment_words(snapshot, told, format_context(session.history))
+    root = session.history.repository.root
+    # Whoever stands elsewhere, or was led elsewhere by a variable, shall see what it is about.
+    return words if os.path.realpath(root) == os.path.realpath(".") else f"{words} in '{escape(root)}'"
+
+
+def _write_elsewhere(session: Session, snapshot: Snapshot, options: dict[str, Any]) -> int:
+    wish = replace(_wish(session, options, None), planned=None, saved=None)
+    from git_envhist.cli.paths import refuse_place  # loaded late: most restores go into the environment
+
+    refuse_place(session, options["to"])
+    written = session.history.going.write_to(snapshot, options["to"], wish)
+    return _tell(session, written, options)
+
+
+def _show_likeliest(session: Session) -> int:
+
+    for line in likely_lines(session):
+        session.line(line)
+    return 0
+
+
+# `git envlog undo` and `redo`: the same as `git envrestore --undo` and `--redo`.
+
+DEFAULTS: dict[str, Any] = {
+    "only": (),
+    "keep_new": False,
+    "keep_code": False,
+    "head": False,
+    "relocate": False,
+    "foreign": False,
+    "roots": False,
+}
+
+
+@command("undo", "git envlog undo [<number>]", writes=True)
+@argument("number")
+@option("-n", "--dry-run", is_flag=True, help="print the plan and change nothing")
+@option("--plan", metavar="<id>", help="refuse unless it is still the plan that was printed with this id")
+@option("-f", "--force", is_flag=True, help="override the refusals that name it")
+@option("--services", is_flag=True, help="with the state of the services that are configured")
+def undo(session: Session, number: str | None, **options: Any) -> int:
+    """Goes to the newest earlier state that differs from what is here now, or so many back; that is saved first."""
+    session.no_paths()
+    return step(session, "undo", number, {**DEFAULTS, **options})
+
+
+@command("redo", "git envlog redo [<number>]", writes=True)
+@argument("number")
+@option("-n", "--dry-run", is_flag=True, help="print the plan and change nothing")
+@option("--plan", metavar="<id>", help="refuse unless it is still the plan that was printed with this id")
+@option("-f", "--force", is_flag=True, help="override the refusals that name it")
+@option("--services", is_flag=True, help="with the state of the services that are configured")
+def redo(session: Session, number: str | None, **options: Any) -> int:
+    """Goes forth again after an undo, as long as nothing new has come."""
+    session.no_paths()
+    return step(session, "redo", number, {**DEFAULTS, **options})

@@ -1,0 +1,208 @@
+"""`git envlog show`: one snapshot in full, or a file's bytes as they were."""
+
+from __future__ import annotations
+
+import os
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.formats import FormatContext, format_date
+from git_envhist.cli.parser import argument, option
+from git_envhist.cli.views.details import (
+    fact_lines,
+    facts_of,
+    file_facts,
+    missing_of,
+    read_details,
+    services_of,
+    with_outputs,
+)
+from git_envhist.cli.views.log import LABEL, card
+from git_envhist.diff.facts import without_secrets
+from git_envhist.diff.summary import count, summarize
+from git_envhist.errors import EnvhistError, SnapshotNotFound, UsageError
+from git_envhist.history.timeline import subject
+from git_envhist.lazy import replace
+from git_envhist.model import EnvPath, Snapshot
+from git_envhist.probes import kinds
+from git_envhist.text import escape
+
+# `git envlog show now`: the live environment as a card of its own, and its files as they are.
+
+CURRENT_STATE = "now"
+
+
+class FileUnreadable(EnvhistError):
+    """The file cannot be read where it stands."""
+
+    code = "cannot-read"
+    usual_hint = "what the newest moment holds of it: git envlog show @ -- <path>"
+
+
+def show_now(session: Session, date: str | None) -> None:
+    """Tell what has changed since the newest snapshot."""
+    newest = session.history.resolve("@")
+    comparison = session.history.diff(newest, CURRENT_STATE)
+    changes, facts = comparison.files, comparison.facts
+    counts = count(changes)
+    if session.json:
+        from git_envhist.cli.json_values import SCHEMA, changed_json, fact_json, moment
+
+        changed = changed_json(counts, changes)
+        at = moment(session.history.now)
+        timeline = session.history.timeline
+        session.print_json(
+            {
+                "schema": SCHEMA,
+                "id": None,
+                "timeline": timeline,
+                "at": at,
+                "since": newest.id,
+                "env_changed": changed,
+                "story": [fact_json(fact) for fact in without_secrets(facts)],
+            }
+        )
+        return
+    fields = [
+        ("Timeline", session.history.timeline or ""),
+        ("Date", format_date(session.history.now, date or "default", session.history.now)),
+        ("Newest", _newest(newest)),
+        ("Story", summarize(facts, counts, kinds())),
+    ]
+    session.line(session.paint("id", "the environment now"))
+    for label, value in fields:
+        session.line(f"{label}:".ljust(LABEL) + escape(value))
+    for line in fact_lines(session, facts):
+        session.line(line)
+
+
+def read_present(session: Session, path: EnvPath) -> bytes:
+    """The bytes of a file as they are now."""
+    place = _place_now(session, path)
+    try:
+        if os.path.islink(place):
+            return os.readlink(place)
+        with open(place, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        raise SnapshotNotFound(os.fsdecode(path), hint="there is no such file now") from None
+    except OSError as failure:
+        raise FileUnreadable(f"cannot read '{os.fsdecode(path)}': {failure.strerror}") from failure
+
+
+def _place_now(session: Session, path: EnvPath) -> bytes:
+    top = os.fsencode(session.history.repository.root)
+    name, further, below = path.partition(b"://")
+    root = dict(session.history.settings.roots).get(os.fsdecode(name)) if further else None
+    if root is None:
+        return os.path.join(top, path)
+    return os.path.join(top, os.fsencode(os.path.expanduser(root)), below)
+
+
+def _newest(snapshot: Snapshot) -> str:
+    return f"{snapshot.id} {subject(snapshot.intent)}"
+
+
+NOW = "now"
+
+
+@command("show", "git envlog show [<rev>] [-- <path>]", bare=True)
+@argument("words", many=True)
+@option("--date", metavar="<style>", help="times as iso, short, relative, unix, format:…, as in git log")
+def show(session: Session, words: tuple[str, ...], date: str | None) -> None:
+    """Shows the card of a snapshot (the newest by default), or with a path that file's bytes as they were."""
+    revision = words[0] if words else None
+    if len(words) > 1:
+        _take_paths(session, words)
+    if session.paths and session.json:
+        raise UsageError("a file's bytes are no JSON", hint="leave out --json, or the path")
+    if revision == NOW:
+        _show_now(session, date)
+        return
+    try:
+        snapshot = session.history.resolve("@" if revision is None else revision)
+    except SnapshotNotFound:
+        if revision is None or session.paths:
+            raise
+        if not (_show_file_of(session, revision) or _show_observed(session, revision)):
+            raise
+        return
+    if session.paths:
+        session.output.content(session.history.read_file(snapshot, _only_path(session)))
+        return
+    snapshot = with_outputs(session.history, snapshot)
+    if session.json:
+        from git_envhist.cli.json_values import snapshot_json  # loaded late: only --json needs it
+
+        details = read_details(session.history, snapshot)
+        told = (*details.facts, *file_facts(session.history, snapshot))
+        session.print_json(snapshot_json(snapshot, replace(details, facts=told)))
+        return
+    look = FormatContext(session.history.now, session.date_style(date), ascii_signs=session.columns is None)
+    missing = missing_of(session.history, snapshot)
+    facts = (*facts_of(session.history, snapshot), *file_facts(session.history, snapshot))
+    story = fact_lines(session, facts)
+    services = services_of(session.history, snapshot)
+    session.page()
+    for line in card(snapshot, look, session.palette, missing, story, services):
+        session.line(line)
+
+
+def _show_file_of(session: Session, text: str) -> bool:
+    """Show what git spells `<rev>:<path>`, if this is that: from the top, or from here where it begins with a dot."""
+    if text.startswith(":") or session.json:
+        return False
+    for at in (at for at, letter in enumerate(text) if letter == ":"):
+        revision, path = text[:at], os.fsencode(text[at + 1 :])
+        if not revision or not path:
+            continue
+        try:
+            snapshot = session.history.resolve(revision)
+        except (SnapshotNotFound, UsageError):
+            continue
+        from_here = path.startswith((b"./", b"../"))
+        place = session.history.environment_path(path) if from_here else EnvPath(path)
+        session.output.content(session.history.read_file(snapshot, place))
+        return True
+    return False
+
+
+def _take_paths(session: Session, words: tuple[str, ...]) -> None:
+    from git_envhist.cli.paths import take_paths  # loaded late: most paths stand behind '--'
+
+    take_paths(
+        session,
+        words[1:],
+        session.history.resolve("@" if words[0] == NOW else words[0]),
+        "git envlog show [<rev>]",
+    )
+
+
+def _show_observed(session: Session, external_id: str) -> bool:
+    """Show what is known of a checkpoint of the platform; whether there is one."""
+    from git_envhist.cli.commands.effect import observed_card  # loaded late: likewise
+    from git_envhist.cli.json_values import observed_json  # loaded late: hardly anybody has a platform
+
+    found = session.history.observed.find(external_id)
+    if found is not None and session.json:
+        session.print_json({"schema": 1, "observed": [observed_json(found)]})
+    elif found is not None:
+        for line in observed_card(session, found):
+            session.line(line)
+    return found is not None
+
+
+def _show_now(session: Session, date: str | None) -> None:
+
+    if session.paths:
+        session.output.content(read_present(session, _only_path(session)))
+    else:
+        show_now(session, session.date_style(date))
+
+
+def _only_path(session: Session) -> EnvPath:
+    assert session.paths
+    if len(session.paths) > 1:
+        raise UsageError("one path at a time", hint="git envlog show <rev> -- <path>")
+    typed = os.fsencode(session.paths[0])
+    # `<root>://<path>` stands for itself, wherever the user is.
+    return EnvPath(typed) if b"://" in typed else session.history.environment_path(typed)

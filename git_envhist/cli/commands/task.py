@@ -1,0 +1,131 @@
+"""`git envlog task`: how far a piece of work has come; `git envlog resume`: what comes next, and from where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.json_values import SCHEMA, Json, moment
+from git_envhist.cli.parser import argument, option
+from git_envhist.cli.views.log import SHORTEST_ID, format_context, id_length
+from git_envhist.errors import UsageError
+from git_envhist.history.timeline import subject
+from git_envhist.model import ResumePoint, Task, TaskStatus
+from git_envhist.text import escape, escape_invalid
+from git_envhist.tracking.tasks import definition_of_files
+
+USAGE = "git envlog task add <text> | start|done|fail|skip <number> | list"
+STATUSES = {
+    "start": TaskStatus.IN_PROGRESS,
+    "done": TaskStatus.COMPLETED,
+    "fail": TaskStatus.FAILED,
+    "skip": TaskStatus.SKIPPED,
+}
+DEFINITION = option(
+    "--definition",
+    "files",
+    metavar="<file>",
+    multiple=True,
+    help="what defines the agent: its prompts, its tools; repeatable",
+)
+WIDEST_STATUS = max(len(status.value) for status in TaskStatus)
+
+
+@command("task", USAGE, writes=True)
+@argument("action", default="list", metavar="add|start|done|fail|skip|list")
+@argument("which", metavar="[<text> | <number>]")
+@DEFINITION
+def task(session: Session, action: str, which: str | None, files: tuple[str, ...]) -> None:
+    """Keeps the tasks of a piece of work with the timeline; what is here is captured when one begins or ends."""
+    session.no_paths()
+    tasks = session.history.tasks
+    if action == "list" and which is None:
+        _tell(session, tasks.all())
+    elif action == "add" and which is not None:
+        _tell_one(session, tasks.add(which, definition=definition_of_files(files)))
+    elif action in STATUSES and which is not None:
+        definition = definition_of_files(files)
+        _tell_one(session, tasks.set(_number(which), STATUSES[action], definition=definition))
+    else:
+        raise UsageError(f"not a word that 'task' knows: '{action}'", hint=USAGE)
+
+
+@command("resume", "git envlog resume [--definition <file>]… [--force]")
+@DEFINITION
+@option("-f", "--force", is_flag=True, help="also where the task was told under another definition")
+def resume(session: Session, files: tuple[str, ...], force: bool) -> None:
+    """Says which task comes next, the first neither completed nor skipped, and the snapshot that it starts from."""
+    session.no_paths()
+    found = session.history.tasks.resume(definition=definition_of_files(files), force=force)
+    if session.json:
+        session.print_json({"schema": SCHEMA, **_resumed_json(found)})
+        return
+    if found is None:
+        session.line("no task is left to do")
+        return
+    look = format_context(session.history)
+    session.line(_line(found.task))
+    session.line(f"it starts from {found.start.id[:7]} ({look.time(found.start)}): {look.words(found.start)}")
+    by, here = _agent(found.task.agent, found.task.agent_version), session.history.agent
+    if by and here is not None and by != _agent(here.name, here.version):
+        session.line(f"told by {escape(by)}; you are {escape(_agent(here.name, here.version))}")
+    session.line(f"go there with: git envrestore {found.start.id[:7]}")
+    if found.attached is not None:
+        what = "attachments" if found.conversation is None else "conversation"
+        there = found.attached.id[:7]
+        session.line(f"its {what} (from {there}): git envrestore {there} --attachments <directory>")
+
+
+def _resumed_json(found: ResumePoint | None) -> Json:
+    if found is None:
+        return {"task": None, "start": None, "attached": None}
+    attached = None if found.attached is None else found.attached.id
+    return {"task": _task_json(found.task), "start": found.start.id, "attached": attached}
+
+
+def _agent(name: str | None, version: str | None) -> str:
+    return " ".join(word for word in (name, version) if word)
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise UsageError(f"not the number of a task: '{text}'", hint="git envlog task list")
+    return int(text)
+
+
+def _tell(session: Session, tasks: Sequence[Task]) -> None:
+    if session.json:
+        session.print_json({"schema": SCHEMA, "tasks": [_task_json(one) for one in tasks]})
+        return
+    ids = id_length([one.stands_on for one in tasks])
+    for one in tasks:
+        session.line(_line(one, ids))
+    if not tasks:
+        session.line("no tasks; the first: git envlog task add <text>")
+
+
+def _tell_one(session: Session, one: Task) -> None:
+    session.done("the task is kept")
+    if session.json:
+        session.print_json({"schema": SCHEMA, "task": _task_json(one)})
+    else:
+        session.line(_line(one))
+
+
+def _line(one: Task, digits: int = SHORTEST_ID) -> str:
+    told = f"{one.number:>3}  {one.status.value:<{WIDEST_STATUS}}  {one.stands_on[:digits]}"
+    return f"{told}  {escape(subject(one.text))}"
+
+
+def _task_json(one: Task) -> Json:
+    return {
+        "number": one.number,
+        "text": escape_invalid(one.text),
+        "status": one.status.value,
+        "at": moment(one.at),
+        "snapshot": one.stands_on,
+        "begun_at": one.begun_at,
+        "agent": one.agent and escape_invalid(one.agent),
+        "agent_version": one.agent_version and escape_invalid(one.agent_version),
+        "definition": one.definition and escape_invalid(one.definition),
+    }

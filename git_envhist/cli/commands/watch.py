@@ -1,0 +1,54 @@
+"""`git envlog watch`: captures by itself whenever the environment has settled after a change."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from git_envhist.api import AroundHistory
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.commands.capture import captured_lines, warn_of_missing
+from git_envhist.cli.errors import warn
+from git_envhist.cli.json_values import PATHS_IN_LISTS, captured_json, snapshot_json
+from git_envhist.cli.parser import option
+from git_envhist.cli.views.details import read_details
+from git_envhist.errors import UsageError
+from git_envhist.integrations.watch import SETTLE, WatchCallbacks, watch
+from git_envhist.model import CaptureResult
+
+
+@command("watch", "git envlog watch [<options>]", writes=True)
+@option("--settle", metavar="<seconds>", help="how long nothing is to change before a capture; 2 by default")
+def watch_command(session: Session, settle: str | None) -> None:
+    """Takes a snapshot whenever the environment has come to rest after a change, until it is stopped."""
+    session.no_paths()
+    told = WatchCallbacks(partial(_tell, session), warn)
+    # Forked workers serve: this process has nothing but the watching to do.
+    watch(lambda: AroundHistory.open(".", workers="fork"), told, _seconds(settle))
+
+
+def _seconds(text: str | None) -> float:
+    try:
+        settle = SETTLE if text is None else float(text)
+    except ValueError:
+        settle = 0.0
+    if not 0.01 <= settle <= 3600:
+        raise UsageError(f"not a number of seconds: '{text}'", hint="git envlog watch --settle 2")
+    return settle
+
+
+def _tell(session: Session, captured: CaptureResult) -> None:
+    for warning in captured.warnings:
+        warn(warning)
+    if captured.snapshot is None:
+        return
+    warn_of_missing(captured.missing)
+    if session.json:
+        history = session.history
+        history.forget_world()
+        snapshot = history.resolve(captured.snapshot.id)
+        told = snapshot_json(snapshot, read_details(history, snapshot), most_paths=PATHS_IN_LISTS)
+        session.print_json(captured_json(captured, told))
+    else:
+        for line in captured_lines(captured, session.history):
+            session.line(line)
+    session.output.flush()

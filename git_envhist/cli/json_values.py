@@ -1,0 +1,416 @@
+"""Snapshots and what a capture did as plain values for JSON: docs/schema/ describes them, keys are only ever added."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from git_envhist.cli.views.restore import plan_id
+from git_envhist.diff.classes import is_nested_repository
+from git_envhist.diff.facts import command_for, without_secrets
+from git_envhist.diff.sizes import EnvironmentSize
+from git_envhist.diff.summary import changes_phrase, count, with_ascii_signs
+from git_envhist.history.work import effects_of, observed_of, tasks_of
+from git_envhist.lazy import dataclass
+from git_envhist.model import (
+    Actor,
+    CaptureResult,
+    Change,
+    ChangeCount,
+    ChangeKind,
+    ChangeSide,
+    Effect,
+    EnvPath,
+    FactChange,
+    GitChange,
+    MissingPath,
+    ObservedCheckpoint,
+    PlanStep,
+    RestorePlan,
+    RestoreResult,
+    SkippedPath,
+    Snapshot,
+    Verdict,
+)
+from git_envhist.restore.execute import ExecuteResult
+from git_envhist.restore.untrusted import executables
+from git_envhist.text import escape_invalid
+
+SCHEMA = 1
+PATHS_IN_LISTS = 200
+SURROGATE = re.compile("[\ud800-\udfff]")
+
+Json = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What a snapshot's tree holds beside the files, and how it differs from the snapshot before."""
+
+    missing: tuple[MissingPath, ...] = ()
+    git_changed: tuple[GitChange, ...] = ()
+    changes: tuple[Change, ...] = ()
+    facts: tuple[FactChange, ...] = ()
+    services: tuple[str, ...] = ()
+
+
+def snapshot_json(snapshot: Snapshot, details: Details, *, most_paths: int | None = None) -> Json:
+    """A snapshot as contract and schema have it; `most_paths` cuts the list of changed paths."""
+    latest = snapshot.verdict
+    return {
+        "schema": SCHEMA,
+        "id": snapshot.id,
+        "commit": snapshot.commit,
+        "timeline": snapshot.timeline,
+        "at": moment(snapshot.at),
+        **text_fields("intent", snapshot.intent),
+        "intent_source": snapshot.intent_source.value,
+        "names": [escape_invalid(name) for name in snapshot.names],
+        "trigger": snapshot.trigger.value,
+        "actor": actor_json(snapshot.actor),
+        "trusted": snapshot.trusted,
+        "head": snapshot.head,
+        "branch": snapshot.branch and escape_invalid(snapshot.branch),
+        "verify": verdict_json(latest) if latest else None,
+        "verdicts": [verdict_json(verdict) for verdict in snapshot.verdicts],
+        "notes": [
+            {"text": escape_invalid(remark.text), "at": moment(remark.at)} for remark in snapshot.remarks
+        ],
+        "meta": {escape_invalid(key): escape_invalid(value) for key, value in snapshot.meta},
+        "attachments": [
+            escape_invalid(name) for name in (*snapshot.attachments, *(one.name for one in snapshot.attached))
+        ],
+        "external_id": snapshot.external_id and escape_invalid(snapshot.external_id),
+        "complete": snapshot.complete,
+        "missing": [missing_json(missing) for missing in details.missing],
+        "git_changed": [
+            {"status": change.status, **path_fields(change.path)} for change in details.git_changed
+        ],
+        "env_changed": changed_json(snapshot.changed, details.changes[:most_paths]),
+        "summary": escape_invalid(with_ascii_signs(changes_phrase(snapshot))),
+        "story": [fact_json(fact) for fact in details.facts],
+        "services": [escape_invalid(name) for name in details.services],
+        "tasks": [
+            {"text": escape_invalid(task.text), "status": task.status.value, "at": moment(task.at)}
+            for task in tasks_of((snapshot,))
+        ],
+        "effects": [effect_json(effect) for effect in effects_of((snapshot,))],
+        "observed": [observed_json(observed) for observed in observed_of((snapshot,))],
+        "restored_from": snapshot.restored_from,
+        "format": snapshot.format,
+    }
+
+
+def extent_json(extent: EnvironmentSize) -> Json:
+    """How large the environment was, and where what changed lies."""
+    return {
+        "files": extent.files,
+        "bytes": extent.bytes,
+        "packages": extent.packages,
+        "areas": [
+            {
+                **path_fields(area.path),
+                "added": area.added,
+                "modified": area.modified,
+                "removed": area.removed,
+                "bytes_before": area.bytes_before,
+                "bytes_after": area.bytes_after,
+            }
+            for area in extent.areas
+        ],
+    }
+
+
+def observed_json(observed: ObservedCheckpoint) -> Json:
+    """A checkpoint of the platform that was made without us."""
+    return {
+        "external_id": escape_invalid(observed.external_id),
+        "taken_at": moment(observed.taken_at),
+        "found_at": moment(observed.at),
+        "comment": escape_invalid(observed.comment),
+        "source": escape_invalid(observed.source),
+        "intent": None,
+        "snapshot": observed.stands_on,
+    }
+
+
+def effect_json(effect: Effect) -> Json:
+    """Something done outside the machine."""
+    return {
+        "text": escape_invalid(effect.text),
+        "at": moment(effect.at),
+        "irreversible": effect.irreversible,
+        "command": effect.command and escape_invalid(effect.command),
+        "exit_code": effect.exit_code,
+        "snapshot": effect.stands_on,
+        "refused": effect.refused,
+    }
+
+
+def captured_json(captured: CaptureResult, snapshot: Json | None) -> Json:
+    """What a capture did: the snapshot, null where none was made, and the counts."""
+    return {
+        "schema": SCHEMA,
+        "id": captured.snapshot and captured.snapshot.id,
+        "snapshot": snapshot,
+        "files": captured.files,
+        "new_files": captured.new_files,
+        "new_bytes": captured.new_bytes,
+        "stored_bytes": captured.stored_bytes,
+        "duration_ms": round(captured.seconds * 1000),
+        "missing": [missing_json(missing) for missing in captured.missing],
+        "warnings": [escape_invalid(warning) for warning in captured.warnings],
+        "directories": [
+            {**path_fields(directory), "files": files, "bytes": size}
+            for directory, files, size in captured.directories
+        ],
+        "first": captured.first,
+        "services": [
+            {"name": escape_invalid(kept.name), "bytes": kept.bytes, "summary": escape_invalid(kept.summary)}
+            for kept in captured.services
+        ],
+        "verify": captured.verdict and verdict_json(captured.verdict),
+    }
+
+
+def changed_json(counts: ChangeCount, changes: Iterable[Change]) -> Json:
+    return {
+        "added": counts.added,
+        "modified": counts.modified,
+        "removed": counts.removed,
+        "paths": [{"status": change.kind.value, **path_fields(change.path)} for change in changes],
+    }
+
+
+def verdict_json(verdict: Verdict) -> Json:
+    return {
+        "status": verdict.status.value,
+        "exit_code": verdict.exit_code,
+        "signal": verdict.signal,
+        "timed_out": verdict.timed_out,
+        "command": escape_invalid(verdict.command),
+        "duration_ms": verdict.duration_ms,
+        "at": moment(verdict.at),
+        "output_tail": escape_invalid(verdict.output_tail),
+        "tree_before": verdict.tree_before,
+        "tree_after": verdict.tree_after,
+        "carried_from": verdict.carried_from,
+        "services": verdict.services,
+        "claimed_by": verdict.claimed_by and escape_invalid(verdict.claimed_by),
+    }
+
+
+def actor_json(actor: Actor) -> Json:
+    values = {
+        "name": actor.name,
+        "email": actor.email,
+        "agent": actor.agent,
+        "agent_version": actor.agent_version,
+        "session": actor.session,
+        "tool": actor.tool,
+    }
+    return {key: value and escape_invalid(value) for key, value in values.items()}
+
+
+def missing_json(missing: MissingPath) -> Json:
+    return {**path_fields(missing.path), "why": missing.why.value, "detail": escape_invalid(missing.detail)}
+
+
+def fact_json(fact: FactChange) -> Json:
+    told: Json = {
+        "probe": fact.probe,
+        "key": fact.key,
+        "before": fact.before,
+        "after": fact.after,
+        "role": fact.role.value,
+    }
+    return {**told, "command": fact.by} if fact.probe == "service" else told
+
+
+def path_fields(path: EnvPath) -> Json:
+    """`path`, and beside it `path_b64` where the path is no UTF-8."""
+    text = path.decode("utf-8", "surrogateescape")
+    if not SURROGATE.search(text):
+        return {"path": text}
+    return {"path": escape_invalid(text), "path_b64": _base64(path)}
+
+
+def text_fields(key: str, text: str) -> Json:
+    """A text, and beside it its bytes in base64 where they are no UTF-8."""
+    if not SURROGATE.search(text):
+        return {key: text}
+    raw = text.encode("utf-8", "surrogateescape")
+    return {key: escape_invalid(text), f"{key}_b64": _base64(raw)}
+
+
+def moment(at: datetime) -> str:
+    return at.isoformat(timespec="seconds")
+
+
+def _base64(data: bytes) -> str:
+    import base64  # loaded late: nearly everything is text
+
+    return base64.b64encode(data).decode("ascii")
+
+
+# A diff as plain values for JSON; docs/schema/ describes it.
+
+KIND_WORDS = {
+    "f": "file",
+    "l": "link",
+    "d": "directory",
+    "p": "fifo",
+    "s": "socket",
+    "c": "character-device",
+    "b": "block-device",
+    "w": "worktree",
+}
+
+
+def diff_json(before: str, after: str, changes: Sequence[Change], facts: Iterable[FactChange]) -> Json:
+    """Two moments, by id or `now`, with every path and every fact that differs."""
+    moved = sum(change.kind is ChangeKind.RENAMED for change in changes)
+    # A file that moved is told as that, and not a second time as one that came and one that went.
+    counts = count(change for change in changes if change.kind is not ChangeKind.RENAMED)
+    return {
+        "schema": SCHEMA,
+        "before": before,
+        "after": after,
+        "added": counts.added,
+        "modified": counts.modified,
+        "removed": counts.removed,
+        "renamed": moved,
+        "files": [change_json(change) for change in changes],
+        "facts": [_fact(fact) for fact in facts],
+    }
+
+
+def change_json(change: Change) -> Json:
+    """One path: what it was, what it is, and what else than its bytes differs."""
+    fields: Json = {"status": change.kind.value, **path_fields(change.path)}
+    if change.kind is ChangeKind.RENAMED and change.before is not None:
+        fields.update({f"old_{key}": value for key, value in path_fields(change.before.path).items()})
+        fields["similarity"] = change.similarity
+    fields["before"] = _side(change.before)
+    fields["after"] = _side(change.after)
+    fields["attributes"] = list(change.attributes)
+    fields["nested_repository"] = is_nested_repository(change)
+    return fields
+
+
+def _side(side: ChangeSide | None) -> Json | None:
+    if side is None:
+        return None
+    return {
+        "kind": KIND_WORDS[side.kind.value],
+        "mode": f"{side.mode:04o}",
+        "oid": None if side.oid is None else side.oid.hex(),
+        "stored": side.stored.value,
+    }
+
+
+def _fact(fact: FactChange) -> Json:
+    return {
+        key: escape_invalid(value) if isinstance(value, str) else value
+        for key, value in fact_json(fact).items()
+    }
+
+
+# Plans and restores as plain values for JSON.
+
+
+def restored_json(restored: RestoreResult, back: str, *, dry_run: bool) -> Json:
+    """The plan, what came of it, and what takes it back; the plan of a dry run is the same."""
+    return {
+        "schema": SCHEMA,
+        "dry_run": dry_run,
+        "target": restored.target.id,
+        "plan": plan_json(restored.plan),
+        "plan_id": plan_id(restored),
+        "changed": not dry_run and restored.moment is not None,
+        "safety": restored.safety and restored.safety.id,
+        "id": restored.moment and restored.moment.id,
+        "verified": restored.verified,
+        "duration_ms": round(restored.seconds * 1000),
+        "kept": [_left(item) for item in restored.kept],
+        "losses": [_left(item) for item in restored.losses],
+        "tracked_differing": restored.tracked_differing,
+        "tracked_differed": restored.tracked_differed,
+        "head": restored.head and escape_invalid(restored.head),
+        "relocated": [path_fields(path) for path in restored.relocated],
+        "story": [fact_json(change) for change in without_secrets(restored.story)],
+        "outside": [_outside(change) for change in restored.outside],
+        "effects": [effect_json(effect) for effect in restored.effects],
+        "running": [escape_invalid(process) for process in restored.running],
+        "services": [escape_invalid(line) for line in restored.services],
+        "roots": [
+            {"name": escape_invalid(name), "directory": escape_invalid(place)}
+            for name, place in restored.roots
+        ],
+        "warnings": [escape_invalid(warning) for warning in restored.warnings],
+        "executables": _executables(restored),
+        "undo": back if restored.safety is not None else None,
+    }
+
+
+def _outside(change: FactChange) -> Json:
+    told = {**fact_json(change), "command": command_for(change)}
+    return {key: escape_invalid(value) if isinstance(value, str) else value for key, value in told.items()}
+
+
+def _executables(restored: RestoreResult) -> list[Json] | None:
+    """The programs that are new or changed, where somebody else made them."""
+    if restored.target.trusted is not False:
+        return None
+    return [path_fields(path) for path in executables(restored.plan)]
+
+
+def plan_json(plan: RestorePlan) -> Json:
+    """What is going to be done, path by path."""
+    return {
+        "counts": {action.value: number for action, number in plan.counts.items()},
+        "steps": [_step(step) for step in plan.steps],
+        "left_alone": [_left(item) for item in plan.left_alone if item.why],
+    }
+
+
+def ended_json(carried: ExecuteResult) -> Json:
+    """How a restore that was broken off came to its end."""
+    return {
+        "schema": SCHEMA,
+        "undone": carried.undone,
+        "kept": [_left(item) for item in carried.kept],
+        "losses": [_left(item) for item in carried.losses],
+    }
+
+
+def _step(step: PlanStep) -> Json:
+    return {
+        "action": step.action.value,
+        **path_fields(step.shown),
+        "before": step.before and step.before.kind.name.lower(),
+        "after": step.after and step.after.kind.name.lower(),
+        "holds": len(step.below),
+    }
+
+
+def _left(item: SkippedPath) -> Json:
+    return {**path_fields(item.path), "why": escape_invalid(item.why)}
+
+
+# JSON as it is printed: one line, UTF-8, and nothing in it that could command a terminal.
+
+
+def dump(value: object) -> str:
+    """A value as one line of JSON; letters that are not for showing stand as \\u escapes."""
+    text = json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else _escape(letter) for letter in text)
+
+
+def _escape(letter: str) -> str:
+    # Such letters stand only inside strings, where JSON allows this spelling of every one of them.
+    return json.dumps(letter)[1:-1]

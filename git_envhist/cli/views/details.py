@@ -1,0 +1,278 @@
+"""What a snapshot's tree says beside the files, and how it differs from the snapshot before: for cards, JSON, diffs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from git_envhist.cli.command import Session
+from git_envhist.cli.errors import print_error_line, warn
+from git_envhist.cli.formats import first_line, seconds, symbol, verdict_cause
+from git_envhist.git.cat_file import CatFile
+from git_envhist.lazy import replace
+from git_envhist.model import (
+    TOP,
+    Change,
+    EntryKind,
+    FactChange,
+    MissingPath,
+    Snapshot,
+    Verdict,
+    VerdictStatus,
+)
+from git_envhist.model.work import CheckListener
+from git_envhist.snapshots.fetched import is_fetched
+from git_envhist.snapshots.layout import GIT_CHANGED, MISSING, UNSTABLE
+from git_envhist.snapshots.names import RESERVED
+from git_envhist.text import escape
+
+if TYPE_CHECKING:
+    from git_envhist.api import AroundHistory
+    from git_envhist.cli.json_values import Details
+    from git_envhist.cli.views.diff_source import DiffSource, DiffStyle
+
+
+# What is shown of a check: its output as it comes, on standard error, and what it came to.
+
+STDERR = 2
+
+
+def watching(session: Session) -> CheckListener:
+    """Shows a check to whoever waits for it."""
+    return CheckListener(
+        running=lambda command: _say_what_runs(session, command), through=_pass, waiting=_say_who_waits
+    )
+
+
+def verdict_line(verdict: Verdict) -> str:
+    """`✓ npm test (1.2 s)`, `✗ npm test exit 1 (0.81 s)`."""
+    told = verdict_cause(verdict) or first_line(verdict.command)
+    if verdict.duration_ms is not None:
+        told += f" ({seconds(verdict.duration_ms / 1000)})"
+    if verdict.changed_something:
+        told += ", it changed the environment"
+    return f"{symbol(verdict)} {escape(told)}"
+
+
+def warn_of(verdict: Verdict) -> None:
+    """A check that did not pass costs a warning, and nothing else."""
+    if verdict.status is not VerdictStatus.PASS:
+        what = "the check failed" if verdict.status is VerdictStatus.FAIL else "the check could not tell"
+        warn(f"{what}: {verdict_cause(verdict)}")
+
+
+def _say_what_runs(session: Session, command: str) -> None:
+    # What was answered so far comes before what the check says.
+    session.output.flush()
+    if os.isatty(STDERR):
+        print_error_line(f"check: {escape(first_line(command))}")
+
+
+def _pass(chunk: bytes) -> None:
+    with suppress(OSError):
+        view = memoryview(chunk)
+        while view:
+            view = view[os.write(STDERR, view) :]
+
+
+def _say_who_waits() -> None:
+    print_error_line("waiting for another check of this working tree to end")
+
+
+# What a comparison shows of a fetched snapshot is fetched before it is shown: no more than that, and all at once.
+
+WITH_CONTENTS = ("patch", "stat", "raw")
+"""Other forms show paths, and of files of variables what is in them."""
+
+
+def fetch_sides(
+    history: AroundHistory,
+    before: Snapshot | str | None,
+    after: Snapshot | str,
+    changes: Iterable[Change],
+    form: str,
+) -> None:
+    """Have the contents here that a form shows of some changes."""
+    for moment, is_after in ((before, False), (after, True)):
+        if isinstance(moment, Snapshot) and is_fetched(moment.timeline):
+            from git_envhist.remote.fetch import bring_contents  # loaded late: most snapshots are ours
+
+            sides = [change.after if is_after else change.before for change in changes]
+            from git_envhist.probes.variables import is_variables  # loaded late: little is fetched
+
+            blobs = [
+                side.oid.hex()
+                for side in sides
+                if side is not None
+                and side.oid is not None
+                and side.kind is not EntryKind.DIRECTORY
+                and (form in WITH_CONTENTS or is_variables(side.path))
+            ]
+            bring_contents(history.repository, os.environ, moment, blobs)
+
+
+def fetch_snapshots(history: AroundHistory, *moments: Snapshot | str) -> None:
+    """Have all of some snapshots here: what was moved is told by its contents."""
+    for moment in moments:
+        if isinstance(moment, Snapshot):
+            history.bring(moment, TOP)
+
+
+def with_lists(history: AroundHistory, snapshot: Snapshot) -> Snapshot:
+    """The snapshot, once its lists and those of the one before are here."""
+    if snapshot.parent is not None and is_fetched(snapshot.timeline):
+        history.bring(replace(snapshot, tree=snapshot.parent))
+    return history.bring(snapshot)
+
+
+def the_one_before(snapshot: Snapshot) -> Snapshot | None:
+    """The one before it, as far as a comparison needs it."""
+    return replace(snapshot, tree=snapshot.parent) if snapshot.parent is not None else None
+
+
+T = TypeVar("T")
+LABEL = 11
+
+
+def read_details(history: AroundHistory, snapshot: Snapshot) -> Details:
+    """What is missing, what git saw, and every path that differs from the snapshot before."""
+    with CatFile(history.repository.git) as reader:
+        return details_of(history, reader, snapshot, changes_of(history, snapshot))
+
+
+def details_of(
+    history: AroundHistory, reader: CatFile, snapshot: Snapshot, changes: tuple[Change, ...]
+) -> Details:
+    """The same, where it is known what differs."""
+    from git_envhist.cli.json_values import Details  # loaded late: likewise
+    from git_envhist.diff.facts import (
+        facts_between,  # loaded late: a diff needs none of it
+        without_secrets,  # loaded late: likewise
+    )
+    from git_envhist.services import kept_services  # loaded late: likewise
+    from git_envhist.snapshots.records import read_git_changes  # loaded late: likewise
+
+    missing = _missing(reader, snapshot)
+    git_changed = _listing(reader, snapshot, GIT_CHANGED, read_git_changes)
+    services = tuple(kept_services(reader, snapshot.tree))
+    facts = without_secrets(facts_between(reader, snapshot.parent, snapshot.commit, history.keys.opening))
+    return Details(missing, git_changed, changes, facts, services)
+
+
+def services_of(history: AroundHistory, snapshot: Snapshot) -> tuple[str, ...]:
+    """The services whose state a snapshot holds."""
+    from git_envhist.services import kept_services  # loaded late: a diff needs none of it
+
+    with CatFile(history.repository.git) as reader:
+        return tuple(kept_services(reader, snapshot.tree))
+
+
+def facts_of(history: AroundHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
+    """What differs beside the files from the snapshot before; nothing for the first."""
+    from git_envhist.diff.facts import changed_facts  # loaded late: keeps envlog fast
+
+    return changed_facts(
+        history.repository.git, snapshot.parent, snapshot.commit, find_key=history.keys.opening
+    )
+
+
+def file_facts(history: AroundHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
+    """What files say that differ from the snapshot before: keys of configuration, programs; nothing for the first."""
+    from git_envhist.cli.views.summary import config_facts  # loaded late: keeps envlog fast
+    from git_envhist.diff.classes import programs  # loaded late: likewise
+
+    if not snapshot.parent:
+        return ()
+    source = diff_source(history, snapshot, ())
+    return (*programs(source.changes), *config_facts(source))
+
+
+def fact_lines(session: Session, changes: Sequence[FactChange], indent: int = LABEL) -> list[str]:
+    """The same as the rows of a story."""
+    if not changes:
+        return []
+    from git_envhist.cli.views.diff_source import DiffStyle  # loaded late: keeps envlog fast
+    from git_envhist.cli.views.summary import fact_texts  # loaded late: likewise
+
+    manner = DiffStyle(
+        session.palette, session.columns and session.columns - indent, plain=session.output.plain
+    )
+    texts = b"".join(fact_texts(changes, manner, secrets=True))
+    return [" " * indent + line for line in texts.decode("utf-8", "surrogateescape").splitlines()]
+
+
+def with_outputs(history: AroundHistory, snapshot: Snapshot) -> Snapshot:
+    """The snapshot, with what its checks wrote as far as the keys are here."""
+    if not any(verdict.sealed_output for verdict in snapshot.verdicts):
+        return snapshot
+    from git_envhist.checks.verdicts import with_output  # loaded late: keeps envlog fast
+
+    return with_output(snapshot, history.keys.opening)
+
+
+def missing_of(history: AroundHistory, snapshot: Snapshot) -> tuple[MissingPath, ...]:
+    """The paths that are not in a snapshot, and why."""
+    if snapshot.complete:
+        return ()
+    with CatFile(history.repository.git) as reader:
+        return _missing(reader, snapshot)
+
+
+def changes_of(
+    history: AroundHistory, snapshot: Snapshot, pathspecs: Sequence[bytes] = ()
+) -> tuple[Change, ...]:
+    """Every path in which a snapshot differs from the one before it."""
+    from git_envhist.diff.compare import compare  # loaded late: keeps envlog fast
+
+    snapshot = with_lists(history, snapshot)
+    return compare(history.repository.git, snapshot.parent, snapshot.commit, pathspecs=pathspecs)
+
+
+def diff_source(history: AroundHistory, snapshot: Snapshot, pathspecs: Sequence[bytes]) -> DiffSource:
+    """A snapshot and the one before it, side by side."""
+    from git_envhist.cli.views.diff_source import DiffSource  # loaded late: keeps envlog fast
+    from git_envhist.git.diff import empty_tree  # loaded late: likewise
+
+    git = history.repository.git
+    before = snapshot.parent or empty_tree(git, snapshot.commit)
+    changes = changes_of(history, snapshot, pathspecs)
+    fetch_sides(history, the_one_before(snapshot), snapshot, changes, "patch")
+    return DiffSource(git, before, snapshot.commit, changes, history.open_sealed)
+
+
+def diff_manner(session: Session, *, ended_by_nul: bool, whole_ids: bool = False) -> DiffStyle:
+    """How a diff below a snapshot's line is to look."""
+    from git_envhist.cli.views.diff_source import DiffStyle  # loaded late: keeps envlog fast
+
+    quote_all = dict(session.history.repository.read_config()).get("core.quotepath") != "false"
+    plain = session.output.plain
+    return DiffStyle(
+        session.palette, session.columns, ended_by_nul, quote_all, plain=plain, whole_ids=whole_ids
+    )
+
+
+def anchored_paths(session: Session) -> tuple[bytes, ...]:
+    """The pathspecs of the command line, spelled as from the top of the environment."""
+    if not session.paths:
+        return ()
+    from git_envhist.git.diff import anchored, directory_prefix  # loaded late: keeps envlog fast
+
+    root = os.fsencode(session.history.repository.root)
+    prefix = directory_prefix(os.getcwdb(), root)
+    return tuple(anchored(os.fsencode(path), prefix, root) for path in session.paths)
+
+
+def _missing(reader: CatFile, snapshot: Snapshot) -> tuple[MissingPath, ...]:
+    from git_envhist.snapshots.records import read_missing  # loaded late: a diff needs none of it
+
+    unstable = _listing(reader, snapshot, UNSTABLE, read_missing)
+    return (*_listing(reader, snapshot, MISSING, read_missing), *unstable)
+
+
+def _listing(
+    reader: CatFile, snapshot: Snapshot, name: bytes, read: Callable[[bytes], tuple[T, ...]]
+) -> tuple[T, ...]:
+    found = reader.read(f"{snapshot.tree}:{os.fsdecode(RESERVED)}/{os.fsdecode(name)}")
+    return read(found[1]) if found is not None else ()

@@ -1,0 +1,234 @@
+"""`git envlog --html <file>`: the moments as one file that a browser opens from disk."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from git_envhist.cli.formats import count, size
+from git_envhist.cli.json_values import PATHS_IN_LISTS, Json, extent_json, moment, snapshot_json
+from git_envhist.cli.paths import refuse_place
+from git_envhist.cli.progress import shown_steps
+from git_envhist.cli.views.details import details_of, with_lists, with_outputs
+from git_envhist.diff.sizes import steps_of
+from git_envhist.disk import cannot_write, remove_if_present, sync, write_all
+from git_envhist.errors import EnvhistError, Refused
+from git_envhist.git.cat_file import CatFile
+from git_envhist.history.graph import LogLine, fold_turns
+from git_envhist.history.timeline import subject
+from git_envhist.history.titles import title
+from git_envhist.html import BEGINNING, document
+from git_envhist.model import Snapshot
+from git_envhist.platform import SYSTEM, open_itself
+from git_envhist.probes import kinds
+from git_envhist.text import escape, escape_invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from git_envhist.api import AroundHistory
+    from git_envhist.cli.command import Session
+
+
+# Moments as JSON values with how large they were: what `--json --stat` prints, and all that a page is drawn of.
+
+MAX_AREAS = 40
+
+
+def json_values_with_sizes(
+    history: AroundHistory, shown: Sequence[Snapshot], *, most_paths: int, most_areas: int = MAX_AREAS
+) -> list[Json]:
+    """The moments in their order, each as `--json` has it, with its `extent`."""
+    values: dict[str, Json] = {}
+    for moments in _runs(history, shown):
+        values |= _measured(history, moments, {one.commit for one in shown}, most_paths, most_areas)
+    return [values[one.commit] for one in shown]
+
+
+def _runs(history: AroundHistory, shown: Sequence[Snapshot]) -> Iterator[list[Snapshot]]:
+    """For each timeline all moments from the oldest shown to the newest, oldest first: sizes add up along them."""
+    known = {one.commit: one for one in shown}
+    left = dict(known)
+    for name in dict.fromkeys(one.timeline for one in shown):
+        whole = history.log(None, name)[::-1]
+        places = [place for place, one in enumerate(whole) if left.pop(one.commit, None)]
+        if places:
+            yield [known.get(one.commit, one) for one in whole[places[0] : places[-1] + 1]]
+    # What no timeline holds any more is measured by itself.
+    yield from ([one] for one in left.values())
+
+
+def _measured(
+    history: AroundHistory, moments: list[Snapshot], wanted: set[str], most_paths: int, most_areas: int
+) -> dict[str, Json]:
+    git = history.repository.git
+    told: dict[str, Json] = {}
+    here = [with_lists(history, one) for one in moments]
+    with CatFile(git) as reader:
+        for snapshot, step in steps_of(git, here, kinds(), most_areas):
+            if snapshot.commit in wanted:
+                details = details_of(history, reader, snapshot, step.changes)
+                value = snapshot_json(with_outputs(history, snapshot), details, most_paths=most_paths)
+                told[snapshot.commit] = {**value, "extent": extent_json(step.extent)}
+    return told
+
+
+# Puts a page in its place: written beside, synced, renamed; what a killed run left beside is swept by the next.
+
+BESIDE = "{}.{}.new"
+"""The page, and who writes it."""
+
+
+def put_page(file: str, data: bytes) -> None:
+    """Whoever has the old page open sees it whole until the new one is; its mode stays what somebody made it."""
+    whole = os.path.realpath(file)
+    try:
+        # A device or a pipe is written to, and stays what it is.
+        if os.path.lexists(whole) and not os.path.isfile(whole):
+            _write_through(whole, data)
+        else:
+            _sweep(whole)
+            _replace(whole, data)
+    except OSError as error:
+        raise cannot_write(error, file) from error
+
+
+def _write_through(place: str, data: bytes) -> None:
+    descriptor = os.open(place, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+    finally:
+        os.close(descriptor)
+
+
+def _replace(whole: str, data: bytes) -> None:
+    beside = BESIDE.format(whole, os.getpid())
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    try:
+        # Held until the end: by it another run knows that somebody is still at it.
+        if SYSTEM.flock:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            os.fchmod(descriptor, stat.S_IMODE(os.stat(whole).st_mode))
+        write_all(descriptor, data, 0)
+        # Else a power cut could leave an empty file in the place of the old page.
+        sync(descriptor)
+        os.replace(beside, whole)
+    except BaseException:
+        remove_if_present(beside)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _sweep(whole: str) -> None:
+    """Take away what runs that were killed left beside this page: what bears our name, and is at nobody's hands."""
+    if not SYSTEM.flock:
+        return
+    directory, name = os.path.split(whole)
+    ours = re.compile(re.escape(name) + r"\.([0-9]+)\.new")
+    with suppress(OSError):
+        found = [(one, match[1]) for one in os.listdir(directory) if (match := ours.fullmatch(one))]
+        for one in [one for one, process in found if not _lives(int(process))]:
+            # One that is not ours to take stays, and keeps none of the others: a page can be drawn all the same.
+            with suppress(OSError):
+                _take_away(os.path.join(directory, one))
+
+
+def _take_away(path: str) -> None:
+    descriptor = open_itself(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        # In another container the process that writes it has a number that is nobody's here.
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            remove_if_present(path)
+    finally:
+        os.close(descriptor)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+TO_OUTPUT = "-"
+
+
+class NothingToShow(EnvhistError):
+    """No moment is left to draw."""
+
+    code = "nothing-to-show"
+    exit_code = 4
+
+
+def write_page(session: Session, file: str, shown: Sequence[Snapshot]) -> None:
+    """Write the page that shows these moments, newest first; `-` is standard output."""
+    if not shown:
+        raise NothingToShow(
+            f"no moment to show in '{file}'", hint="'git envlog' with the same words lists what there is"
+        )
+    history = session.history
+    refuse_what_is_no_page(file)
+    with shown_steps() as tell:
+        tell(f"measuring {count(len(shown), 'moment')}")
+        values = with_titles(json_values_with_sizes(history, shown, most_paths=PATHS_IN_LISTS), shown)
+        values = folded(values, fold_turns(shown, history.now.tzinfo))
+    place = os.path.basename(history.repository.root) or history.repository.root
+    text = document(place, moment(history.now), values)
+    if file == TO_OUTPUT:
+        session.output.exact(text)
+        return
+    raw = text.encode("utf-8", "backslashreplace")
+    refuse_place(session, file)
+    put_page(file, raw)
+    session.line(f"wrote '{escape(file)}': {count(len(shown), 'moment')}, {size(len(raw))}")
+
+
+def with_titles(values: Iterable[Json], shown: Sequence[Snapshot]) -> list[Json]:
+    """These moments' values, each with the line that a list prints for it where its own words are another."""
+    return [
+        value if line == subject(one.intent) else {**value, "title": escape_invalid(line)}
+        for value, one in zip(values, shown, strict=True)
+        for line in (title(one),)
+    ]
+
+
+def folded(values: Sequence[Json], lines: Sequence[LogLine]) -> list[Json]:
+    """Return the values, those that a list would fold with the id of the snapshot whose line shows them."""
+    into = {str(one.id): line.newest.id for line in lines for one in line.earlier}
+    counts = {str(line.newest.id): 1 + len(line.earlier) for line in lines if line.is_turn or line.is_run}
+    return [
+        {**value, "folded_into": into[str(value["id"])]}
+        if value["id"] in into
+        else {**value, "folds": counts[str(value["id"])]}
+        if value["id"] in counts
+        else value
+        for value in values
+    ]
+
+
+def refuse_what_is_no_page(file: str) -> None:
+    """A file that is there and is no page of ours is somebody's: it is not written over."""
+    if file == TO_OUTPUT or not os.path.lexists(file):
+        return
+    try:
+        with open(file, "rb") as found:
+            if not os.path.isfile(file) or found.read(len(BEGINNING)) in (b"", BEGINNING):
+                return
+    except OSError as error:
+        raise cannot_write(error, file) from error
+    raise Refused(
+        f"there is another file, which is no page: '{file}'", hint="name a new file, or take that one away"
+    )

@@ -1,0 +1,526 @@
+"""Snapshots as text: the line a list has for each, and the card that tells one in full. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from git_envhist.cli.formats import (
+    NOT_CHECKED,
+    FormatContext,
+    claim,
+    count,
+    effect_words,
+    first_line,
+    format_date,
+    services_phrase,
+    story_line,
+    symbol,
+    verdict_cause,
+    verdict_phrase,
+    verdict_symbol,
+)
+from git_envhist.cli.json_values import PATHS_IN_LISTS, Json, dump, snapshot_json
+from git_envhist.cli.main import is_slip, unknown_subcommand
+from git_envhist.cli.output import Palette
+from git_envhist.cli.terminal import pad, shorten, width
+from git_envhist.cli.views.details import details_of, with_lists, with_outputs
+from git_envhist.diff.compare import AT_ONCE, changes_of
+from git_envhist.diff.summary import changes_phrase, describe_counts
+from git_envhist.errors import EnvhistError, SnapshotNotFound, UsageError
+from git_envhist.git.cat_file import CatFile
+from git_envhist.history.graph import (
+    GraphRow,
+    LogLine,
+    connected,
+    draw,
+    fold_turns,
+    ordered,
+    parents_of,
+    shown_parents,
+)
+from git_envhist.history.timeline import NO_INTENT, Choice, Timeline, choose, subject
+from git_envhist.history.titles import title
+from git_envhist.history.work import effects_of, tasks_of
+from git_envhist.lazy import dataclass, replace
+from git_envhist.model import IntentSource, MissingPath, Snapshot, Verdict
+from git_envhist.text import escape
+
+if TYPE_CHECKING:
+    from git_envhist.api import AroundHistory
+    from git_envhist.cli.command import Session
+
+
+# Many moments as JSON values: one git tells what they changed, where asking of each took two processes a moment.
+
+
+def json_values(history: AroundHistory, shown: Sequence[Snapshot], *, most_paths: int) -> Iterator[Json]:
+    """The moments in their order, each as `--json` has it, some at a time."""
+    git = history.repository.git
+    with CatFile(git) as reader:
+        for start in range(0, len(shown), AT_ONCE):
+            moments = [with_lists(history, one) for one in shown[start : start + AT_ONCE]]
+            steps = changes_of(git, reader, [(one.commit, one.parent) for one in moments])
+            for snapshot, (_, changes) in zip(moments, steps, strict=True):
+                details = details_of(history, reader, snapshot, changes)
+                yield snapshot_json(with_outputs(history, snapshot), details, most_paths=most_paths)
+
+
+def print_list(session: Session, shown: list[Snapshot], *, measured: bool) -> None:
+    """Print the list as JSON: an array, or one object per line."""
+    values = map(dump, _json_values(session.history, shown, measured=measured))
+    if session.json == "lines":
+        for value in values:
+            session.line(value)
+        return
+    session.output.exact("[")
+    for number, value in enumerate(values):
+        session.output.exact(("," if number else "") + "\n" + value)
+    session.line("\n]" if shown else "]")
+
+
+def _json_values(history: AroundHistory, shown: list[Snapshot], *, measured: bool) -> Iterable[Json]:
+    if measured:
+        from git_envhist.cli.views.html import json_values_with_sizes  # loaded late: only --stat needs it
+
+        return json_values_with_sizes(history, shown, most_paths=PATHS_IN_LISTS)
+    return json_values(history, shown, most_paths=PATHS_IN_LISTS)
+
+
+SHORTEST_ID = 7
+WIDEST_INTENT = 44
+NARROWEST_INTENT = 12
+LABEL = 11
+
+
+def id_length(ids: Sequence[str]) -> int:
+    """How many digits tell these ids apart: seven, or as many as it takes."""
+    different = len(set(ids))
+    length = SHORTEST_ID
+    while len({one[:length] for one in ids}) < different:
+        length += 1
+    return length
+
+
+def list_lines(
+    snapshots: Sequence[Snapshot],
+    look: FormatContext,
+    palette: Palette,
+    columns: int | None,
+    *,
+    timelines: bool = False,
+    indents: Sequence[int] = (),
+) -> list[str]:
+    """One line a snapshot, in columns; `timelines` says on which timeline each stands.
+
+    `indents` are columns that something else takes at the left; what changed stands below what changed all the same.
+    """
+    indents = indents or [0] * len(snapshots)
+    deepest = max(indents, default=0)
+    times = [look.time(snapshot) for snapshot in snapshots]
+    intents = [_named(title(snapshot), snapshot) for snapshot in snapshots]
+    stories = [_story(snapshot, look, timelines) for snapshot in snapshots]
+    time_width = max(map(width, times), default=0)
+    intent_width = min(max(map(width, intents), default=0), WIDEST_INTENT)
+    room = None
+    if columns is not None:
+        # id, time, symbol and the gaps between them stand in any case.
+        room = columns - deepest - look.id_length - time_width - 8
+        intent_width = max(NARROWEST_INTENT, min(intent_width, _room_for_intents(room, stories)))
+    lines = []
+    for snapshot, time, intent, story, indent in zip(
+        snapshots, times, intents, stories, indents, strict=True
+    ):
+        more = deepest - indent
+        told = _columns(intent, story, intent_width + more, room + more if room is not None else None)
+        sign = verdict_symbol(snapshot.verdict)
+        sign = palette.paint("none" if sign == NOT_CHECKED else _slot(snapshot.verdict), sign)
+        head = (
+            f"{palette.paint('id', look.short_id(snapshot))}  {palette.paint('time', pad(time, time_width))}"
+        )
+        after = f"  {palette.paint('story', told[1])}" if told[1] else ""
+        lines.append(f"{head}  {sign} {palette.paint('intent', told[0])}{after}")
+    return lines
+
+
+def _story(snapshot: Snapshot, look: FormatContext, timelines: bool) -> str:
+    parts = (look.signed(story_line(snapshot)), _known_from(snapshot, look))
+    story = escape(" · ".join(part for part in parts if part))
+    return f"[{escape(snapshot.timeline)}] {story}".rstrip() if timelines else story
+
+
+def _room_for_intents(room: int, stories: Sequence[str]) -> int:
+    """Two thirds, or all that the stories leave."""
+    return max(room * 2 // 3, room - max(map(width, stories), default=0))
+
+
+def _columns(intent: str, story: str, intent_width: int, room: int | None) -> tuple[str, str]:
+    """Intent and story, as they fit beside each other; an intent with no story beside it has all the room."""
+    if room is not None:
+        intent = shorten(intent, intent_width if story else max(intent_width, room + 2))
+        story = shorten(story, room - max(intent_width, width(intent)))
+    return (pad(intent, intent_width) if story else intent), story
+
+
+def _known_from(snapshot: Snapshot, look: FormatContext) -> str:
+    """`✓ from 10:02`, where the verdict is that of an equal moment before."""
+    verdict = snapshot.verdict
+    if verdict is None or verdict.carried_from is None:
+        return ""
+    return f"{symbol(verdict)} from {look.printed(verdict.at)}{services_phrase(verdict)}"
+
+
+def _named(words: str, snapshot: Snapshot) -> str:
+    names = f" ({', '.join(map(escape, snapshot.names))})" if snapshot.names else ""
+    return escape(words) + names
+
+
+def oneline(snapshot: Snapshot, look: FormatContext, palette: Palette, columns: int | None) -> str:
+    """Id and intent, as `git log --oneline` has them; cut to the terminal only."""
+    text = " · ".join(
+        part for part in (escape(claim(snapshot)), _named(subject(snapshot.intent), snapshot)) if part
+    )
+    if columns is not None:
+        text = shorten(text, columns - look.id_length - 1)
+    return f"{palette.paint('id', look.short_id(snapshot))} {text}"
+
+
+def card(
+    snapshot: Snapshot,
+    look: FormatContext,
+    palette: Palette,
+    missing: Sequence[MissingPath] = (),
+    story: Sequence[str] = (),
+    services: Sequence[str] = (),
+) -> list[str]:
+    """One snapshot in full: who, when, why, what the checks said, what changed, what is not in it."""
+    names = f" ({', '.join(map(escape, snapshot.names))})" if snapshot.names else ""
+    lines = [palette.paint("id", f"snapshot {snapshot.id}") + palette.paint("name", names)]
+    lines += [
+        f"{label + ':' if label else ''}".ljust(LABEL) + value
+        for label, value in _fields(snapshot, look)
+        if value
+    ]
+    if services:
+        lines.append("Services:".ljust(LABEL) + escape(", ".join(services)))
+    for label, told in _doings(snapshot):
+        lines.append(f"{label}:".ljust(LABEL) + escape(told))
+    for verdict in snapshot.verdicts:
+        lines += _verdict_lines(verdict, palette)
+    lines += _state_lines(snapshot, look.signed(changes_phrase(snapshot)), missing, story)
+    lines += ["", *_indented(snapshot.intent or NO_INTENT), ""]
+    for remark in snapshot.remarks:
+        lines += [
+            palette.paint("heading", f"Note ({look_time(look, remark.at)}):"),
+            *_indented(remark.text),
+            "",
+        ]
+    return lines[:-1]
+
+
+def _doings(snapshot: Snapshot) -> list[tuple[str, str]]:
+    """What was told while it was the newest."""
+    if not snapshot.records:
+        return []
+    tasks = [("Task", f"{task.status.value}: {first_line(task.text)}") for task in tasks_of((snapshot,))]
+    return tasks + [("Effect", effect_words(effect)) for effect in effects_of((snapshot,))]
+
+
+def _fields(snapshot: Snapshot, look: FormatContext) -> list[tuple[str, str]]:
+    actor = f"{snapshot.actor.name} <{snapshot.actor.email}>"
+    agent = " ".join(word for word in (snapshot.actor.agent, snapshot.actor.agent_version) if word)
+    # Where the chain was rewritten plain git shows another hash than the id, which stays.
+    commit = snapshot.commit if snapshot.commit != snapshot.id else ""
+    head = " ".join(word for word in (snapshot.head, _branch(snapshot.branch)) if word)
+    fields = [
+        ("Commit", commit),
+        ("Timeline", snapshot.timeline),
+        ("Actor", actor if snapshot.trusted is not False else ""),
+        ("Claimed", f"by {actor}: no key that is here signed it" if snapshot.trusted is False else ""),
+        ("Agent", agent),
+        ("Session", snapshot.actor.session or ""),
+        ("Tool", snapshot.actor.tool or ""),
+        ("Date", look_time(look, snapshot.at)),
+        ("Trigger", snapshot.trigger.value),
+        ("Head", head),
+        ("External", snapshot.external_id or ""),
+        *(("Meta", f"{key}={value}") for key, value in snapshot.meta),
+        *(("Attached", attachment) for attachment in snapshot.attachments),
+        *(
+            [("", f"(git envrestore --attachments <directory> {snapshot.id[:7]})")]
+            if snapshot.attachments
+            else []
+        ),
+        ("Restored", f"from {snapshot.restored_from}" if snapshot.restored_from else ""),
+        ("Forked", f"from {snapshot.forked_from}" if snapshot.forked_from else ""),
+    ]
+    return [(label, escape(value)) for label, value in fields]
+
+
+def look_time(look: FormatContext, at: datetime) -> str:
+    """A moment in the style of dates that was asked for, git's default one else."""
+    return format_date(at, look.date or "default", look.now)
+
+
+def _branch(branch: str | None) -> str:
+    return f"({branch.removeprefix('refs/heads/')})" if branch else ""
+
+
+def _state_lines(
+    snapshot: Snapshot, summary: str, missing: Sequence[MissingPath], story: Sequence[str]
+) -> list[str]:
+    lines = ["Story:".ljust(LABEL) + escape(summary), *story]
+    if snapshot.complete:
+        return [*lines, "Complete:".ljust(LABEL) + "yes"]
+    lines.append("Complete:".ljust(LABEL) + f"no, {count(snapshot.missing_count, 'path')} missing")
+    return lines + [f"    {escape(one.path)}: {_why(one)}" for one in missing]
+
+
+def _why(missing: MissingPath) -> str:
+    return f"{missing.why.value} ({escape(missing.detail)})" if missing.detail else missing.why.value
+
+
+def _verdict_lines(verdict: Verdict, palette: Palette) -> list[str]:
+    told = verdict_cause(verdict) or first_line(verdict.command)
+    if verdict.duration_ms is not None:
+        told += f", {verdict.duration_ms:,} ms"
+    if verdict.carried_from:
+        told += f", carried over from {verdict.carried_from[:SHORTEST_ID]}{services_phrase(verdict)}"
+    if verdict.changed_something:
+        told += ", the check changed the environment"
+    head = palette.paint(_slot(verdict), f"{symbol(verdict)} {escape(verdict_phrase(verdict))}")
+    lines = ["Verdict:".ljust(LABEL) + f"{head} ({escape(told)})"]
+    return lines + (_indented(verdict.output_tail.rstrip("\n")) if verdict.output_tail.strip() else [])
+
+
+def _slot(verdict: Verdict | None) -> str:
+    return verdict.status.value if verdict else "none"
+
+
+def _indented(text: str) -> list[str]:
+    return [f"    {line}".rstrip() for line in escape(text, lines=True).rstrip("\n").split("\n")]
+
+
+# Which snapshots a list is about: the timeline, a range of it, or every one; those that changed some paths.
+
+
+@dataclass(frozen=True, slots=True)
+class LogQuery:
+    """What was asked for, in the order in which it is applied."""
+
+    revisions: tuple[str, ...]
+    every: bool
+    pathspecs: tuple[bytes, ...]
+    choice: Choice
+    limit: int | None
+    reverse: bool
+
+    @property
+    def seeks(self) -> bool:
+        """Whether the very moments are meant where something changed or was reached."""
+        choice = self.choice
+        searches = choice.summary is not None or choice.searches_content
+        return bool(self.pathspecs or searches or choice.verdicts or choice.triggers)
+
+
+def select(history: AroundHistory, wanted: LogQuery) -> list[Snapshot]:
+    """The snapshots that were asked for, in the order in which they are shown."""
+    whole = not (wanted.revisions or wanted.pathspecs or wanted.choice.restricts or wanted.every)
+    # Names stand where they were given last, which only the whole timeline tells; a note may stand anywhere.
+    found = _recent(history, wanted.limit) if whole else _reached(history, wanted)
+    if wanted.pathspecs:
+        changed = _that_changed(history, found, wanted.pathspecs)
+        found = [snapshot for snapshot in found if snapshot.commit in changed]
+    shown = choose(found, wanted.choice, history.now) if wanted.choice.restricts else found
+    if wanted.choice.summary is not None:
+        from git_envhist.history.timeline import filter_by_summary  # loaded late: keeps envlog fast
+
+        shown = filter_by_summary(history.repository.git, shown, wanted.choice.summary, history.keys.opening)
+    if wanted.choice.searches_content:
+        from git_envhist.history.content_search import those_with_content  # loaded late: likewise
+
+        shown = those_with_content(history, shown, wanted.choice, wanted.pathspecs)
+    if wanted.limit is not None and wanted.limit >= 0:
+        shown = shown[: wanted.limit]
+    return shown[::-1] if wanted.reverse else shown
+
+
+def _recent(history: AroundHistory, limit: int | None) -> list[Snapshot]:
+    name = history.timeline
+    if name is None:
+        return []
+    return list(Timeline.of(name, history.log(limit if limit is None or limit >= 0 else None)).snapshots)
+
+
+def _reached(history: AroundHistory, wanted: LogQuery) -> list[Snapshot]:
+    if wanted.every:
+        if wanted.revisions:
+            raise UsageError("--all and a range exclude each other")
+        if (
+            wanted.limit is not None
+            and wanted.limit >= 0
+            and not (wanted.pathspecs or wanted.choice.restricts)
+        ):
+            newest = history.newest(wanted.limit)
+            if newest is not None:
+                return newest
+        # What was fetched may be ours: it is told once, by our own copy.
+        everything: dict[str, Snapshot] = {}
+        for line in history.world.timelines():
+            for snapshot in line.snapshots:
+                everything.setdefault(snapshot.id, snapshot)
+        return sorted(everything.values(), key=lambda snapshot: snapshot.at, reverse=True)
+    if not wanted.revisions:
+        return list(history.world.own.snapshots)
+    return _range(history, wanted.revisions)
+
+
+def _range(history: AroundHistory, revisions: tuple[str, ...]) -> list[Snapshot]:
+    from git_envhist.history.resolve import (  # loaded late: keeps envlog fast
+        resolve_range,
+        snapshots_in_range,
+    )
+
+    try:
+        span = resolve_range(revisions[0], history.world, history.now)
+    except SnapshotNotFound:
+        if is_slip(revisions[0]):
+            raise unknown_subcommand(revisions[0]) from None
+        raise
+    if len(revisions) > 1:
+        raise UsageError(f"one range at a time: '{revisions[1]}'", hint="paths stand after '--'")
+    return list(snapshots_in_range(span, history.world.own))
+
+
+def _that_changed(
+    history: AroundHistory, found: Sequence[Snapshot], pathspecs: tuple[bytes, ...]
+) -> frozenset[str]:
+    from git_envhist.context import refuse_endless_trees  # loaded late: keeps envlog fast
+    from git_envhist.diff.compare import commits_changing_paths  # loaded late: likewise
+
+    refuse_endless_trees(history, found)
+    steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
+    return commits_changing_paths(history.repository.git, steps, pathspecs)
+
+
+# Select the snapshots of a folded list: each line has the summary of all snapshots that it shows.
+
+FOLDED_AT_ONCE = 8
+"""So many times the moments are read as lines are wanted, until there are enough."""
+
+
+def select_folded(history: AroundHistory, wanted: LogQuery) -> list[Snapshot]:
+    """Return the snapshots that were asked for; of a turn or a run the newest, with the summary of all of it."""
+    lines = _lines(history, wanted)
+    turns = any(line.is_turn for line in lines)
+    shown = _told(history, lines) if turns else [_summed(line) for line in lines]
+    return shown[::-1] if wanted.reverse else shown
+
+
+def _lines(history: AroundHistory, wanted: LogQuery) -> list[LogLine]:
+    most = wanted.limit if wanted.limit is None or wanted.limit >= 0 else None
+    # One more tells whether the last line goes on.
+    asked = None if most is None else most + 1
+    while True:
+        found = select(history, replace(wanted, limit=asked, reverse=False))
+        lines = fold_turns((history.judge(snapshot) for snapshot in found), history.now.tzinfo)
+        if most is None or asked is None:
+            return lines
+        if len(lines) > most or len(found) < asked:
+            return lines[:most]
+        asked *= FOLDED_AT_ONCE
+
+
+def _told(history: AroundHistory, lines: Sequence[LogLine]) -> list[Snapshot]:
+    from git_envhist.context import refuse_endless_trees  # loaded late: keeps envlog fast
+
+    folded = [line for line in lines if line.is_turn]
+    try:
+        refuse_endless_trees(history, (line.newest for line in folded))
+        stories = dict(_stories(history, [line.step for line in folded]))
+    except EnvhistError:
+        # What is damaged is told by others; a list tells as much as it can.
+        stories = {}
+    return [
+        _as_one(line, stories.get(line.newest.commit)) if line.is_turn else _summed(line) for line in lines
+    ]
+
+
+def _summed(line: LogLine) -> Snapshot:
+    """Return the newest snapshot of a line; of a run with the counts of all of it."""
+    if not line.is_run:
+        return line.newest
+    words = f"{describe_counts(line.changed)} · {count(1 + len(line.earlier), 'snapshot')}"
+    return replace(line.newest, story=words)
+
+
+def _as_one(line: LogLine, story: str | None) -> Snapshot:
+    parts = (story or line.newest.story, count(1 + len(line.earlier), "capture"))
+    return replace(line.newest, story=" · ".join(part for part in parts if part))
+
+
+def _stories(history: AroundHistory, steps: Sequence[tuple[str, str | None]]) -> Iterator[tuple[str, str]]:
+    from git_envhist.diff.compare import changes_of  # loaded late: likewise
+    from git_envhist.diff.facts import compare_facts  # loaded late: keeps envlog fast
+    from git_envhist.diff.summary import count as count_changes  # loaded late: likewise
+    from git_envhist.diff.summary import summarize  # loaded late: likewise
+    from git_envhist.git.cat_file import CatFile  # loaded late: likewise
+    from git_envhist.probes import kinds  # loaded late: likewise
+
+    git, before = history.repository.git, dict(steps)
+    with CatFile(git) as reader:
+        for commit, changes in changes_of(git, reader, steps):
+            older = before[commit]
+            facts = compare_facts(reader, older, commit, history.keys.opening) if older else ()
+            yield commit, summarize(facts, count_changes(changes), kinds(), first=older is None)
+
+
+# `git envlog --graph`: which moments stand in it, and their lines beside what is told of each.
+
+
+def select_graph(history: AroundHistory, wanted: LogQuery) -> tuple[list[Snapshot], list[GraphRow]]:
+    """The moments that were asked for with those that forks and restores tie to them, and a row for each."""
+    everything: dict[str, Snapshot] = {}
+    for line in history.world.timelines():
+        for snapshot in line.snapshots:
+            everything.setdefault(snapshot.id, snapshot)
+    parents = parents_of(everything.values())
+    chosen = select(history, replace(wanted, limit=None, every=wanted.every or not wanted.revisions))
+    if not wanted.every and not wanted.revisions:
+        tied = connected((one.id for one in history.world.own.snapshots), parents)
+        chosen = [one for one in chosen if one.id in tied]
+    shown = [history.judge(one) for one in ordered(chosen, parents)]
+    if wanted.limit is not None and wanted.limit >= 0:
+        shown = shown[: wanted.limit]
+    ids = [one.id for one in shown]
+    # Where a limit cuts the list, lines go on below it, as in git.
+    known = {**shown_parents([one.id for one in chosen], parents)}
+    return shown, list(draw(ids, known))
+
+
+def beside_rows(rows: Sequence[GraphRow], texts: Iterable[str]) -> Iterator[str]:
+    """The texts with the lines of the graph at their left."""
+    for row, text in zip(rows, texts, strict=True):
+        first, *more = text.split("\n")
+        lines = [*row.before, f"{row.mark} {first}", *(f"{row.beside} {line}" for line in more), *row.after]
+        yield "\n".join(line.rstrip() for line in lines)
+
+
+# Titles of single snapshots, as a list prints them.
+
+
+def format_context(history: AroundHistory) -> FormatContext:
+    """Return the style of titles and times in messages about single snapshots."""
+    from git_envhist.cli.formats import FormatContext  # loaded late: a list has made its own
+
+    return FormatContext(history.now)
+
+
+def title_of(snapshot: Snapshot) -> str:
+    """The words that a list will have for what was just captured."""
+    if snapshot.intent_source is IntentSource.GIVEN:
+        return subject(snapshot.intent)
+    from git_envhist.history.titles import title  # loaded late: most captures are given words
+
+    return title(snapshot)

@@ -1,0 +1,296 @@
+"""`-p`: a unified diff of every change; what no diff can show is said in words.
+
+Contents are git's own patches. Sealed files are told by the keys of their variables, pieces by their sizes, and what
+only the manifest knows by the lines that git has for modes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from git_envhist.cli.formats import size
+from git_envhist.cli.output import RESET, Output, Palette
+from git_envhist.cli.paths import quoted
+from git_envhist.cli.terminal import marked
+from git_envhist.cli.views.diff_source import (
+    DiffContents,
+    DiffSource,
+    DiffStyle,
+    is_environment_file,
+    is_in_pieces,
+    is_sealed,
+)
+from git_envhist.cli.views.stat import side_mode
+from git_envhist.diff.classes import has_other_bytes, is_nested_repository
+from git_envhist.diff.config_files import is_binary, unified_hunks
+from git_envhist.diff.patches import PIECE, GitPatch, read_patches
+from git_envhist.errors import SealingError
+from git_envhist.git.cat_file import CatFile
+from git_envhist.model import Change, ChangeKind, ChangeSide, EntryKind, StoredAs
+from git_envhist.probes.variables import VariableChange, compare_variables
+from git_envhist.text import escape
+
+# The views of a diff that `git envdiff` and `git envlog` share, by the names of their options.
+
+FOR_PEOPLE = ("story", "stat")
+"""The forms that no program reads."""
+FORMS = ("story", "stat", "name_status", "name_only", "raw", "patch")
+
+
+def print_diff(output: Output, form: str, source: DiffSource, manner: DiffStyle) -> None:
+    """Print what differs in one of `FORMS`."""
+    write: Callable[[bytes], None] = output.write
+    if manner.ended_by_nul:
+        write = output.exact
+    elif form not in FOR_PEOPLE:
+        write = output.content
+    for text in diff_texts(form, source, manner):
+        write(text)
+
+
+def diff_texts(form: str, source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
+    """What differs in one of `FORMS`, ready to be written piece by piece."""
+    if form == "stat":
+        from git_envhist.cli.views.stat import stat_texts  # loaded late: each form brings its own modules
+
+        return stat_texts(source, manner)
+    if form == "patch":
+        return patch_texts(source, manner)
+    if form == "story":
+        from git_envhist.cli.views.summary import story_texts  # loaded late: likewise
+
+        return story_texts(source, manner)
+    from git_envhist.cli.views import stat  # loaded late: likewise
+
+    texts: Callable[[tuple[Change, ...], DiffStyle], Iterator[bytes]] = getattr(stat, form)
+    return texts(source.changes, manner)
+
+
+MASKED = b"***"
+ATTRIBUTE_LINES = {
+    "owner": b"owner changed",
+    "xattr": b"extended attributes changed",
+    "device": b"device number changed",
+    "content": b"content changed; only its fingerprint was kept",
+}
+WITH_LINES = (EntryKind.FILE, EntryKind.LINK)
+MARKS = {"−": b"-"}
+
+
+def patch_texts(source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
+    """The patch of every change, in the order of their paths."""
+    told_by_git = {change.path: change for change in source.changes if _is_told_by_git(change)}
+    in_words = [change for change in source.changes if change.path not in told_by_git]
+    patches = read_patches(
+        source.git, source.before, source.after, tuple(told_by_git.values()),
+        renames=source.renames, quote_all=manner.quote_all, whole_ids=manner.whole_ids,
+    )  # fmt: skip
+    with CatFile(source.git) as reader:
+        contents = DiffContents(source, reader)
+        for patch in patches:
+            while in_words and in_words[0].path < patch.path:
+                yield _finish(_in_words(in_words.pop(0), contents, manner), manner)
+            if patch.path in told_by_git:
+                yield _finish(_from_git(patch, told_by_git[patch.path], manner), manner)
+        for change in in_words:
+            yield _finish(_in_words(change, contents, manner), manner)
+
+
+def _is_told_by_git(change: Change) -> bool:
+    if is_sealed(change) or is_in_pieces(change) or not has_other_bytes(change):
+        return False
+    return any(
+        side is not None and side.oid is not None and side.kind in WITH_LINES
+        for side in (change.before, change.after)
+    )
+
+
+def _from_git(patch: GitPatch, change: Change, manner: DiffStyle) -> bytes:
+    text = patch.text
+    if patch.renamed or not (manner.quote_all or all(path.isascii() for _, path in _names(change))):
+        pieces = re.split(rb"(?m)^(?=" + PIECE + rb")", text)
+        text = b"".join(_with_true_names(piece, change, manner) for piece in pieces if piece)
+    if "mode" in change.attributes and b"\nold mode " not in text.partition(b"\n@@ ")[0]:
+        first, _, rest = text.partition(b"\n")
+        text = b"\n".join([first, *_mode_lines(change), rest])
+    return text
+
+
+def _with_true_names(piece: bytes, change: Change, manner: DiffStyle) -> bytes:
+    old, new = (quoted(prefix + path, quote_all=manner.quote_all) for prefix, path in _names(change))
+    head, hunks, rest = piece.partition(b"\n@@ ")
+    lines = []
+    for line in head.split(b"\n"):
+        if line.startswith(PIECE):
+            line = PIECE + old + b" " + new
+        elif line.startswith(b"rename from "):
+            line = b"rename from " + quoted(_names(change)[0][1], quote_all=manner.quote_all)
+        elif line.startswith(b"rename to "):
+            line = b"rename to " + quoted(_names(change)[1][1], quote_all=manner.quote_all)
+        elif line.startswith(b"--- ") and line != b"--- /dev/null":
+            line = b"--- " + old
+        elif line.startswith(b"+++ ") and line != b"+++ /dev/null":
+            line = b"+++ " + new
+        elif line.startswith(b"Binary files "):
+            left = b"/dev/null" if line.startswith(b"Binary files /dev/null ") else old
+            right = b"/dev/null" if line.endswith(b" /dev/null differ") else new
+            line = b"Binary files " + left + b" and " + right + b" differ"
+        lines.append(line)
+    return b"\n".join(lines) + hunks + rest
+
+
+def _names(change: Change) -> tuple[tuple[bytes, bytes], tuple[bytes, bytes]]:
+    before, after = change.before or change.after, change.after or change.before
+    assert before is not None
+    assert after is not None
+    return (b"a/", before.path), (b"b/", after.path)
+
+
+def _in_words(change: Change, contents: DiffContents, manner: DiffStyle) -> bytes:
+    lines = [*_head(change, manner)]
+    if is_nested_repository(change):
+        lines.append(b"nested repository: its .git changed")
+    elif has_other_bytes(change) and is_sealed(change):
+        lines += _sealed_lines(change, contents, manner)
+    elif has_other_bytes(change) and is_in_pieces(change):
+        lines.append(_pieces_line(change, contents))
+    lines += [ATTRIBUTE_LINES[word] for word in change.attributes if word in ATTRIBUTE_LINES]
+    return b"\n".join(lines) + b"\n"
+
+
+def _head(change: Change, manner: DiffStyle) -> Iterator[bytes]:
+    old, new = (quoted(prefix + path, quote_all=manner.quote_all) for prefix, path in _names(change))
+    yield PIECE + old + b" " + new
+    if change.before is None and change.after is not None:
+        yield b"new file mode %06o" % side_mode(change.after)
+    elif change.after is None and change.before is not None:
+        yield b"deleted file mode %06o" % side_mode(change.before)
+    else:
+        yield from _mode_lines(change)
+        yield from _move_lines(change, manner)
+
+
+def _move_lines(change: Change, manner: DiffStyle) -> Iterator[bytes]:
+    if change.kind is ChangeKind.RENAMED:
+        old, new = (quoted(path, quote_all=manner.quote_all) for _, path in _names(change))
+        yield b"similarity index %d%%" % (change.similarity or 0)
+        yield b"rename from " + old
+        yield b"rename to " + new
+
+
+def _mode_lines(change: Change) -> list[bytes]:
+    assert change.before is not None
+    assert change.after is not None
+    old, new = side_mode(change.before), side_mode(change.after)
+    return [b"old mode %06o" % old, b"new mode %06o" % new] if old != new else []
+
+
+def _sealed_lines(change: Change, contents: DiffContents, manner: DiffStyle) -> list[bytes]:
+    told = b"sealed file " + {"A": b"added", "D": b"removed"}.get(change.kind.value, b"changed")
+    shows_values = manner.reveal
+    if not shows_values and not is_environment_file(change):
+        return _with_masks(change, contents, manner) or _as_hunk(change, manner, told)
+    try:
+        old, new = contents.both(change)
+    except SealingError as failure:
+        return _as_hunk(change, manner, told + b": " + escape(failure.message).encode())
+    if shows_values:
+        return _revealed(change, old, new, manner)
+    told += b", values masked (--reveal shows them)"
+    return _as_hunk(change, manner, told, compare_variables(old, new))
+
+
+def _with_masks(change: Change, contents: DiffContents, manner: DiffStyle) -> list[bytes]:
+    """The diff of a sealed program with its secrets masked; nothing where that hides the change."""
+    from git_envhist.secrets.rules import masked_program  # loaded late: few patches show a sealed program
+
+    sides = [side for side in (change.before, change.after) if side is not None]
+    try:
+        old, new = contents.both(change)
+    except SealingError:
+        return []
+    texts = [
+        masked_program(sides[0].path, old) if old else b"",
+        masked_program(sides[-1].path, new) if new else b"",
+    ]
+    if texts[0] is None or texts[1] is None or texts[0] == texts[1]:
+        return []
+    return _revealed(change, texts[0], texts[1], manner)
+
+
+def _as_hunk(
+    change: Change, manner: DiffStyle, told: bytes, variables: Sequence[VariableChange] = ()
+) -> list[bytes]:
+    """What is told of a file: for eyes in the form of a patch, as a pager such as delta drops all else below a name."""
+    if not _is_for_eyes(manner):
+        # Whoever applies it must not get a file of asterisks.
+        return [told, *map(_masked, variables)]
+    old = [b"-" + one.key.encode() + b"=" + MASKED for one in variables if one.mark != "+"]
+    new = [b"+" + one.key.encode() + b"=" + MASKED for one in variables if one.mark not in MARKS]
+    if not old and not new:
+        old = [b"-(sealed)"] if change.before is not None else []
+        new = [b"+(sealed)"] if change.after is not None else []
+    left, right = _sides(change, manner)
+    counts = [b"%d,%d" % (bool(lines), len(lines)) for lines in (old, new)]
+    return [b"--- " + left, b"+++ " + right, b"@@ -%s +%s @@ " % (counts[0], counts[1]) + told, *old, *new]
+
+
+def _masked(variable: VariableChange) -> bytes:
+    mark = MARKS.get(variable.mark, variable.mark.encode())
+    return mark + b" " + variable.key.encode() + b"=" + MASKED
+
+
+def _sides(change: Change, manner: DiffStyle) -> tuple[bytes, bytes]:
+    names = [quoted(prefix + path, quote_all=manner.quote_all) for prefix, path in _names(change)]
+    left = names[0] if change.before is not None else b"/dev/null"
+    return left, names[1] if change.after is not None else b"/dev/null"
+
+
+def _revealed(change: Change, old: bytes, new: bytes, manner: DiffStyle) -> list[bytes]:
+    left, right = _sides(change, manner)
+    if is_binary(old) or is_binary(new):
+        return [b"Binary files " + left + b" and " + right + b" differ"]
+    hunks = unified_hunks(old, new)
+    return [b"--- " + left, b"+++ " + right, hunks.removesuffix(b"\n")] if hunks else []
+
+
+def _pieces_line(change: Change, contents: DiffContents) -> bytes:
+    told = [_size_of(side, contents) for side in (change.before, change.after) if side is not None]
+    return b"pieces, " + " -> ".join(told).encode()
+
+
+def _size_of(side: ChangeSide, contents: DiffContents) -> str:
+    return "sealed" if side.stored is StoredAs.SEALED else size(contents.size(side))
+
+
+def _is_for_eyes(manner: DiffStyle) -> bool:
+    return manner.columns is not None or manner.palette.coloured
+
+
+def _finish(text: bytes, manner: DiffStyle) -> bytes:
+    # For eyes, contents are spelled out like any other words; to a file they go byte for byte, for `git apply`.
+    if _is_for_eyes(manner):
+        text = escape(text, lines=True).encode("utf-8")
+    return _paint(text, manner.palette)
+
+
+def _paint(text: bytes, palette: Palette) -> bytes:
+    if not palette.coloured:
+        return text
+    in_head = True
+    painted = []
+    for line in text.removesuffix(b"\n").split(b"\n"):
+        in_head = in_head and not line.startswith(b"@@ ")
+        slot = "heading" if in_head and line[:2] not in (b"+ ", b"- ", b"~ ") else _slot(line)
+        painted.append(_paint_line(line, slot, palette))
+    return b"\n".join(painted) + b"\n"
+
+
+def _slot(line: bytes) -> str:
+    return {b"+": "added", b"-": "removed", b"@": "modified", b"~": "modified"}.get(line[:1], "")
+
+
+def _paint_line(line: bytes, slot: str, palette: Palette) -> bytes:
+    colour = marked(palette.colours.get(slot, ""))
+    return colour.encode("ascii") + line + RESET.encode("ascii") if colour and line else line

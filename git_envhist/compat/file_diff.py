@@ -1,0 +1,149 @@
+"""How two moments of a kept history differ, file by file, with counts of lines and the contents."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+from git_envhist.api import AroundHistory
+from git_envhist.diff.classes import has_other_bytes
+from git_envhist.diff.compare import compare
+from git_envhist.diff.config_files import is_binary, unified_hunks
+from git_envhist.diff.patches import read_line_counts, read_patches
+from git_envhist.diff.summary import is_stored
+from git_envhist.errors import EnvhistError
+from git_envhist.git.diff import empty_tree
+from git_envhist.git.process import Git
+from git_envhist.lazy import dataclass
+from git_envhist.model import Change, ChangeKind, EntryKind, EnvPath, Snapshot, StoredAs
+from git_envhist.snapshots.reader import FileReader
+
+ADDED, MODIFIED, DELETED = "added", "modified", "deleted"
+STATUS = {ChangeKind.ADDED: ADDED, ChangeKind.REMOVED: DELETED}
+WITH_LINES = (EntryKind.FILE, EntryKind.LINK)
+MAX_TEXT, MAX_TEXTS = 1 << 20, 200
+"""A larger content, or one of more files, is not read into a value; its lines are counted all the same."""
+Read = Callable[[Change, bool], bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """One file that differs."""
+
+    path: str
+    status: str
+    additions: int = 0
+    deletions: int = 0
+    before: str | None = None
+    after: str | None = None
+
+
+def changed_files(git: Git, before: str, after: str) -> tuple[FileChange, ...]:
+    """What differs between two trees, without the contents."""
+    changes = _files(git, before, after)
+    counts = read_line_counts(git, before, after, list(filter(_is_plain, changes)), renames=None)
+    return tuple(_told(change, counts.get(change.path) or (0, 0)) for change in changes)
+
+
+def compare_contents(
+    history: AroundHistory, before: Snapshot, after: Snapshot | str
+) -> tuple[tuple[FileChange, ...], str]:
+    """What differs, with the contents where they are text; and all of it as one patch. `now` is the live workspace."""
+    with history.sides(before, after) as (git, old, new):
+        earlier, later = old or empty_tree(git, new), new
+        changes = _files(git, earlier, later)
+        counts = read_line_counts(git, earlier, later, list(filter(_is_plain, changes)), renames=None)
+        objects = history.repository.objects_dir
+        with (
+            closing(FileReader(git, earlier, history.open_sealed, objects)) as left,
+            closing(FileReader(git, later, history.open_sealed, objects)) as right,
+        ):
+            read = _reader(left, right, few=len(changes) <= MAX_TEXTS)
+            told = tuple(_with_contents(change, counts.get(change.path), read) for change in changes)
+            return told, "".join(_patch(git, earlier, later, changes, read))
+
+
+def _files(git: Git, before: str, after: str) -> list[Change]:
+    return [change for change in compare(git, before, after) if _is_file(change)]
+
+
+def _is_file(change: Change) -> bool:
+    return any(side is not None and side.kind in WITH_LINES for side in (change.before, change.after))
+
+
+def _is_plain(change: Change) -> bool:
+    other = is_stored(change, StoredAs.SEALED) or is_stored(change, StoredAs.PIECES)
+    return has_other_bytes(change) and not other
+
+
+def _told(change: Change, lines: tuple[int, int]) -> FileChange:
+    status = STATUS.get(change.kind, MODIFIED)
+    return FileChange(os.fsdecode(change.path), status, *lines)
+
+
+def _reader(left: FileReader, right: FileReader, *, few: bool) -> Read:
+    def read(change: Change, later: bool) -> bytes | None:
+        side = change.after if later else change.before
+        if side is None or side.kind not in WITH_LINES or not few:
+            return None
+        return _read(right if later else left, side.path)
+
+    return read
+
+
+def _read(reader: FileReader, path: EnvPath) -> bytes | None:
+    held = bytearray()
+    try:
+        for block in reader.read(path):
+            held += block
+            if len(held) > MAX_TEXT:
+                return None
+    except EnvhistError:
+        # Sealed without its key, or kept by its fingerprint alone: that it differs is all there is to say.
+        return None
+    return bytes(held)
+
+
+def _with_contents(change: Change, lines: tuple[int, int] | None, read: Read) -> FileChange:
+    old, new = read(change, False), read(change, True)
+    counted = lines or (_count(old or b"", new or b"") if not _is_plain(change) else (0, 0))
+    status = STATUS.get(change.kind, MODIFIED)
+    return FileChange(os.fsdecode(change.path), status, *counted, _text(old), _text(new))
+
+
+def _text(data: bytes | None) -> str | None:
+    if data is None or is_binary(data):
+        return None
+    return data.decode("utf-8", "replace")
+
+
+def _count(old: bytes, new: bytes) -> tuple[int, int]:
+    if is_binary(old) or is_binary(new):
+        return 0, 0
+    lines = [line for line in unified_hunks(old, new).split(b"\n") if line]
+    added = sum(line.startswith(b"+") for line in lines)
+    return added, sum(line.startswith(b"-") for line in lines)
+
+
+def _patch(git: Git, before: str, after: str, changes: list[Change], read: Read) -> Iterator[str]:
+    plain = {change.path: change for change in changes if _is_plain(change)}
+    for patch in read_patches(git, before, after, tuple(plain.values()), renames=None, quote_all=False):
+        if patch.path in plain:
+            yield patch.text.decode("utf-8", "replace")
+    for change in changes:
+        if change.path not in plain and has_other_bytes(change):
+            yield from _in_words(change, read)
+
+
+def _in_words(change: Change, read: Read) -> Iterator[str]:
+    name = os.fsdecode(change.path)
+    yield f"diff --git a/{name} b/{name}\n"
+    if is_stored(change, StoredAs.SEALED):
+        yield f"the sealed content of '{name}' differs\n"
+        return
+    old, new = read(change, False) or b"", read(change, True) or b""
+    if is_binary(old) or is_binary(new) or not (old or new):
+        yield f"Binary files a/{name} and b/{name} differ\n"
+        return
+    yield f"--- a/{name}\n+++ b/{name}\n" + unified_hunks(old, new).decode("utf-8", "replace")

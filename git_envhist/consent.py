@@ -1,0 +1,299 @@
+"""The user's private list of the repositories and commands that hooks and agents may use.
+
+It is in the user's data directory, outside of every repository: no clone, archive or fetched history can add to it.
+
+    repository <common directory>       a person captured there
+    agent <name> <common directory>     an agent's hooks were installed there
+    agent <name> *                      ... or for every repository of this user
+    command <common directory> <sha256> a person ran this command for this repository
+
+A command is stored as the hash of the repository's common directory and the command's exact text, which may contain a
+password. Losing the list costs nothing but another `git envlog install` or a capture by hand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+
+from git_envhist.discovery import own_data
+from git_envhist.disk import cannot_write, locked, state_directory
+from git_envhist.errors import EnvhistError, Refused
+from git_envhist.git.config import AGENT
+from git_envhist.git.repository import Repository
+from git_envhist.snapshots.quoting import quote, unquote
+
+FILE = "trusted"
+MAX_SIZE = 4 << 20
+EVERYWHERE = b"*"
+WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+class TrustedList:
+    """The list of one user."""
+
+    def __init__(self, directory: str) -> None:
+        """`directory`: the data directory of this program."""
+        self._directory = directory
+        self._path = os.path.join(directory, FILE)
+
+    def has_repository(self, common_dir: str) -> bool:
+        """Whether hooks may capture a repository: a person captured or installed there."""
+        place = _place(common_dir)
+        return any(_is_about(line, place) for line in self._read())
+
+    def has_command(self, common_dir: str, command: str) -> bool:
+        """Whether a person ran exactly this command for a repository."""
+        return _command_line(common_dir, command) in self._read()
+
+    def agents(self, common_dir: str | None) -> set[str]:
+        """The agents whose hooks were installed in a repository; None: for every repository."""
+        place = EVERYWHERE if common_dir is None else _place(common_dir)
+        found = [line.split(b" ") for line in self._read()]
+        return {os.fsdecode(words[1]) for words in found if words[0] == b"agent" and words[-1] == place}
+
+    def places_of(self, agent: str | None = None) -> tuple[str | None, ...]:
+        """The existing repositories that an agent's hooks, or those of any agent, are installed in; None: every one."""
+        return tuple(self._places(agent))
+
+    def repositories(self) -> tuple[str, ...]:
+        """Return the git directories of the existing repositories that a person captured or installed hooks in."""
+        words = (line.split(b" ") for line in self._read())
+        found = dict.fromkeys(os.fsdecode(unquote(one[-1])) for one in words if one[-1] != EVERYWHERE)
+        return tuple(place for place in found if os.path.isdir(place))
+
+    def add_repository(self, common_dir: str) -> None:
+        self._add(b"repository " + _place(common_dir))
+
+    def add_command(self, common_dir: str, command: str) -> None:
+        self._add(_command_line(common_dir, command))
+
+    def add_agent(self, agent: str, common_dir: str | None) -> None:
+        self._add(_agent_line(agent, common_dir))
+
+    def remove_agent(self, agent: str, common_dir: str | None) -> None:
+        """Delete the lines of an agent in a repository, or for every repository."""
+        gone = _agent_line(agent, common_dir)
+        self._remove(lambda line: line == gone)
+
+    def forget(self, common_dir: str) -> None:
+        """Delete all lines of a repository."""
+        place = _place(common_dir)
+        self._remove(lambda line: place in line.split(b" ")[1:])
+
+    def _places(self, agent: str | None) -> Iterator[str | None]:
+        for line in self._read():
+            words = line.split(b" ")
+            if words[0] != b"agent" or (agent is not None and words[1] != quote(os.fsencode(agent))):
+                continue
+            if words[-1] == EVERYWHERE:
+                yield None
+            elif os.path.isdir(place := os.fsdecode(unquote(words[-1]))):
+                yield place
+
+    def _read(self) -> tuple[bytes, ...]:
+        """The lines; none from a file that another user owns or may write."""
+        try:
+            with open(self._path, "rb") as file:
+                seen = os.fstat(file.fileno())
+                if seen.st_uid != os.geteuid() or seen.st_mode & WRITABLE_BY_OTHERS:
+                    return ()
+                return tuple(file.read(MAX_SIZE).split(b"\n")[:-1])
+        except OSError:
+            return ()
+
+    def _add(self, line: bytes) -> None:
+        if line in self._read():
+            return
+        state_directory(self._directory)
+        try:
+            with locked(self._path + ".lock"):
+                self._write([*self._read(), line])
+        except OSError as error:
+            raise cannot_write(error, self._path) from error
+
+    def _remove(self, is_gone: Callable[[bytes], bool]) -> None:
+        if not any(map(is_gone, self._read())):
+            return
+        try:
+            with locked(self._path + ".lock"):
+                self._write([line for line in self._read() if not is_gone(line)])
+        except OSError as error:
+            raise cannot_write(error, self._path) from error
+
+    def _write(self, lines: Iterable[bytes]) -> None:
+        new = self._path + ".new"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        with open(os.open(new, flags, 0o600), "wb") as file:
+            file.writelines(line + b"\n" for line in lines)
+        os.rename(new, self._path)
+
+
+def _place(common_dir: str) -> bytes:
+    return quote(os.fsencode(os.path.realpath(common_dir)))
+
+
+def _is_about(line: bytes, place: bytes) -> bool:
+    words = line.split(b" ")
+    return words[0] in (b"repository", b"agent") and words[-1] == place
+
+
+def _agent_line(agent: str, common_dir: str | None) -> bytes:
+    place = EVERYWHERE if common_dir is None else _place(common_dir)
+    return b"agent %s %s" % (quote(os.fsencode(agent)), place)
+
+
+def _command_line(common_dir: str, command: str) -> bytes:
+    whole = _place(common_dir) + b"\0" + command.encode("utf-8", "surrogateescape")
+    return b"command %s %s" % (_place(common_dir), hashlib.sha256(whole).hexdigest().encode("ascii"))
+
+
+# Whether a person is present, and what a hook or an agent may do without one.
+#
+# Hooks and the server for agents set GIT_ENVHIST_UNATTENDED for all that they run. Without a person, a command from git's
+# configuration runs only if a person ran exactly this command for this repository before. The configuration itself proves
+# nothing: an agent can write it, and a repository inside a clone or an archive brings its own.
+
+UNATTENDED = "GIT_ENVHIST_UNATTENDED"
+AGENT_VARIABLES = (
+    AGENT,
+    "CLAUDECODE",
+    "CODEX_SANDBOX",
+    "CODEX_THREAD_ID",
+    "GEMINI_CLI",
+    "CURSOR_AGENT",
+    "AI_AGENT",
+)
+"""Variables of the shells that agents use: what runs there was typed by no person."""
+NOT_APPROVED = "no person ran this command here before, and a hook or an agent runs no other"
+
+
+def is_unattended(environ: Mapping[str, str]) -> bool:
+    """Whether a hook or the server for agents runs this program."""
+    return bool(environ.get(UNATTENDED))
+
+
+def is_person(environ: Mapping[str, str]) -> bool:
+    """Whether a person, or a program of theirs, runs this program."""
+    return not is_unattended(environ) and not any(environ.get(name) for name in AGENT_VARIABLES)
+
+
+def trusted_list(environ: Mapping[str, str]) -> TrustedList:
+    """The private list of this user."""
+    return TrustedList(own_data(environ))
+
+
+def may_run(environ: Mapping[str, str], common_dir: str, command: str) -> bool:
+    """Whether a command from the configuration, or recorded in the repository, may run now."""
+    return not is_unattended(environ) or trusted_list(environ).has_command(common_dir, command)
+
+
+def approve(environ: Mapping[str, str], common_dir: str, command: str) -> None:
+    """Remember that a person ran a command; a list that cannot be written approves nothing."""
+    if is_person(environ):
+        with suppress(EnvhistError, OSError):
+            trusted_list(environ).add_command(common_dir, command)
+
+
+def name_repository(environ: Mapping[str, str], common_dir: str) -> None:
+    """Remember that a person captured here: hooks installed for every repository may capture here, too."""
+    if is_person(environ):
+        with suppress(EnvhistError, OSError):
+            trusted_list(environ).add_repository(common_dir)
+
+
+# Where a program that an agent runs may write outside of the environment: below one directory, and nowhere else.
+#
+# A snapshot holds whatever an agent captured. Written into `~/.config/git`, `~/.ssh` or `~/bin` it becomes configuration
+# or a program of the user. So without a person a new directory or file may only be made below `envhist.forkPlace`, by
+# default right beside the project, and never at a hidden path or where programs are looked for.
+
+FORK_PLACE = "envhist.forkplace"
+USERS_OWN = ("system", "global", "command")
+PROGRAMS = frozenset(("bin", "sbin", "Library", "Applications"))
+"""Names of directories, right in a home or further in, whose content systems run or obey."""
+SEARCHED = (
+    *(
+        "PATH",
+        "PYTHONPATH",
+        "NODE_PATH",
+        "LD_LIBRARY_PATH",
+        "MANPATH",
+        "GOPATH",
+        "GOBIN",
+        "CARGO_HOME",
+        "GNUPGHOME",
+    ),
+    *(
+        "XDG_CONFIG_HOME",
+        "XDG_DATA_HOME",
+        "XDG_STATE_HOME",
+        "XDG_CACHE_HOME",
+        "XDG_BIN_HOME",
+        "XDG_RUNTIME_DIR",
+    ),
+    *("XDG_CONFIG_DIRS", "XDG_DATA_DIRS", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "COPILOT_HOME"),
+)
+"""Variables that name directories of programs and settings."""
+
+
+class PlaceRefused(Refused):
+    """An agent asked to write where it may not."""
+
+    code = "place-refused"
+
+
+def refuse_place(path: str, repository: Repository, environ: Mapping[str, str]) -> None:
+    """Raise `PlaceRefused` if no person is present and an agent may not make a file or directory at this path."""
+    if not is_unattended(environ):
+        return
+    root = os.path.realpath(path)
+    for why in _objections(root, repository, environ):
+        raise PlaceRefused(
+            f"an agent may not write to '{path}': {why}",
+            hint=f"do it by hand, or name a directory for it: git config --global {FORK_PLACE} <directory>",
+        )
+
+
+def _objections(root: str, repository: Repository, environ: Mapping[str, str]) -> Iterator[str]:
+    beside = os.path.realpath(os.path.dirname(repository.root))
+    chosen = _fork_place(repository)
+    top = os.path.realpath(chosen) if chosen else beside
+    names = _names_below(root, top)
+    if top == "/":
+        yield "the project is right below '/', and envhist.forkPlace names no directory for it"
+    if not names:
+        yield f"it is not below '{top}'"
+    elif chosen is None and len(names) > 1:
+        yield f"it is not right beside the project, in '{top}'"
+    if any(name.startswith(".") for name in names):
+        yield "a part of its path begins with a dot"
+    home = os.path.realpath(environ.get("HOME") or os.path.expanduser("~"))
+    if any(name.startswith(".") for name in _names_below(root, home)):
+        yield "it is below a hidden directory of the home directory"
+    if PROGRAMS.intersection(names) or _is_searched(root, environ):
+        yield "programs or settings are looked for there"
+
+
+def _fork_place(repository: Repository) -> str | None:
+    """The configured directory. An agent can write the repository's own configuration, so only the user's counts."""
+    done = repository.git.try_run("config", "--show-scope", "-z", "--type=path", "--get-all", FORK_PLACE)
+    words = os.fsdecode(done.out).split("\0") if done.status == 0 else []
+    scoped = zip(words[::2], words[1::2], strict=False)
+    return next(iter([place for scope, place in scoped if scope in USERS_OWN and place][::-1]), None)
+
+
+def _names_below(path: str, top: str) -> list[str]:
+    """The parts of a path below a directory; none if it is not below it."""
+    start = top.rstrip("/") + "/"
+    return path.removeprefix(start).split("/") if path.startswith(start) and path != start else []
+
+
+def _is_searched(root: str, environ: Mapping[str, str]) -> bool:
+    """Whether a directory that a variable names is this one, or below it, or above it."""
+    listed = os.pathsep.join(environ.get(name, "") for name in SEARCHED)
+    searched = [os.path.realpath(one) for one in listed.split(os.pathsep) if one.startswith("/")]
+    return any(f"{one}/".startswith(f"{root}/") or f"{root}/".startswith(f"{one}/") for one in searched)

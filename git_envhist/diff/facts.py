@@ -1,0 +1,613 @@
+"""The facts of two snapshots side by side; texts with one id are not read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+from git_envhist.diff.compare import compare
+from git_envhist.diff.fact_keys import name_of, place_of
+from git_envhist.diff.importance import by_importance, mark_of, role_rank
+from git_envhist.diff.packages import INSTALLED, assign_roles, disagreements
+from git_envhist.diff.packages import PROBE as DECLARED
+from git_envhist.errors import Damaged
+from git_envhist.git.cat_file import CatFile
+from git_envhist.git.process import Git
+from git_envhist.lazy import dataclass, replace
+from git_envhist.model import UNREAD, Change, EnvPath, Fact, FactChange, Role
+from git_envhist.objects.trees import FILE, decode_tree
+from git_envhist.paths import join
+from git_envhist.probes import PROBES
+from git_envhist.snapshots.layout import FACTS
+from git_envhist.snapshots.names import RESERVED
+from git_envhist.snapshots.records import (
+    NAME,
+    SUFFIX,
+    FactText,
+    differing_facts,
+    read_fact,
+    read_fact_text,
+    write_facts,
+)
+
+if TYPE_CHECKING:
+    from git_envhist.snapshots.sealed_facts import FindFactsKey
+
+
+# The words in which changes of databases are told: `users 12 → 15 rows`, `table sessions (4 columns)` (pure).
+
+TABLE_ARROW = " → "
+TABLE_PROBES = ("sqlite", "dump", "parquet", "duckdb", "csv", "notebook")
+SEALED, DIGEST = "sealed:", "#"
+TABLE_OF_A_FILE = "table"
+"""The name of the one table of a file."""
+KINDS = ("index ", "view ", "trigger ", "migration ")
+TABLE = re.compile(
+    r"(?:(\d{1,19}) (rows|pages|keys|cells|outputs|blocks)|(virtual))?(?:(?:^|(?<=\w) )\((.*)\))?", re.DOTALL
+)
+COUNT = re.compile(r"(\d{1,9}) columns #[0-9a-f]+\Z")
+MAX_COLUMNS = 3
+
+
+def database_words(name: str, before: str | None, after: str | None) -> str:
+    """What changed of one thing in a database."""
+    if (after or before or "").startswith(SEALED):
+        return f"{name} (sealed)"
+    if (after or before or "").startswith(DIGEST):
+        return name
+    if name.startswith(KINDS):
+        return f"{name} {TABLE_ARROW.join(value for value in (before, after) if value)}".rstrip()
+    if before is None or after is None:
+        number, unit, columns = _parts(after if before is None else before)
+        if not columns and unit not in ("", "rows", "pages"):
+            return f"{name} ({_amount(number, unit)})"
+        called = name if name == TABLE_OF_A_FILE else f"table {name}"
+        return f"{called} ({_size(after if before is None else before)})"
+    return f"{name} {', '.join(_table_differences(before, after))}"
+
+
+def _size(value: str | None) -> str:
+    """`4 columns, 12 rows`"""
+    number, unit, columns = _parts(value)
+    listed = COUNT.match(columns)
+    amount = int(listed[1]) if listed else len(_list(columns))
+    told = "1 column" if amount == 1 else f"{amount:,} columns"
+    return f"{told}, {_amount(number, unit)}" if number else told
+
+
+def _table_differences(before: str, after: str) -> Iterator[str]:
+    old, old_unit, old_columns = _parts(before)
+    new, new_unit, new_columns = _parts(after)
+    if (old, old_unit) != (new, new_unit):
+        yield from _numbers(old, old_unit, new, new_unit)
+    if old_columns != new_columns:
+        yield from _column_changes(_list(old_columns), _list(new_columns))
+
+
+def _numbers(old: int | None, old_unit: str, new: int | None, new_unit: str) -> Iterator[str]:
+    if old is not None and old_unit == new_unit and new is not None:
+        yield f"{old:,}{TABLE_ARROW}{_amount(new, new_unit)}"
+    else:
+        sides = ((old, old_unit), (new, new_unit))
+        yield TABLE_ARROW.join(
+            "not counted" if number is None else _amount(number, unit) for number, unit in sides
+        )
+
+
+def _column_changes(before: list[str], after: list[str]) -> Iterator[str]:
+    old, new = ({one.partition(" ")[0]: one.partition(" ")[2] for one in side} for side in (before, after))
+    told = [f"+ column {name} {new[name]}".rstrip() for name in new if name not in old]
+    told += [
+        f"~ column {name} {old[name]}{TABLE_ARROW}{new[name]}"
+        for name in new
+        if old.get(name, new[name]) != new[name]
+    ]
+    told += [f"− column {name}" for name in old if name not in new]
+    yield from told[:MAX_COLUMNS]
+    if len(told) > MAX_COLUMNS:
+        yield f"{len(told) - MAX_COLUMNS} columns more"
+    if not told:
+        yield "columns in another order"
+
+
+def _parts(value: str | None) -> tuple[int | None, str, str]:
+    found = TABLE.fullmatch(value or "")
+    if found is None:
+        return None, "", ""
+    return int(found[1]) if found[1] else None, found[2] or found[3] or "", found[4] or ""
+
+
+def _list(columns: str) -> list[str]:
+    return [one for one in columns.split(", ") if one]
+
+
+def _amount(number: int | None, unit: str) -> str:
+    return f"{number or 0:,} {unit.removesuffix('s') if number == 1 else unit}"
+
+
+# What a restore cannot bring back, because it is no file of the environment, and by what command somebody else can:
+# packages of the machine, services that ran (pure).
+
+WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._:@~-]*\Z")
+"""What may stand in a command that somebody will copy: a snapshot may come from anywhere."""
+SERVICE = "service"
+CALLED = re.compile(r"[A-Za-z0-9_./:@%+=,-]+\Z")
+"""The same of the words that start a program: what stands for a secret is none of them."""
+REMOVE = {
+    "dpkg": "sudo apt-get remove {name}",
+    "apk": "sudo apk del {name}",
+    "rpm": "sudo dnf remove {name}",
+    "brew": "brew uninstall {name}",
+}
+INSTALL = {
+    "dpkg": "sudo apt-get install {name}={version}",
+    "apk": "sudo apk add {name}={version}",
+    "rpm": "sudo dnf install {name}-{version}",
+    "brew": "brew install {name}",
+}
+
+
+def order_outside(changes: Iterable[FactChange]) -> tuple[FactChange, ...]:
+    """The changes from what is here to the moment, what was asked for first."""
+    return tuple(by_importance(changes))
+
+
+def outside_words(change: FactChange) -> str:
+    """`system postgresql-15 (sudo apt-get remove postgresql-15)`, `service server.js :8000 (node server.js)`."""
+    told = f"{change.probe} {name_of(change)}"
+    if change.probe == SERVICE:
+        told += f" {change.after or ''}"
+    command = command_for(change)
+    return f"{told} ({command})" if command else told
+
+
+def command_for(change: FactChange) -> str:
+    """What takes the machine from what is here to what was; nothing where no manager is known to do it."""
+    if change.probe == SERVICE:
+        return _start(change)
+    version = change.after
+    template = (REMOVE if version is None else INSTALL).get(change.by, "")
+    if not WORD.match(change.key) or (version is not None and not WORD.match(version)):
+        return ""
+    return template.format(name=change.key, version=version)
+
+
+def _start(service: FactChange) -> str:
+    """How a service was started, from the top of the environment."""
+    place = place_of(service)
+    words = [*service.by.split(" "), *([place] if place else [])]
+    if service.after is None or not all(map(CALLED.match, words)) or words[0].startswith("-"):
+        return ""
+    return f"cd {place} && {service.by}" if place else service.by
+
+
+# Facts of two moments, less those of places that could not be read at one of them: these are not known (pure).
+
+DUMP_PROBE, FAILED = "dump", "failed"
+WITH_PLACES = ("sqlite",)
+"""Probes that say it of one file, and go on with the others of its directory."""
+
+
+def without_unread(facts: tuple[list[Fact], list[Fact]]) -> tuple[list[Fact], list[Fact]]:
+    """The same two, each less what the other may have and could not tell."""
+    facts = _with_known_states(facts)
+    everything = [fact for side in facts for fact in side]
+    directories = {(fact.probe, fact.at) for fact in everything if is_of_directory(fact)}
+    places = {(fact.probe, _place(fact)) for fact in everything if _is_of_place(fact)}
+    if not directories and not places:
+        return facts
+
+    def known(side: Iterable[Fact]) -> list[Fact]:
+        return [fact for fact in side if _is_unread(fact) or not _is_in(fact, directories, places)]
+
+    return known(facts[0]), known(facts[1])
+
+
+def _with_known_states(facts: tuple[list[Fact], list[Fact]]) -> tuple[list[Fact], list[Fact]]:
+    """Leave out the dumps of services that one side does not have, or has in another format; say that one failed."""
+    if not any(fact.probe == DUMP_PROBE for side in facts for fact in side):
+        return facts
+    unknown = {_place(fact) for side in facts for fact in side if _is_status(fact)}
+    failed = {_place(fact) for fact in facts[1] if _is_status(fact) and fact.value == FAILED}
+    # The digest says more only where the tables and keys say nothing.
+    counted = {_place(fact) for side in facts for fact in side if fact.probe == DUMP_PROBE and not fact.auto}
+
+    def is_told(fact: Fact) -> bool:
+        if fact.probe != DUMP_PROBE:
+            return True
+        place = _place(fact)
+        if place in unknown:
+            return place in failed and _is_status(fact)
+        return not fact.auto or place not in counted
+
+    return [fact for fact in facts[0] if is_told(fact)], [fact for fact in facts[1] if is_told(fact)]
+
+
+def _is_status(fact: Fact) -> bool:
+    return fact.probe == DUMP_PROBE and fact.key.endswith("/.")
+
+
+def is_of_directory(fact: Fact) -> bool:
+    """Whether a fact says that nothing is known of its directory."""
+    place = fact.at.decode("utf-8", "surrogateescape")
+    # What a list asks for names the probe that it is about.
+    return fact.key == (f"{place}/{UNREAD}" if place else UNREAD) and not fact.by
+
+
+def _is_of_place(fact: Fact) -> bool:
+    return fact.probe in WITH_PLACES and fact.key.endswith("/" + UNREAD)
+
+
+def _is_unread(fact: Fact) -> bool:
+    return is_of_directory(fact) or _is_of_place(fact)
+
+
+def _is_in(fact: Fact, directories: set[tuple[str, EnvPath]], places: set[tuple[str, str]]) -> bool:
+    return (fact.probe, fact.at) in directories or (fact.probe, _place(fact)) in places
+
+
+def _place(fact: Fact) -> str:
+    return fact.key.rpartition("/")[0]
+
+
+# Pair the facts of two snapshots into changes, group these into rows, and name each in words (pure).
+
+ARROW = " → "
+NODE_MODULES = "node_modules"
+DUMP = "dump"
+"""The probe of the states of services."""
+OF_A_DUMP = {".": "not dumped", "contents": "other contents"}
+"""Names of facts about a dump as a whole."""
+MAX_VALUE = 40
+WITH_REVISION = ("dpkg", "rpm", "apk", "conda")
+MASKED = "***"
+SECRET = ("env", "config")
+"""Probes whose values are fingerprints or hidden: that something is another one is all there is to read."""
+
+
+NAMED = ("hook", "program")
+"""Probes whose values say only that something is another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class FactRow:
+    """The changes of one probe in one place, the most important first."""
+
+    probe: str
+    place: str
+    changes: tuple[FactChange, ...]
+    nested: tuple[FactChange, ...] = ()
+    """Changes of packages in the `node_modules` of other packages: counted, never named."""
+
+
+def pair_facts(gone: Iterable[Fact], come: Iterable[Fact]) -> tuple[FactChange, ...]:
+    """Facts that only the earlier moment has, and those that only the later one has, as changes by their keys."""
+    keys: dict[tuple[str, str], tuple[list[Fact], list[Fact]]] = {}
+    for side, facts in enumerate(without_unread((list(gone), list(come)))):
+        for fact in facts:
+            keys.setdefault((fact.probe, fact.key), ([], []))[side].append(fact)
+    return tuple(change for key in sorted(keys) for change in _pair(*keys[key]))
+
+
+def _pair(before: list[Fact], after: list[Fact]) -> Iterator[FactChange]:
+    for old, new in zip_longest(_by_value(before), _by_value(after)):
+        fact = new or old
+        assert fact is not None
+        values = (old.value if old else None, new.value if new else None)
+        if values[0] != values[1]:
+            yield FactChange(fact.probe, fact.key, *values, fact.at, fact.by, fact.auto, role_of(fact.auto))
+
+
+def role_of(came_along: bool) -> Role:
+    """Return the role of a thing about which no list is known."""
+    return Role.TRANSITIVE if came_along else Role.DIRECT
+
+
+def _by_value(facts: list[Fact]) -> list[Fact]:
+    # Several directories may say the same of one key.
+    return [fact for _, fact in sorted({fact.value: fact for fact in facts}.items())]
+
+
+def without_secrets(changes: Iterable[FactChange]) -> tuple[FactChange, ...]:
+    """The same, with nothing in the place of values that are secret."""
+    return tuple(
+        replace(
+            change,
+            before=None if change.before is None else MASKED,
+            after=None if change.after is None else MASKED,
+        )
+        if change.probe in SECRET
+        else change
+        for change in changes
+    )
+
+
+def fact_rows(changes: Iterable[FactChange], order: Sequence[str]) -> tuple[FactRow, ...]:
+    """Return the rows of a comparison: by probe in this order, unknown probes last, then by importance and place."""
+    places: dict[tuple[str, str], list[FactChange]] = {}
+    for change in by_importance(changes):
+        places.setdefault((change.probe, _place_of_row(change)), []).append(change)
+    ranks = {probe: number for number, probe in enumerate(order)}
+    ordered = sorted(
+        places, key=lambda row: (ranks.get(row[0], len(ranks)), row[0], role_rank(places[row][0]), row[1])
+    )
+    return tuple(_row(probe, place, places[probe, place]) for probe, place in ordered)
+
+
+def _row(probe: str, place: str, changes: Sequence[FactChange]) -> FactRow:
+    named = tuple(change for change in changes if change.role is not Role.NESTED)
+    return FactRow(probe, place, named, tuple(change for change in changes if change.role is Role.NESTED))
+
+
+def _place_of_row(change: FactChange) -> str:
+    """Return the place of a change; of a nested package the `node_modules` at the top of it."""
+    place = place_of(change)
+    if change.role is not Role.NESTED:
+        return place
+    parts = place.split("/")
+    return "/".join(parts[: parts.index(NODE_MODULES) + 1]) if NODE_MODULES in parts else place
+
+
+def counts_of(changes: Iterable[FactChange]) -> str:
+    """Return the numbers of changes by their marks: `+6 ~11 −32`."""
+    marks = [mark_of(change) for change in changes]
+    return " ".join(f"{mark}{marks.count(mark):,}" for mark in "+~−" if mark in marks)
+
+
+def fact_words(change: FactChange) -> str:
+    """`flask 3.0.1`, `click 8.1.7 → 8.5.1`; of what is secret the name alone."""
+    if name_of(change) == UNREAD:
+        return f"not read: {change.before if change.after is None else change.after}"
+    if change.probe in SECRET or change.probe in NAMED:
+        return name_of(change)
+    if change.probe == DUMP and name_of(change) in OF_A_DUMP:
+        return OF_A_DUMP[name_of(change)]
+    if change.probe in TABLE_PROBES:
+        return database_words(name_of(change), change.before, change.after)
+    before, after = short_values(change)
+    told = ARROW.join(value for value in (before, after) if value)
+    return f"{name_of(change)} {told}".rstrip()
+
+
+def row_cells(row: FactRow, most: int, words: Callable[[FactChange], str] | None = None) -> list[str]:
+    """Return a row in cells: at most `most` changes with their marks, then the numbers of the others."""
+    shown = row.changes if len(row.changes) <= most else row.changes[: most - 1]
+    cells = [f"{mark_of(change)} {(words or fact_words)(change)}" for change in shown]
+    rest = row.changes[len(shown) :]
+    cells += [f"… {counts_of(rest)}"] if rest else []
+    return [*cells, f"nested {counts_of(row.nested)}"] if row.nested else cells
+
+
+def facts_from_values(values: Iterable[Mapping[str, Any]]) -> tuple[FactChange, ...]:
+    """Return the changes that `--json` printed."""
+    return tuple(
+        FactChange(
+            one["probe"],
+            one["key"],
+            one["before"],
+            one["after"],
+            by=one.get("command") or "",
+            role=Role(one.get("role", Role.DIRECT.value)),
+        )
+        for one in values
+    )
+
+
+def short_values(change: FactChange) -> tuple[str | None, str | None]:
+    """The values as people name them: a distribution's version without its revision, unless only that differs."""
+    values = (change.before, change.after)
+    if change.by not in WITH_REVISION:
+        return _cut(values[0]), _cut(values[1])
+    short = tuple(value and value.partition(":")[2 * (":" in value)].rpartition("-") for value in values)
+    names = tuple(parts and (parts[0] or parts[2]) for parts in short)
+    return (names[0], names[1]) if names[0] != names[1] else (_cut(values[0]), _cut(values[1]))
+
+
+def _cut(value: str | None) -> str | None:
+    return value if value is None or len(value) <= MAX_VALUE else value[: MAX_VALUE - 1] + "…"
+
+
+OF_FILES = ("sqlite", "redis", "parquet", "duckdb", "csv", "notebook", "env")
+"""Probes whose places are files; whatever others tell of the top itself, a list has its own name there."""
+BY_FILES = "tools"
+"""The probe that says by which file of a directory each thing is told."""
+STORY_VARIABLES = frozenset(("env", "dump"))
+"""Probes whose sealed facts a summary counts without a name."""
+PLACE = (RESERVED + b"/" + FACTS).decode("ascii")
+
+
+def fact_ids(reader: CatFile, tree: str) -> dict[str, str]:
+    """By probe, the id of what a commit or tree, given by its full id, says; nothing where it has no facts."""
+    answer = reader.read(f"{tree}:{PLACE}")
+    if answer is None or answer.kind != "tree":
+        return {}
+    entries = decode_tree(answer.data, len(tree) // 2)
+    named = ((name.decode("utf-8", "replace"), mode, oid.hex()) for name, mode, oid in entries)
+    return {name: oid for name, mode, oid in named if mode == FILE and NAME.match(name.removesuffix(SUFFIX))}
+
+
+def compare_facts(
+    reader: CatFile,
+    before: str,
+    after: str,
+    find_key: FindFactsKey | None = None,
+    opens: Container[str] | None = None,
+) -> tuple[FactChange, ...]:
+    """Return the differences between the facts of two commits or trees, by probe, the most important first.
+
+    A probe must have a text in both.
+
+    `find_key`: finds the keys of sealed facts; `opens`: the probes whose sealed facts are compared (all).
+    """
+    old, new = fact_ids(reader, before), fact_ids(reader, after)
+    changes: list[FactChange] = []
+    for probe in sorted(old.keys() & new.keys() - {DECLARED}):
+        find = find_key if opens is None or probe in opens else None
+        changes += _differences(reader, probe, old, new, find)
+    if DUMP in new and DUMP not in old:
+        changes += _failed_dumps(reader, new[DUMP])
+    declared: list[Fact] = []
+    if any(change.probe in INSTALLED for change in changes):
+        opened = (_opened(reader, DECLARED, ids, find_key) for ids in (old, new) if DECLARED in ids)
+        declared = [fact for text in opened for fact in _facts(DECLARED, text)]
+    return by_probe(by_importance(assign_roles(changes, declared)))
+
+
+def _failed_dumps(reader: CatFile, oid: str) -> list[FactChange]:
+    """Return the services that could not be dumped, where the snapshot before says nothing of services."""
+    facts = _facts(DUMP, read_fact_text(DUMP, _text(reader, oid)))
+    return [FactChange(DUMP, fact.key, "", fact.value) for fact in facts if fact.value == FAILED]
+
+
+def brief_facts(
+    reader: CatFile, before: str, after: str, find_key: FindFactsKey | None
+) -> tuple[FactChange, ...]:
+    """Return the differences for a summary that everybody can read: of sealed facts only the variables."""
+    return compare_facts(reader, before, after, find_key, STORY_VARIABLES)
+
+
+def _differences(
+    reader: CatFile, probe: str, old: Mapping[str, str], new: Mapping[str, str], find_key: FindFactsKey | None
+) -> tuple[FactChange, ...]:
+    """Return the differences of one probe; none where sealed facts differ and cannot be opened."""
+    twin = probe + SUFFIX
+    if probe.endswith(SUFFIX) or (old[probe], old.get(twin)) == (new[probe], new.get(twin)):
+        return ()
+    if old.get(twin) == new.get(twin) or (find_key is None and twin in old and twin in new):
+        return pair_facts(*differing_facts(probe, _text(reader, old[probe]), _text(reader, new[probe])))
+    texts = [_whole_text(reader, probe, ids, find_key) for ids in (old, new)]
+    if None in texts:
+        return ()
+    return pair_facts(*differing_facts(probe, texts[0] or b"", texts[1] or b""))
+
+
+def _whole_text(
+    reader: CatFile, probe: str, ids: Mapping[str, str], find_key: FindFactsKey | None
+) -> bytes | None:
+    """Return the text of a probe with its sealed facts; None where these cannot be opened."""
+    data, twin = _text(reader, ids[probe]), ids.get(probe + SUFFIX)
+    if twin is None:
+        return data
+    from git_envhist.snapshots.sealed_facts import open_facts  # loaded late: where such a file is sealed
+
+    sealed = open_facts(find_key, probe, _text(reader, twin))
+    plain = read_fact_text(probe, data)
+    if sealed is None or plain is None or sealed.version != plain.version:
+        return None
+    return write_facts(probe, plain.version, [*plain.lines, *sealed.lines])
+
+
+def compare_declared(
+    reader: CatFile, before: str, after: str, find_key: FindFactsKey | None = None
+) -> tuple[FactChange, ...]:
+    """Where what is asked for and what is installed began to disagree, and where they came to agree."""
+    sides = [_texts_held(reader, side) for side in (before, after)]
+    if sides[0] == sides[1] or not all(DECLARED in side for side in sides):
+        return ()
+    opened = [
+        {probe: _opened(reader, probe, side, find_key) for probe in side if not probe.endswith(SUFFIX)}
+        for side in sides
+    ]
+    versions = [{probe: text.version for probe, text in side.items() if text is not None} for side in opened]
+    # What two versions of a probe say is not compared, nor what one side alone says.
+    if versions[0] != versions[1] or DECLARED not in versions[0]:
+        return ()
+    facts = [{probe: _facts(probe, text) for probe, text in side.items()} for side in opened]
+    if any(is_of_directory(fact) for side in facts for told in side.values() for fact in told):
+        return ()
+    told = [set(_disagreements(side)) for side in facts]
+    return pair_facts(told[0] - told[1], told[1] - told[0])
+
+
+def _texts_held(reader: CatFile, tree: str) -> dict[str, str]:
+    held = (DECLARED, *INSTALLED)
+    return {probe: oid for probe, oid in fact_ids(reader, tree).items() if probe.removesuffix(SUFFIX) in held}
+
+
+def _opened(
+    reader: CatFile, probe: str, ids: Mapping[str, str], find_key: FindFactsKey | None
+) -> FactText | None:
+    text = _whole_text(reader, probe, ids, find_key)
+    return read_fact_text(probe, _text(reader, ids[probe]) if text is None else text)
+
+
+def _disagreements(facts: Mapping[str, list[Fact]]) -> tuple[Fact, ...]:
+    installed = [fact for probe in INSTALLED for fact in facts.get(probe, ())]
+    return disagreements(facts.get(DECLARED, []), installed)
+
+
+def _facts(probe: str, text: FactText | None) -> list[Fact]:
+    lines = text.lines if text is not None else []
+    return [fact for line in lines if (fact := read_fact(probe, line)) is not None]
+
+
+def compare_moments(
+    git: Git,
+    before: str | None,
+    after: str,
+    pathspecs: Sequence[bytes],
+    renames: int | None = None,
+    find_key: FindFactsKey | None = None,
+) -> tuple[tuple[Change, ...], tuple[FactChange, ...]]:
+    """What differs between two trees: the files, and what is told beside them."""
+    changes = compare(git, before, after, pathspecs=pathspecs, renames=renames)
+    return changes, changed_facts(git, before, after, pathspecs, find_key)
+
+
+def changed_facts(
+    git: Git,
+    before: str | None,
+    after: str,
+    pathspecs: Sequence[bytes] = (),
+    find_key: FindFactsKey | None = None,
+) -> tuple[FactChange, ...]:
+    """What the facts of two trees differ in; with pathspecs, spelled as from the top, of what they mean."""
+    if before is None:
+        return ()
+    with CatFile(git) as reader:
+        changes = facts_between(reader, before, after, find_key)
+    if not pathspecs or not changes:
+        return changes
+    from git_envhist.git.diff import matching  # loaded late: few ask for paths
+
+    directories = {change.at for change in changes} - {b""}
+    places = sorted({*directories, *map(path_of_fact_change, changes)} - {b""})
+    meant = matching(git, places, directories, pathspecs) if places else frozenset()
+    return tuple(change for change in changes if path_of_fact_change(change) in meant)
+
+
+def facts_between(
+    reader: CatFile, before: str | None, after: str, find_key: FindFactsKey | None = None
+) -> tuple[FactChange, ...]:
+    """What the facts of two trees differ in; nothing for the first moment."""
+    if before is None:
+        return ()
+    told = (
+        *compare_facts(reader, before, after, find_key),
+        *compare_declared(reader, before, after, find_key),
+    )
+    return by_probe(told)
+
+
+def by_probe(changes: Iterable[FactChange]) -> tuple[FactChange, ...]:
+    """Return the changes in the order of the probes; those of one probe keep their order."""
+    places = {probe: place for place, probe in enumerate(PROBES)}
+    return tuple(sorted(changes, key=lambda change: places.get(change.probe, len(places))))
+
+
+def path_of_fact_change(change: FactChange) -> bytes:
+    """The path that a change is about: its directory, or the file that it is told of."""
+    if change.probe == BY_FILES:
+        return join(change.at, change.by.encode("utf-8", "surrogateescape"))
+    if change.at and change.probe not in OF_FILES:
+        return change.at
+    return place_of(change).encode("utf-8", "surrogateescape")
+
+
+def _text(reader: CatFile, oid: str) -> bytes:
+    answer = reader.read(oid)
+    if answer is None or answer.kind != "blob":
+        raise Damaged(f"the facts '{oid}' are missing")
+    return answer.data

@@ -1,0 +1,84 @@
+"""Order fact changes by importance: the one order of the list, the diff, the page, the browser and JSON (pure).
+
+Packages that a list or the user names come before those that came along; changed versions before additions before
+removals; a major version before a minor one. Of a database, lost rows come before migrations, and these before the
+rest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from git_envhist.diff.fact_keys import name_of, place_of
+from git_envhist.model import FactChange, Role
+
+ROLES = (Role.DIRECT, Role.DEVELOPMENT, Role.TRANSITIVE, Role.NESTED)
+MARKS = "~+−"
+LOST, MIGRATED, OTHER = range(3)
+"""The classes of changes of data, the most important first."""
+MIGRATION = "migration "
+AMOUNT = re.compile(r"(?:^|\s)(\d{1,19}) (?:rows|keys|cells|outputs)\b|\A(\d{1,19})\Z")
+WITH_DATA = frozenset(("sqlite", "redis", "dump", "parquet", "duckdb", "csv", "notebook"))
+"""Probes whose values hold numbers of rows, keys or cells."""
+NUMBERS = re.compile(r"\D{0,2}(\d{1,12}(?:\.\d{1,12}){0,7})")
+MAJOR, MINOR, PATCH = range(3)
+
+Rank = tuple[int, int, int, int, bool, int, str]
+
+
+def by_importance(changes: Iterable[FactChange]) -> list[FactChange]:
+    """Return the changes, the most important first."""
+    return sorted(changes, key=_rank)
+
+
+def mark_of(change: FactChange) -> str:
+    """Return `+`, `−` or `~`."""
+    if change.before is None:
+        return "+"
+    return "−" if change.after is None else "~"
+
+
+def role_rank(change: FactChange) -> int:
+    """Return the place of a change's role, 0 for what a list or the user names."""
+    return ROLES.index(change.role)
+
+
+def _rank(change: FactChange) -> Rank:
+    depth = place_of(change).count("/")
+    mark = MARKS.index(mark_of(change))
+    if change.probe in WITH_DATA:
+        kind, lost = _class_of_data(change)
+        return (kind, -lost, role_rank(change), mark, change.auto, depth, change.key)
+    return (role_rank(change), mark, _severity(change), 0, change.auto, depth, change.key)
+
+
+def _class_of_data(change: FactChange) -> tuple[int, int]:
+    """Return the class of a change of data, and how many rows, keys or cells were lost."""
+    before, after = (amount_of(value) for value in (change.before, change.after))
+    if before is not None and (after is not None or change.after is None):
+        lost = before - (after or 0)
+        # A table that was dropped is a loss, whether or not it had rows.
+        if lost > 0 or change.after is None:
+            return LOST, lost
+    if name_of(change).startswith(MIGRATION):
+        return MIGRATED, 0
+    return OTHER, 0
+
+
+def amount_of(value: str | None) -> int | None:
+    """Return the number of rows, keys or cells that a value names; None where it names none."""
+    found = AMOUNT.search(value or "")
+    return int(found[1] or found[2]) if found else None
+
+
+def _severity(change: FactChange) -> int:
+    """Return whether the major, the minor or a later part of a version differs."""
+    before, after = (NUMBERS.match(value or "") for value in (change.before, change.after))
+    if before is None or after is None:
+        return MAJOR
+    old, new = ([*map(int, found[1].split(".")), 0, 0] for found in (before, after))
+    # Before 1.0 the second number is the one that breaks.
+    if old[0] != new[0] or (old[0] == 0 and old[1] != new[1]):
+        return MAJOR
+    return MINOR if old[1] != new[1] else PATCH

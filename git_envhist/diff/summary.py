@@ -1,0 +1,334 @@
+"""Changes -> the few words that a person wants to read first: counts, and files folded by directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from git_envhist.diff.classes import CACHE, generated_in
+from git_envhist.diff.fact_keys import name_of, place_of
+from git_envhist.diff.facts import ARROW, DUMP, counts_of, fact_rows, fact_words
+from git_envhist.diff.importance import amount_of, by_importance, mark_of
+from git_envhist.lazy import dataclass, pattern
+from git_envhist.model import (
+    TOP,
+    Change,
+    ChangeCount,
+    ChangeKind,
+    ChangeSide,
+    EnvPath,
+    FactChange,
+    Role,
+    Snapshot,
+    StoredAs,
+)
+
+# What counts as a change between two moments, and how many there are (pure).
+#
+# This is the one definition; a capture that counts from its scan and a comparison that reads two trees agree on it:
+#
+# - One path that differs is one change. A path differs where its kind, its twelve mode bits, its bytes, the way they
+# are stored, its owner, its extended attributes or its device number do. Times and hard links are no difference.
+# - A path that is not a directory is added, removed or modified; it exists where the manifest names it, also if its
+# bytes could not be had. A change of its kind is one modification.
+# - A directory is added or removed only where it is empty on the side on which it stands alone: any other is told by
+# what is in it. It is modified where its mode, its owner or its extended attributes differ. The top is never added
+# or removed.
+# - The `.git` of a nested repository is one path, whatever differs in it.
+# - What the later side says it could not capture, and all below it, is not removed: nothing is known of it.
+# - What is kept beside the environment (facts, attachments, the staged tree) is no path.
+
+
+def count(changes: Iterable[Change]) -> ChangeCount:
+    """How many paths were added, modified and removed; a rename is one of each of the outer two."""
+    added = modified = removed = 0
+    for change in changes:
+        kind = change.kind
+        added += kind in (ChangeKind.ADDED, ChangeKind.RENAMED)
+        removed += kind in (ChangeKind.REMOVED, ChangeKind.RENAMED)
+        modified += kind in (ChangeKind.MODIFIED, ChangeKind.TYPE)
+    return ChangeCount(added, modified, removed)
+
+
+def is_stored(change: Change, stored: StoredAs) -> bool:
+    """Whether the bytes of either side are kept that way."""
+    return any(side is not None and side.stored is stored for side in (change.before, change.after))
+
+
+def sides(change: Change) -> tuple[ChangeSide, ...]:
+    """The sides that there are, the earlier one first."""
+    return tuple(side for side in (change.before, change.after) if side is not None)
+
+
+MINUS = pattern(r"(?<!\S)−(?= ?\S)")
+HYPHEN = pattern(r"(?<!\S)-(?=[^\s-])")
+MARKS = {
+    ChangeKind.ADDED: "+",
+    ChangeKind.MODIFIED: "~",
+    ChangeKind.REMOVED: "−",
+    ChangeKind.RENAMED: "→",
+    ChangeKind.TYPE: "~",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryRow:
+    """One line of a folded list: a file with its change, a directory with what changed below it, or the rest."""
+
+    path: EnvPath
+    count: ChangeCount
+    change: Change | None = None
+    """The one change, where the row names a file."""
+    sort: str = ""
+    """`cache` or `built`, where the row is a directory of what was generated."""
+    places: int = 1
+    """In how many directories of this name, where the row tells of several."""
+    more: int = 0
+    """How many files and directories the row stands for, where it is the rest; `path` is what they stand in."""
+
+
+def describe_counts(changed: ChangeCount, first: bool = False) -> str:
+    """`3,811 files` for a first snapshot, `+1,204 ~3 −1 files` for a later one."""
+    if first:
+        return _files(changed.added)
+    if not changed.total:
+        return "nothing changed"
+    return f"{describe_marks(changed)} {'file' if changed.total == 1 else 'files'}"
+
+
+def changes_phrase(snapshot: Snapshot) -> str:
+    """What changed, as the snapshot itself tells it; at least how many files."""
+    return snapshot.story or describe_counts(snapshot.changed, snapshot.parent is None)
+
+
+def with_ascii_signs(text: str) -> str:
+    """Return a summary with `-` in the place of the minus sign, for programs and files."""
+    return MINUS.sub("-", text) if "−" in text else text
+
+
+def with_minus_signs(text: str) -> str:
+    """Return a summary that a program of ours printed as people read it."""
+    return HYPHEN.sub("−", text)
+
+
+def describe_marks(changed: ChangeCount) -> str:
+    """`+3 ~11 −2`, without what is none."""
+    marks = (("+", changed.added), ("~", changed.modified), ("−", changed.removed))
+    return " ".join(f"{mark}{number:,}" for mark, number in marks if number)
+
+
+def fold_by_directory(changes: Sequence[Change], limit: int = 12) -> tuple[SummaryRow, ...]:
+    """At most `limit` rows that tell of all changes: directories first, then the files that stand for themselves.
+
+    Folding begins below the directory that all changes have in common. There, what is small is told file by file
+    as long as there is room, the smallest first; what is large is one row, however large it is. Caches are one row
+    for each name, wherever they stand, and are never opened.
+    """
+    caches, others = _set_caches_apart(changes)
+    if not others:
+        return _cut([_cache_row(paths) for _, paths in sorted(caches.items())], b"", limit)
+    common = _common_directory(others)
+    groups = _group(others, len(common))
+    opened = _choose_opened(groups, limit - len(caches))
+    rows = [row for path, group in groups.items() for row in _rows(path, group, path in opened)]
+    rows += [_cache_row(paths) for paths in caches.values()]
+    return _cut(sorted(rows, key=_reading_order), common, limit)
+
+
+def _files(number: int) -> str:
+    return f"{number:,} {'file' if number == 1 else 'files'}"
+
+
+def _set_caches_apart(
+    changes: Sequence[Change],
+) -> tuple[dict[bytes, dict[bytes, list[Change]]], list[Change]]:
+    """What changed in caches, by the caches' names and then by their paths; and all other changes."""
+    caches: dict[bytes, dict[bytes, list[Change]]] = {}
+    others: list[Change] = []
+    known: dict[bytes, tuple[str, bytes]] = {}
+    for change in changes:
+        directory = change.path[: max(change.path.rfind(b"/"), 0)]
+        found = known.get(directory)
+        if found is None:
+            found = known[directory] = generated_in(directory)
+        sort, place = found
+        if sort != CACHE or change.kind is ChangeKind.RENAMED:
+            others.append(change)
+            continue
+        caches.setdefault(place.rpartition(b"/")[2], {}).setdefault(place, []).append(change)
+    return caches, others
+
+
+def _cache_row(places: dict[bytes, list[Change]]) -> SummaryRow:
+    """One row for all caches of a name."""
+    first = next(iter(places))
+    changed = count(change for group in places.values() for change in group)
+    path = first if len(places) == 1 else first.rpartition(b"/")[2]
+    return SummaryRow(EnvPath(path + b"/"), changed, sort=CACHE, places=len(places))
+
+
+def _common_directory(changes: Sequence[Change]) -> bytes:
+    """The deepest directory that holds all changes, with its slash; nothing where that is the top."""
+    # Whatever stands between the least and the greatest path begins as both of them do.
+    least, greatest = min(change.path for change in changes), max(change.path for change in changes)
+    length = 0
+    for one, other in zip(least, greatest, strict=False):
+        if one != other:
+            break
+        length += 1
+    common = least[: least.rfind(b"/", 0, length) + 1]
+    _, built = generated_in(common[:-1])
+    # What was built is one directory to its reader, wherever in it all of this happened.
+    return built[: built.rfind(b"/") + 1] if built else common
+
+
+def _group(changes: Sequence[Change], start: int) -> dict[bytes, list[Change]]:
+    """The changes by the file or directory (told by its slash) that they stand in below the common one."""
+    groups: dict[bytes, list[Change]] = {}
+    for change in changes:
+        slash = change.path.find(b"/", start)
+        key = change.path if slash < 0 else change.path[: slash + 1]
+        groups.setdefault(key, []).append(change)
+    return groups
+
+
+def _choose_opened(groups: dict[bytes, list[Change]], limit: int) -> frozenset[bytes]:
+    """The groups whose files are named one by one: all of one file, and the smallest that there is room for."""
+    opened = set()
+    room = limit - len(groups)
+    for path, group in sorted(groups.items(), key=lambda item: (len(item[1]), item[0])):
+        room -= len(group) - 1
+        if len(group) > 1 and room < 0:
+            break
+        opened.add(path)
+    return frozenset(opened)
+
+
+def _rows(path: bytes, group: list[Change], opened: bool) -> list[SummaryRow]:
+    if opened:
+        return [SummaryRow(change.path, count([change]), change) for change in group]
+    return [SummaryRow(EnvPath(path), count(group), sort=generated_in(path.rstrip(b"/"))[0])]
+
+
+def _reading_order(row: SummaryRow) -> tuple[bool, bytes]:
+    return row.change is not None, row.path
+
+
+def _cut(rows: list[SummaryRow], common: bytes, limit: int) -> tuple[SummaryRow, ...]:
+    """The rows that tell most, in their order, and one for the rest of them."""
+    if len(rows) <= limit:
+        return tuple(rows)
+    by_weight = sorted(range(len(rows)), key=lambda place: (-rows[place].count.total, place))
+    kept = sorted(by_weight[: max(limit - 1, 0)])
+    rest = [rows[place].count for place in by_weight[len(kept) :]]
+    return (*(rows[place] for place in kept), SummaryRow(EnvPath(common) or TOP, _sum(rest), more=len(rest)))
+
+
+def _sum(counts: Sequence[ChangeCount]) -> ChangeCount:
+    return ChangeCount(
+        sum(each.added for each in counts),
+        sum(each.modified for each in counts),
+        sum(each.removed for each in counts),
+    )
+
+
+# Summarise the changes of a snapshot in one line: `npm: next 14.2.33 → 15.5.4, … +6 ~11 −32 · 1,204 files` (pure).
+
+VARIABLES = "env"
+"""The class of the probe of variables."""
+DECLARED = "declared"
+"""The probe of disagreements between lists and installed packages: too much for one line."""
+OF_ONE_FILE = ("parquet", "duckdb", "csv", "notebook")
+"""Probes whose places are files: a summary names the file in the place of its one table."""
+MAX_PROBES = 4
+MAX_NAMED = 2
+"""The number of changes of a probe, and of variables of a file, that are named."""
+
+
+def summarize(
+    changes: Sequence[FactChange],
+    changed: ChangeCount,
+    kinds: Mapping[str, str],
+    *,
+    first: bool = False,
+    names: bool = True,
+) -> str:
+    """Return the summary of a snapshot: `pip: +flask 3.0.1, … +6 · 1,204 files`, `~3 files · .env.local: ~API_URL`.
+
+    `names`: False counts the variables of sealed files, `.env.local: +1 −1 variables`, as their names are sealed.
+    """
+    told = [change for change in changes if change.probe != DECLARED]
+    variables = [change for change in told if kinds.get(change.probe) == VARIABLES]
+    dumps = fact_rows((change for change in told if change.probe == DUMP), tuple(kinds))
+    by_probe: dict[str, list[FactChange]] = {}
+    rows = fact_rows(
+        (one for one in told if kinds.get(one.probe) != VARIABLES and one.probe != DUMP), tuple(kinds)
+    )
+    for row in rows:
+        by_probe.setdefault(row.probe, []).extend((*row.changes, *row.nested))
+    parts = [f"{probe}: {_cells(found)}" for probe, found in list(by_probe.items())[:MAX_PROBES]]
+    if len(by_probe) > MAX_PROBES:
+        more = len(by_probe) - MAX_PROBES
+        parts.append(f"{more} {'kind' if more == 1 else 'kinds'} more")
+    parts += [f"{row.place}: {_cells(row.changes) if names else _amounts(row.changes)}" for row in dumps]
+    if changed.total or not told:
+        parts.append(_count_files(changed, bool(by_probe) or bool(dumps), first))
+    parts += _variable_parts(variables, names)
+    return " · ".join(parts)
+
+
+def _count_files(changed: ChangeCount, has_facts: bool, first: bool) -> str:
+    if not has_facts:
+        return describe_counts(changed, first)
+    return f"{changed.total:,} {'file' if changed.total == 1 else 'files'}"
+
+
+def _cells(changes: Iterable[FactChange]) -> str:
+    """Name the most important changes and count the rest; packages that came along are named only if no other is."""
+    ordered = by_importance(changes)
+    listed = [one for one in ordered if one.role in (Role.DIRECT, Role.DEVELOPMENT)]
+    others = [one for one in ordered if one.role is not Role.NESTED]
+    # Of packages in no list, those that no other one needs say what was installed.
+    named = (listed or [one for one in others if not one.auto] or others)[:MAX_NAMED]
+    rest = [one for one in ordered if one not in named]
+    if not named:
+        return f"{counts_of(rest)} nested"
+    return ", ".join([*map(_cell, named), *([f"… {counts_of(rest)}"] if rest else [])])
+
+
+def _amounts(changes: Sequence[FactChange]) -> str:
+    """Return the numbers of lost and new rows, without the names of tables, which are sealed."""
+    sides = [(amount_of(one.before), amount_of(one.after)) for one in changes]
+    known = [(before or 0, after or 0) for before, after in sides if (before, after) != (None, None)]
+    if not known:
+        return fact_words(changes[0])
+    lost = sum(max(before - after, 0) for before, after in known)
+    come = sum(max(after - before, 0) for before, after in known)
+    unit = "keys" if any((one.after or one.before or "").endswith(" keys") for one in changes) else "rows"
+    marks = " ".join(f"{mark}{number:,}" for mark, number in (("+", come), ("−", lost)) if number)
+    where = "" if unit == "keys" else f" in {len(known):,} {'table' if len(known) == 1 else 'tables'}"
+    return f"{marks} {unit}{where}" if marks else f"{len(known):,} other tables"
+
+
+def _cell(change: FactChange) -> str:
+    """Return a change with its sign; an arrow is a sign of its own."""
+    words = fact_words(change)
+    if change.probe in OF_ONE_FILE:
+        words = f"{place_of(change).rpartition('/')[2]} {words.removeprefix('table ')}"
+    return words if ARROW in words else mark_of(change) + words
+
+
+def _variable_parts(changes: Sequence[FactChange], names: bool) -> list[str]:
+    rows = fact_rows(changes, (VARIABLES,))
+    parts = [f"{row.place}: {_variables(row.changes, names)}" for row in rows[:MAX_NAMED]]
+    if len(rows) > MAX_NAMED:
+        more = len(rows) - MAX_NAMED
+        parts.append(f"{more} {'file' if more == 1 else 'files'} of variables more")
+    return parts
+
+
+def _variables(changes: Sequence[FactChange], names: bool) -> str:
+    if not names:
+        return f"{counts_of(changes)} {'variable' if len(changes) == 1 else 'variables'}"
+    told = [mark_of(change) + name_of(change) for change in changes[:MAX_NAMED]]
+    rest = changes[MAX_NAMED:]
+    return ", ".join(told) + (f", … {counts_of(rest)}" if rest else "")

@@ -1,0 +1,492 @@
+"""List the git processes that can be working in a repository, from /proc; None where the system has none.
+
+A git that finds its repository by itself has its directory inside it, in one of its working trees or in the git
+directory; another one names it in its arguments (`--git-dir`, `git clone <path>`) or in its environment. Directories
+are compared by device and inode, because links and mounts give one directory several names. The directory of another
+user's process is hidden: `otherusers` decides whether such a process can have the repository open.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from typing import NamedTuple
+
+from git_envhist.errors import EnvhistError
+from git_envhist.git.other_users import NO_ACCESS, PROCESSES, Access, access_of, parent_of, runs_no_code
+from git_envhist.lazy import dataclass, pattern
+from git_envhist.platform import SYSTEM, open_file_only
+
+START_TIME = 19
+"""The field of /proc/<pid>/stat after the command's name that says when the process began, in ticks since the boot."""
+TAKES_A_VALUE = frozenset(
+    (b"-C", b"-c", b"--git-dir", b"--work-tree", b"--namespace", b"--super-prefix", b"--config-env")
+)
+LEADS = (b"GIT_DIR", b"GIT_COMMON_DIR", b"GIT_WORK_TREE", b"GIT_OBJECT_DIRECTORY")
+OUR_OWN = b"git-env"
+"""Our programs do nothing to a repository but through a git."""
+MAX_DEPTH = 200
+LOOKS, BETWEEN_LOOKS = 3, 0.002
+
+Identity = tuple[int, int]
+"""The device and the inode of a directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningGit:
+    """One git process."""
+
+    pid: int
+    started: float
+    command: str
+    """`gc`, `update-ref`; empty if it cannot be read."""
+    uid: int = -1
+    directory: str | None = None
+    """Its working directory; None if the system hides it. Whether the process works here is not known then."""
+    writes: bool = True
+    """Whether it can write in the repository."""
+
+    def __str__(self) -> str:
+        where = f"in '{self.directory}'" if self.directory is not None else "directory not readable"
+        return f"git {self.command or '(unknown)'} (pid {self.pid}, user {_user_name(self.uid)}, {where})"
+
+
+def gits_at_work(
+    common_dir: str, roots: Iterable[str], processes: str = PROCESSES
+) -> list[RunningGit] | None:
+    """Every git that may be working in a repository, given its working trees' tops; ours are among them."""
+    if not SYSTEM.proc:
+        return None
+    try:
+        booted = _boot_time(processes)
+        running = [name for name in os.listdir(processes) if name.isdigit()]
+    except (OSError, ValueError):
+        return None
+    gits = [
+        (name, at) for name in running if (at := _start_of_git(f"{processes}/{name}", booted)) is not None
+    ]
+    if not gits:
+        return []
+    places = _identities((common_dir, *roots, *_linked(common_dir)))
+    common_dir = os.path.realpath(common_dir)
+    found = (_examine(name, at, places, common_dir, processes) for name, at in gits)
+    return [git for git in found if git is not None]
+
+
+def callers() -> frozenset[int]:
+    """The processes that this one was started by, directly or not."""
+    found: set[int] = set()
+    pid = os.getppid()
+    while pid > 1 and pid not in found:
+        found.add(pid)
+        pid = parent_of(pid)
+    return frozenset(found)
+
+
+def is_hidden(git: RunningGit) -> bool:
+    """Return whether the system hides in which repository a git works."""
+    return git.directory is None
+
+
+def in_words(gits: Iterable[RunningGit]) -> str:
+    """Return a list of gits for an error."""
+    return ", ".join(map(str, sorted(gits, key=lambda git: git.pid))) or "another git"
+
+
+def hint_after(gits: Iterable[RunningGit]) -> str:
+    """Return the hint of an error that names these gits."""
+    again = "run the command again when it has ended"
+    if any(map(is_hidden, gits)):
+        return f"{again}; with --force if it works in another repository"
+    return again
+
+
+def _user_name(uid: int) -> str:
+    import pwd  # loaded late: needed in errors only
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OverflowError):
+        return str(uid)
+
+
+def _boot_time(processes: str) -> float:
+    with open(f"{processes}/stat", "rb") as file:
+        for line in file:
+            if line.startswith(b"btime "):
+                return float(line.split()[1])
+    raise ValueError("no boot time")
+
+
+def _start_of_git(process: str, booted: float) -> float | None:
+    try:
+        with open(f"{process}/stat", "rb") as file:
+            text = file.read()
+    except OSError:
+        return None  # it ended meanwhile
+    name = text[text.index(b"(") + 1 : text.rindex(b")")]
+    if name != b"git" and (not name.startswith(b"git-") or name.startswith(OUR_OWN)):
+        return None
+    rest = text[text.rindex(b")") + 2 :].split()
+    if rest[0] in b"ZX":
+        return None  # dead, and only not yet asked for
+    return booted + int(rest[START_TIME]) / os.sysconf("SC_CLK_TCK")
+
+
+def _linked(common_dir: str) -> list[str]:
+    """The tops of the linked working trees."""
+    tops = []
+    place = os.path.join(common_dir, "worktrees")
+    for name in os.listdir(place) if os.path.isdir(place) else ():
+        try:
+            with open(
+                os.path.join(place, name, "gitdir"), encoding="utf-8", errors="surrogateescape"
+            ) as file:
+                tops.append(os.path.dirname(os.path.join(place, name, file.read().rstrip("\n"))))
+        except OSError:
+            continue  # one that is being made, or removed
+    return tops
+
+
+def _identities(paths: Iterable[str]) -> frozenset[Identity]:
+    return frozenset(found for path in paths if (found := _identity(path)) is not None)
+
+
+def _identity(path: str | bytes) -> Identity | None:
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return None
+    return seen.st_dev, seen.st_ino
+
+
+def _examine(
+    name: str, started: float, places: frozenset[Identity], common_dir: str, processes: str
+) -> RunningGit | None:
+    """Return a git if it can be working in one of the places."""
+    process = f"{processes}/{name}"
+    try:
+        directory, paths = _look_at(process)
+    except PermissionError:
+        directory, access = None, _access_of_hidden(process, places, common_dir, processes)
+        if not access.reads:
+            return None
+    except OSError:
+        return None  # it ended
+    else:
+        access = Access(reads=True, writes=True)
+        if not any(_finds(path, places, common_dir) for path in paths):
+            return None
+    return RunningGit(int(name), started, _command(process), _owner(process), directory, access.writes)
+
+
+def _look_at(process: str) -> tuple[str, list[bytes]]:
+    """Return the directory of a process, and all paths by which it can have found its repository."""
+    for attempt in range(LOOKS):
+        try:
+            directory = os.readlink(f"{process}/cwd")
+            named = [*_named(process), *_led(process)]
+            break
+        except PermissionError:
+            # The kernel hides a process that is just ending from its own user, too.
+            if attempt + 1 == LOOKS or not runs_no_code(process):
+                raise
+            time.sleep(BETWEEN_LOOKS)
+    # The link itself leads there, even if the path means another directory to us.
+    start = os.fsencode(f"{process}/cwd")
+    return directory, [start, *(os.path.join(os.fsencode(directory), path) for path in named)]
+
+
+def _access_of_hidden(process: str, places: frozenset[Identity], common_dir: str, processes: str) -> Access:
+    if runs_no_code(process):
+        return NO_ACCESS
+    # `git -C /srv/other fetch` works there, wherever it was started.
+    directories = [path for path in _chosen_directories(process) if os.path.isabs(path)]
+    if directories and not any(_finds(path, places, common_dir) for path in directories):
+        return NO_ACCESS
+    return access_of(process, common_dir, processes)
+
+
+def _chosen_directories(process: str) -> list[bytes]:
+    """Return the directories that the options of a git name for its repository."""
+    try:
+        words = _strings(f"{process}/cmdline")
+    except OSError:
+        return []
+    options = words[1 : 1 + _options_of(words)]
+    after = [value for option, value in pairwise(options) if option in (b"-C", b"--git-dir")]
+    return after + [word.partition(b"=")[2] for word in options if word.startswith(b"--git-dir=")]
+
+
+def _owner(process: str) -> int:
+    try:
+        return os.stat(process).st_uid
+    except OSError:
+        return -1
+
+
+def _finds(path: bytes, places: frozenset[Identity], common_dir: str) -> bool:
+    """Whether git, in a directory, works in one of the places."""
+    for above in _upwards(path):
+        own = os.path.join(above, b".git")
+        if _identity(above) in places or _identity(own) in places or _leads_to(own, common_dir):
+            return True
+        if os.path.isfile(os.path.join(own, b"HEAD")):
+            return False  # another repository, though it may stand inside ours
+    return False
+
+
+def _upwards(path: bytes) -> Iterator[bytes]:
+    here, last = path if os.path.isdir(path) else os.path.dirname(path), None
+    for _ in range(MAX_DEPTH):
+        seen = _identity(here)
+        if seen is None or seen == last:
+            return
+        yield here
+        here, last = os.path.join(here, b".."), seen
+
+
+def _leads_to(git_file: bytes, common_dir: str) -> bool:
+    """Whether a `.git` file points into this repository: that of a working tree which was moved."""
+    if not os.path.isfile(git_file):
+        return False
+    try:
+        with open(git_file, "rb", opener=open_file_only) as file:
+            _, _, place = file.read(4096).partition(b"gitdir: ")
+    except OSError:
+        return True
+    target = os.path.realpath(os.path.join(os.path.dirname(git_file), place.rstrip(b"\n")))
+    return target.startswith(os.fsencode(common_dir) + b"/")
+
+
+def _named(process: str) -> list[bytes]:
+    """What may be a path among a process's words."""
+    words = _strings(f"{process}/cmdline")[1:]
+    named = [word.partition(b"=")[2] if word.startswith(b"--") else word for word in words]
+    return [word for word in named if word]
+
+
+def _led(process: str) -> list[bytes]:
+    """Where the environment leads a git."""
+    pairs = (pair.partition(b"=") for pair in _strings(f"{process}/environ"))
+    return [value for name, _, value in pairs if name in LEADS and value]
+
+
+def _strings(path: str) -> list[bytes]:
+    with open(path, "rb", opener=open_file_only) as file:
+        return file.read().split(b"\0")[:-1]
+
+
+def _command(process: str) -> str:
+    """Return the git command that a process runs."""
+    try:
+        words = _strings(f"{process}/cmdline")
+    except OSError:
+        return ""
+    program = os.path.basename(words[0]) if words else b""
+    if program.startswith(b"git-"):
+        return os.fsdecode(program.removeprefix(b"git-"))
+    return os.fsdecode(b"".join(words[1 + _options_of(words) :][:1]))
+
+
+def _options_of(words: Sequence[bytes]) -> int:
+    """Return the number of arguments before the command."""
+    rest = iter(words[1:])
+    number = 0
+    for word in rest:
+        if not word.startswith(b"-"):
+            break
+        number += 1
+        if word in TAKES_A_VALUE and next(rest, None) is not None:
+            number += 1
+    return number
+
+
+# A ref that has a file of its own, read without asking git: a hundred times as quick.
+
+HASH_BYTES = pattern(rb"([0-9a-f]{40}|[0-9a-f]{64})\n")
+
+
+def read_loose_ref(common_dir: str, ref: str) -> str | None:
+    """The hash that the file of a ref holds; None where it has no file, or one that only git can make sense of.
+
+    For refs that all working trees share. Their files come before any other place where git keeps refs, and where it
+    keeps them otherwise (reftable) it makes no such files.
+    """
+    try:
+        with open(os.path.join(common_dir, ref), "rb", opener=open_file_only) as file:
+            text = file.read(70)
+    except OSError:
+        return None
+    found = HASH_BYTES.fullmatch(text)
+    return found[1].decode("ascii") if found else None
+
+
+# Where git keeps the git directories of submodules, and what their `.git` files say of it.
+#
+# Those of a working tree lie in `modules` of its own git directory; a linked worktree's are apart from the first one's.
+
+GITDIR = b"gitdir: "
+MAX_LENGTH = 1 << 13
+MODULES = re.compile(rb"(?:worktrees/[^/]+/)?modules/(.+)", re.DOTALL)
+
+
+def git_directory_of(directory: bytes, pointer: bytes) -> bytes | None:
+    """The git directory that a `.git` file in this directory names, links resolved; None where it names none."""
+    if not pointer.startswith(GITDIR) or b"\0" in pointer or len(pointer) > MAX_LENGTH:
+        return None
+    return os.path.realpath(os.path.join(directory, pointer[len(GITDIR) :].rstrip(b"\r\n")))
+
+
+def module_of(place: bytes, common_dir: str) -> bytes | None:
+    """Which submodule of a repository a git directory is that of, in whichever of its working trees."""
+    common = os.path.realpath(os.fsencode(common_dir)) + b"/"
+    found = MODULES.fullmatch(place[len(common) :]) if place.startswith(common) else None
+    return found[1] if found is not None else None
+
+
+def is_own(place: bytes, git_dir: str) -> bool:
+    """Whether a git directory is one of the submodules of this very working tree."""
+    return place.startswith(os.path.realpath(os.fsencode(git_dir)) + b"/modules/")
+
+
+def common_dir_of(git_dir: str) -> str:
+    """What a working tree shares with the others of its repository."""
+    with suppress(OSError), open(os.path.join(git_dir, "commondir"), "rb", opener=open_file_only) as told:
+        return os.path.join(git_dir, os.fsdecode(told.read(MAX_LENGTH).rstrip(b"\n")))
+    return git_dir
+
+
+def has_submodules(common_dir: str) -> bool:
+    """Whether any working tree of a repository has submodules that are set up."""
+    linked = os.path.join(common_dir, "worktrees")
+    trees = os.listdir(linked) if os.path.isdir(linked) else []
+    places = (common_dir, *(os.path.join(linked, tree) for tree in trees))
+    return any(os.path.isdir(os.path.join(place, "modules")) for place in places)
+
+
+# The lock files that git puts beside a ref while it moves it: whose they are when they do not go away.
+#
+# A git that is killed in that moment leaves its lock for ever, and every later capture would fail. Nothing in the file
+# says who made it: git closes it before it renames it, so that no open file tells either. Taken away is only a lock on
+# a ref of ours, by who holds the kernel's lock of the working tree (no other capture moves the ref), when it has stood
+# for a while (git holds one for milliseconds), and no git that may have made it is at work in this repository. Where the
+# system does not tell, it stays, and a person is told.
+
+STALE_AFTER = 5.0
+"""Seconds. A git that we cannot see (in another container, on another machine) has long moved its ref by then."""
+LONG_AGO = 3600.0
+"""Seconds, where nobody is waiting for it to go."""
+GRAIN = 0.05
+"""Processes are dated by the ticks of another clock than files."""
+INTERVAL = 0.1
+WAIT = (
+    *("-c", "core.filesRefLockTimeout=2000"),
+    *("-c", "core.packedRefsTimeout=5000"),
+    *("-c", "reftable.lockTimeout=2000"),
+)
+"""How long git itself waits for another git: what packs refs holds each for a moment, and whoever moves one in tables
+(reftable) holds all of them."""
+TABLES_LOCK = "reftable/tables.list.lock"
+"""It stands for the user's refs as well as ours: left by a git that was killed, it is a person's to remove."""
+# fmt: off
+ONLY_READ = frozenset((
+    "blame", "cat-file", "credential-cache--daemon", "daemon", "diff", "diff-files", "diff-index", "diff-tree",
+    "for-each-ref", "fsmonitor--daemon", "grep", "log", "ls-files", "ls-tree", "rev-list", "rev-parse", "shortlog",
+    "show", "status",
+))
+# fmt: on
+"""Commands that lock no ref; some of them run for hours, below an editor or a pager."""
+
+AtWork = Callable[[], Sequence[RunningGit] | None]
+
+
+class Lock(NamedTuple):
+    """A lock file: the time and the user that made it."""
+
+    made: float
+    uid: int
+
+
+class RefLocked(EnvhistError):
+    """Somebody holds the lock of a ref, or died with it."""
+
+    code = "ref-locked"
+
+    def __init__(self, lock: str) -> None:
+        super().__init__(
+            f"a ref is locked by '{lock}'",
+            hint="another git is at work there, or was killed: run the command again; "
+            "if no git runs in this repository, remove that file",
+        )
+
+
+def remove_stale_lock(path: str, at_work: AtWork) -> bool:
+    """Take away a lock whose git is dead; whether it went. For refs of ours, with the working tree locked.
+
+    A lock that no living git can have made is waited for until it is old enough.
+    """
+    lock = _look(path)
+    while lock is not None and not may_be_held(lock, at_work()):
+        if _age(lock.made) >= STALE_AFTER:
+            return _unlink(path)
+        time.sleep(INTERVAL)
+        if (now := _look(path)) != lock:
+            return now is None
+    return False
+
+
+def sweep_locks(places: Iterable[str], at_work: AtWork) -> int:
+    """Take away the locks that killed gits left below some directories, an hour ago or longer; how many went."""
+    found = [
+        (path, lock)
+        for place in places
+        for directory, _, names in os.walk(place)
+        for path in (os.path.join(directory, name) for name in names if name.endswith(".lock"))
+        if (lock := _look(path)) is not None and _age(lock.made) >= LONG_AGO
+    ]
+    if not found:
+        return 0
+    gits = at_work()
+    return sum(not may_be_held(lock, gits) and _unlink(path) for path, lock in found)
+
+
+def may_be_held(lock: Lock, gits: Sequence[RunningGit] | None) -> bool:
+    """Return whether one of these gits may have made a lock; True where the processes are not known."""
+    return gits is None or any(_may_have_made(lock, git) for git in gits)
+
+
+def _may_have_made(lock: Lock, git: RunningGit) -> bool:
+    if git.started > lock.made + GRAIN or git.command in ONLY_READ:
+        return False
+    # A file belongs to the user of the process that made it.
+    return not is_hidden(git) or (git.writes and git.uid == lock.uid)
+
+
+def _look(path: str) -> Lock | None:
+    try:
+        seen = os.lstat(path)
+    except OSError:
+        return None
+    return Lock(seen.st_mtime, seen.st_uid) if stat.S_ISREG(seen.st_mode) else None
+
+
+def _age(made: float) -> float:
+    # One from the future, a clock having been set back, is old.
+    age = time.time() - made
+    return age if age >= 0 else LONG_AGO
+
+
+def _unlink(path: str) -> bool:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass  # as good
+    except OSError:
+        return False
+    return True

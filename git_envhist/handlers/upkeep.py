@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from git_envhist.api import AroundHistory
+from git_envhist.discovery import OBJECT_FORMAT, OpenedRepository
+from git_envhist.errors import EnvhistError
+from git_envhist.git.process import Git
+from git_envhist.git.repository import Repository
+
+
+def run_upkeep(words: Sequence[str]) -> int:
+    """Run the daily upkeep of the repository that `<kind> <root> <git_dir> <common_dir>` name; return the status."""
+    kind, root, git_dir, common_dir = words
+    git = Git(common_dir, root)
+    repository = Repository(
+        root, git_dir, common_dir, OBJECT_FORMAT, git, plain=True, library=kind == "library"
+    )
+    try:
+        AroundHistory(OpenedRepository(repository), os.environ, directory=root).daily()
+    except EnvhistError as error:
+        return error.exit_code
+    return 0

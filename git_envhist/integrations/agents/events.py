@@ -1,0 +1,381 @@
+"""What an agent tells at a hook, read with suspicion: five agents, several spellings each, one value (pure)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from git_envhist.disk import locked, state_directory
+from git_envhist.errors import EnvhistError, in_words
+from git_envhist.lazy import dataclass, replace
+from git_envhist.platform import open_file_only
+from git_envhist.secrets.masking import title_of
+
+MAX_PROMPT = 65_536
+MAX_WORD = 512
+READING = frozenset((
+    # Claude Code, and those that take its names
+    *("Read", "Glob", "Grep", "LS", "NotebookRead", "WebFetch", "WebSearch", "TodoWrite", "TodoRead", "ToolSearch"),
+    *("AskUserQuestion", "ExitPlanMode", "EnterPlanMode", "BashOutput", "TaskOutput", "TaskList", "TaskGet", "Skill"),
+    # Codex
+    *("update_plan", "view_image", "web_search", "read_file", "list_dir", "grep_files"),
+    # Gemini CLI
+    *("read_many_files", "list_directory", "glob", "search_file_content", "grep_search", "google_web_search"),
+    *("web_fetch", "write_todos", "ask_user", "get_internal_docs"),
+    # Cursor
+    *("SemanticSearch", "ReadLints", "TabRead", "List", "FetchRules"),
+    # Copilot
+    *("view", "grep", "rg", "report_intent", "update_todo", "fetch_copilot_cli_documentation", "read_bash"),
+))  # fmt: skip
+"""Tools that only look; whatever has another name may change something."""
+
+SESSION = re.compile(r"[0-9A-Za-z_-]{1,100}")
+VERSION = re.compile(rb'"(?:version|cli_version|copilotVersion)"\s*:\s*"([0-9][0-9A-Za-z.+-]{0,40})"')
+
+
+@dataclass(frozen=True, slots=True)
+class AgentEvent:
+    """One moment of an agent's work."""
+
+    kind: str
+    """`prompt`, `before`, `after`, `end`."""
+    agent: str
+    registered: str
+    """The agent whose settings had us called; another may read them."""
+    session: str
+    directories: tuple[str, ...]
+    """The directories that it may be about: the project that the agent names, then where the agent is now."""
+    turn: str | None
+    """The agent's own id of the turn, where it has one."""
+    prompt: str
+    tool: str | None
+    call: str | None
+    """The agent's own id of the call of the tool."""
+    asked: str
+    """What the tool is asked to do."""
+    transcript: str | None
+    version: str | None
+
+    @property
+    def modifies(self) -> bool:
+        """Whether the tool may change something."""
+        return self.tool is None or self.tool not in READING
+
+    @property
+    def key(self) -> str:
+        """What two hooks of one event have in common."""
+        if self.kind == "before":
+            return f"before {self.call or _hash(self.asked)}"
+        if self.kind == "prompt":
+            return f"prompt {self.turn or _hash(self.prompt)}"
+        return f"{self.kind} {self.turn or ''}"
+
+
+PROJECT_VARIABLES = {
+    "claude-code": "CLAUDE_PROJECT_DIR",
+    "gemini": "GEMINI_PROJECT_DIR",
+    "cursor": "CURSOR_PROJECT_DIR",
+    "copilot": "COPILOT_PROJECT_DIR",
+}
+"""The variable in which an agent names the project to its hooks. Codex has none: it says `cwd`."""
+
+
+def project_of(registered: str, environ: Mapping[str, str]) -> str:
+    """The project directory that the agent names in a variable; empty if it names none."""
+    return environ.get(PROJECT_VARIABLES.get(registered, ""), "")
+
+
+def read_event(
+    registered: str, kind: str, data: bytes, environ: Mapping[str, str], project: str = ""
+) -> AgentEvent | None:
+    """What an agent says, or None where it says nothing that can be understood."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    agent = _agent(registered, value)
+    kept = _kept_by_copilot(value, environ) if agent == "copilot" else None
+    return AgentEvent(
+        kind=kind,
+        agent=agent,
+        registered=registered,
+        session=_word(value, "session_id", "sessionId", "conversation_id") or "",
+        directories=_directories(value, project),
+        turn=_word(value, "turn_id", "prompt_id", "generation_id"),
+        prompt=_text(value, "prompt", MAX_PROMPT) or "",
+        tool=_word(value, "tool_name", "toolName"),
+        call=_word(value, "tool_use_id", "tool_call_id", "toolCallId"),
+        asked=_as_text(_first(value, "tool_input", "toolArgs")),
+        transcript=_path(value, "transcript_path", "transcriptPath") or kept,
+        version=_word(value, "cursor_version"),
+    )
+
+
+def version_in(transcript: bytes) -> str | None:
+    """The version of the agent, as its transcript tells it."""
+    found = VERSION.search(transcript, 0, 1 << 20)
+    return found[1].decode("ascii") if found else None
+
+
+def _agent(registered: str, value: dict[str, Any]) -> str:
+    """Who calls: Cursor and Copilot read the settings of Claude Code, too."""
+    if "cursor_version" in value or "conversation_id" in value:
+        return "cursor"
+    if registered == "claude-code" and "timestamp" in value:
+        return "copilot"
+    return registered
+
+
+def _directories(value: dict[str, Any], project: str) -> tuple[str, ...]:
+    # A tool may have changed `cwd`, and may have led it into a repository that came with a clone.
+    roots = value.get("workspace_roots")
+    first = roots[0] if isinstance(roots, list) and roots else None
+    told = (project, first, _path(value, "cwd"))
+    usable = [each for each in told if isinstance(each, str) and each.startswith("/") and "\0" not in each]
+    return tuple(dict.fromkeys(usable))
+
+
+def _first(value: dict[str, Any], *names: str) -> object:
+    return next((value[name] for name in names if name in value), None)
+
+
+def _word(value: dict[str, Any], *names: str) -> str | None:
+    found = _first(value, *names)
+    if not isinstance(found, str) or not found:
+        return None
+    return found[:MAX_WORD].encode("utf-8", "replace").decode("utf-8").replace("\0", "")
+
+
+def _text(value: dict[str, Any], name: str, longest: int) -> str | None:
+    found = value.get(name)
+    return found[:longest].encode("utf-8", "replace").decode("utf-8") if isinstance(found, str) else None
+
+
+def _path(value: dict[str, Any], *names: str) -> str | None:
+    found = _first(value, *names)
+    usable = isinstance(found, str) and found.startswith("/") and "\0" not in found and len(found) < 4096
+    return found if usable and isinstance(found, str) else None
+
+
+def _kept_by_copilot(value: dict[str, Any], environ: Mapping[str, str]) -> str | None:
+    """Where Copilot keeps what is said in a session: it tells that only when a turn ends."""
+    session = _word(value, "sessionId", "session_id") or ""
+    home = environ.get("COPILOT_HOME") or os.path.join(environ.get("HOME", ""), ".copilot")
+    if not home.startswith("/") or not SESSION.fullmatch(session):
+        return None
+    return os.path.join(home, "session-state", session, "events.jsonl")
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+
+
+def _hash(text: str) -> str:
+    import hashlib  # loaded late: it takes a fifth of the time for which a tool that only looks is held
+
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+# The turns of one session: which prompt is worked on, how many tools have changed something, what was seen (pure).
+#
+# Two hooks may be called for one event: an agent may read another's settings beside its own, and one may be installed
+# for a repository and for the user. The second is known by the id of the call, or by coming from elsewhere with the same
+# words.
+
+AT_ONCE = 60.0
+"""Seconds after which the same words are another event."""
+MAX_SEEN = 64
+
+Seen = tuple[str, float, tuple[str, ...]]
+"""(what it was, when it was seen last, by whose settings)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionState:
+    """Where a session stands."""
+
+    number: int = 0
+    prompt: str = ""
+    """The title of the prompt: short and masked."""
+    sealed: str = ""
+    """The whole prompt, sealed, as text; empty if it could not be sealed."""
+    tools: int = 0
+    """How many tools of this turn may have changed something."""
+    seen: tuple[Seen, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A capture that an event asks for."""
+
+    event: AgentEvent
+    turn: SessionState
+
+
+def advance(
+    turn: SessionState, event: AgentEvent, *, now: float, every: int
+) -> tuple[SessionState, Job | None]:
+    """The turn after an event, and the capture that is due."""
+    turn, doubled = _look(turn, event, now)
+    if doubled:
+        return turn, None
+    if event.kind == "prompt":
+        return replace(turn, number=turn.number + 1, prompt="", sealed="", tools=0), None
+    if event.kind != "before":
+        return turn, Job(event, turn)
+    if not event.modifies:
+        return turn, None
+    turn = replace(turn, tools=turn.tools + 1)
+    return turn, Job(event, turn) if is_due(turn.tools, every) else None
+
+
+def is_due(tools: int, every: int) -> bool:
+    """Whether a capture precedes that tool: every n-th, the first included; 0: the first alone."""
+    return (tools - 1) % every == 0 if every > 0 else tools == 1
+
+
+def write_turn(turn: SessionState) -> dict[str, Any]:
+    return {
+        "number": turn.number,
+        "prompt": turn.prompt,
+        "sealed": turn.sealed,
+        "tools": turn.tools,
+        "seen": turn.seen,
+    }
+
+
+def read_turn(value: object) -> SessionState:
+    """What `write_turn` wrote; a new turn where it is anything else."""
+    try:
+        if not isinstance(value, Mapping):
+            return SessionState()
+        seen = tuple((str(key), float(at), tuple(map(str, by))) for key, at, by in value["seen"])
+        sealed = str(value.get("sealed", ""))
+        return SessionState(int(value["number"]), str(value["prompt"]), sealed, int(value["tools"]), seen)
+    except (KeyError, TypeError, ValueError):
+        return SessionState()
+
+
+def _look(turn: SessionState, event: AgentEvent, now: float) -> tuple[SessionState, bool]:
+    """The turn with this event remembered, and whether it was seen already."""
+    key = event.key if event.kind in ("before", "prompt") else f"{event.kind} {turn.number}"
+    known = {each[0]: each for each in turn.seen if now - each[1] < AT_ONCE}
+    by = known[key][2] if key in known else ()
+    named = event.call is not None if event.kind == "before" else event.turn is not None
+    doubled = bool(by) and (named or event.registered not in by)
+    known.pop(key, None)
+    known[key] = (key, now, (*by, event.registered) if doubled else (event.registered,))
+    return replace(turn, seen=tuple(known.values())[-MAX_SEEN:]), doubled
+
+
+# What is kept between two hooks: what agents left in the spool, and where each session stands.
+#
+# Both are read and written under one lock, events in the order in which they came: whoever comes first, the process that
+# a hook left behind or the hook that waits, does what is due up to its own event.
+
+TOLD = ".told"
+LOCK = "lock"
+UNFINISHED = 3600
+"""Seconds after which nobody writes any more what it began to."""
+KINDS = ("prompt", "after", "end")
+OLD = 7 * 86_400
+"""Seconds after which a session that nobody ended is forgotten."""
+
+
+@contextmanager
+def held(spool: str) -> Iterator[None]:
+    """Nobody else takes from the spool."""
+    state_directory(spool)
+    with locked(os.path.join(spool, LOCK)):
+        yield
+
+
+def take_spooled(spool: str, environ: Mapping[str, str]) -> Iterator[AgentEvent]:
+    """The events that hooks left, oldest first; each is gone from the spool when it is given.
+
+    The first line of each is the project directory that the agent named, or empty.
+    """
+    for path in _oldest_first(spool):
+        name = os.path.basename(path)
+        agent, _, rest = name.partition(".")
+        kind = rest.partition(".")[0]
+        try:
+            with open(path, "rb", opener=open_file_only) as file:
+                data = file.read()
+            os.unlink(path)
+        except OSError:
+            continue
+        project, _, told = data.partition(b"\n")
+        event = read_event(agent, kind, told, environ, os.fsdecode(project)) if kind in KINDS else None
+        if event is not None:
+            yield event
+
+
+def turn_after(state: str, event: AgentEvent, every: int, seal: Callable[[str], str]) -> Job | None:
+    """Let the session of an event go on by it; the capture that is due.
+
+    `seal`: the whole prompt as it may be stored; between two hooks no file holds a prompt in the clear.
+    """
+    directory = state_directory(os.path.join(state, "sessions"))
+    path = os.path.join(directory, hashlib.sha256(event.session.encode()).hexdigest()[:32])
+    before = _read(path)
+    turn, job = advance(before, event, now=time.time(), every=every)
+    if event.kind == "prompt":
+        _forget_old(directory)
+    if turn.number != before.number:
+        turn = replace(turn, prompt=title_of(event.prompt), sealed=seal(event.prompt))
+    _write(path, turn)
+    return job
+
+
+def _oldest_first(spool: str) -> list[str]:
+    rows = []
+    with suppress(OSError), os.scandir(spool) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                if entry.name.endswith(TOLD):
+                    rows.append((entry.stat().st_mtime_ns, entry.path))
+                elif _is_abandoned(entry):
+                    os.unlink(entry.path)
+    return [path for _, path in sorted(rows)]
+
+
+def _is_abandoned(entry: os.DirEntry[str]) -> bool:
+    """Whether a hook was killed while it wrote down what it was told, which may be a prompt."""
+    return entry.name != LOCK and entry.stat().st_mtime < time.time() - UNFINISHED
+
+
+def _read(path: str) -> SessionState:
+    try:
+        with open(path, "rb", opener=open_file_only) as file:
+            return read_turn(json.load(file))
+    except (OSError, ValueError, RecursionError):
+        return SessionState()
+
+
+def _write(path: str, turn: SessionState) -> None:
+    value = write_turn(turn)
+    new = f"{path}.new"
+    try:
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            json.dump(value, file)
+        os.rename(new, path)
+    except OSError as error:
+        raise EnvhistError(f"cannot remember where a session stands: {in_words(error)}") from error
+
+
+def _forget_old(directory: str) -> None:
+    with suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                if entry.stat().st_mtime < time.time() - OLD:
+                    os.unlink(entry.path)

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+
+from git_envhist.platform import open_file_only
+
+LAST = "last-"
+
+
+def last_outcome(state: str, agent: str, kind: str) -> str | None:
+    """What came of the last event of that kind in a working tree, and when."""
+    try:
+        path = _path(os.path.join(state, "agents"), agent, kind)
+        with open(path, encoding="utf-8", errors="replace", opener=open_file_only) as file:
+            return file.read().strip() or None
+    except OSError:
+        return None
+
+
+def last_outcomes(state: str) -> Iterator[tuple[str, str, str, float]]:
+    """(agent, kind, what came of it, when) of the last event of each kind in a working tree."""
+    place = os.path.join(state, "agents")
+    with suppress(OSError):
+        for name in sorted(os.listdir(place)):
+            agent, _, kind = name.removeprefix(LAST).rpartition("-")
+            told = last_outcome(state, agent, kind) if name.startswith(LAST) and agent else None
+            if told is not None:
+                yield agent, kind, told.rpartition(" (")[0], os.stat(os.path.join(place, name)).st_mtime
+
+
+def _path(place: str, agent: str, kind: str) -> str:
+    return os.path.join(place, f"{LAST}{agent}-{kind}")

@@ -1,0 +1,303 @@
+"""Objects made durable: hashed, deflated and streamed into one pack with its index; our packs found and read again.
+
+A pack is a header with the number of entries, the entries, and a hash over all of it. The number is known only at the
+end, so that the file is written with a gap for it and read once more to be hashed. That second reading is also the
+check that nothing flipped on the way: every entry must still have the CRC it had in memory, and each deflated stream
+must carry the checksum its bytes had before they were hashed.
+
+The loop that adds an object is tight. Measured on 6,191 files, 172 MB, of a virtual environment (2 vCPU with SHA-NI,
+ext4): 335 MB/s from bytes in memory to a durable pack with its index, where deflating alone does 540 and hashing
+alone 2,200. `tests/benchmarks/pack_writer.py` measures it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable
+from itertools import pairwise
+from typing import NamedTuple, Self
+
+from git_envhist.disk import (
+    OUT_OF_SPACE_ERRNOS,
+    cannot_write,
+    read_exactly,
+    remove_if_present,
+    sync,
+    write_all,
+)
+from git_envhist.errors import Damaged, EnvhistError
+from git_envhist.lazy import dataclass
+from git_envhist.model import ObjectId
+from git_envhist.objects.compress import adler32, crc32, deflate_object
+from git_envhist.objects.pack_index import encode_index
+from git_envhist.objects.pack_reader import entry_header
+
+HEADER_SIZE = 12
+BUFFER_SIZE = 1 << 20
+KIND_CODES = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
+CHECK_MEMORY = "run a memory test on this machine, then the command again"
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPack:
+    """A finished pack and its index, durable, not yet where git looks."""
+
+    name: str
+    """`pack-<hex>`, the same for all files of the pack."""
+    pack_path: str
+    index_path: str
+    objects: int
+    size: int
+    durable: bool = True  # what is to be written once more, with others, need not be
+
+
+class PackPosition(NamedTuple):
+    """How far a pack had come; `PackWriter.rollback` returns to it."""
+
+    objects: int
+    end: int
+    raw_bytes: int
+
+
+class PackWriter:
+    """Writes one pack; an object that stands in it already, or is `known` elsewhere, is not stored again."""
+
+    def __init__(
+        self,
+        directory: str,
+        object_format: str,
+        known: Callable[[bytes], bool] | None = None,
+        level: int = 1,
+    ) -> None:
+        """Nothing is written before the first object; `directory` must exist then."""
+        self.directory = directory
+        self.raw_bytes = 0
+        self._format = object_format
+        self._new_hash = getattr(hashlib, object_format)
+        self._known = known
+        self._level = level
+        self._numbers: dict[bytes, int] = {}
+        self._offsets = array("Q")
+        self._checksums = array("I")
+        self._buffer = bytearray(HEADER_SIZE)
+        self._flushed = 0
+        self._end = HEADER_SIZE
+        self._file = -1
+        self._paths: list[str] = []
+        self._failure: EnvhistError | None = None
+
+    def add(self, kind: bytes, data: bytes) -> ObjectId:
+        """Store an object and return its id."""
+        # Taken before the hash, compared with what deflate saw after it: a bit that flips between is noticed.
+        checksum = adler32(data)
+        digest = self._new_hash(b"%b %d\0" % (kind, len(data)), usedforsecurity=False)
+        digest.update(data)
+        oid = digest.digest()
+        if oid not in self._numbers and (self._known is None or not self._known(oid)):
+            self._append(oid, kind, data, checksum)
+        return ObjectId(oid)
+
+    def _append(self, oid: bytes, kind: bytes, data: bytes, checksum: int) -> None:
+        packed = deflate_object(data, self._level)
+        if packed[-4:] != checksum.to_bytes(4, "big"):
+            raise Damaged("bytes changed in memory while they were stored", hint=CHECK_MEMORY)
+        header = entry_header(KIND_CODES[kind], len(data))
+        # What came before: who finds this one too large forgets it before it takes room on the disk.
+        self._flush(at_least=BUFFER_SIZE)
+        self._number(oid, crc32(packed, crc32(header)), len(header) + len(packed))
+        self._buffer += header
+        self._buffer += packed
+        self.raw_bytes += len(data)
+
+    def _number(self, oid: bytes, checksum: int, size: int) -> None:
+        self._numbers[oid] = len(self._offsets)
+        self._offsets.append(self._end)
+        self._checksums.append(checksum)
+        self._end += size
+
+    def __contains__(self, oid: bytes) -> bool:
+        return oid in self._numbers
+
+    @property
+    def count(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def stored_bytes(self) -> int:
+        """What the pack takes on disk so far."""
+        return self._end if self._offsets else 0
+
+    def mark(self) -> PackPosition:
+        """Remember this moment for `rollback`."""
+        return PackPosition(len(self._offsets), self._end, self.raw_bytes)
+
+    def rollback(self, mark: PackPosition) -> None:
+        """Forget every object added since the mark: their ids stand for nothing any more."""
+        while len(self._numbers) > mark.objects:
+            self._numbers.popitem()
+        del self._offsets[mark.objects :]
+        del self._checksums[mark.objects :]
+        self.raw_bytes = mark.raw_bytes
+        self._end = mark.end
+        if mark.end >= self._flushed:
+            del self._buffer[mark.end - self._flushed :]
+            return
+        self._buffer.clear()
+        self._flushed = mark.end
+        try:
+            os.ftruncate(self._file, mark.end)
+        except OSError as error:
+            raise self._fail(error) from error
+
+    def take_out(self) -> list[tuple[bytes, bytes, int]] | None:
+        """Every (id, packed entry, its checksum), leaving the pack empty; None where it is large, or on the disk."""
+        if self._flushed or self._failure is not None or len(self._buffer) >= BUFFER_SIZE:
+            return None
+        bounds = [*self._offsets, self._end]
+        entries = [bytes(self._buffer[first:last]) for first, last in pairwise(bounds)]
+        taken = list(zip(self._numbers, entries, self._checksums, strict=True))
+        self.rollback(PackPosition(0, HEADER_SIZE, 0))
+        return taken
+
+    def put(self, oid: bytes, entry: bytes, checksum: int) -> None:
+        """Take over an entry that `take_out` of another pack gave; what it became on the way here is held to the
+        checksum of what it was."""
+        if oid not in self._numbers:
+            self._flush(at_least=BUFFER_SIZE)
+            self._number(oid, checksum, len(entry))
+            self._buffer += entry
+
+    def finish(self, *, durable: bool = True) -> StagedPack | None:
+        """Complete the pack, check it, make it durable; None, and no file, where it holds nothing."""
+        if self._failure is not None:
+            raise self._failure
+        if not self._offsets:
+            self.abort()
+            return None
+        try:
+            self._flush()
+            pack_hash = self._complete(durable)
+            return self._name_files(self._write_index(pack_hash, durable), pack_hash, durable)
+        except OSError as error:
+            raise self._fail(error) from error
+        except BaseException:
+            self.abort()
+            raise
+
+    def abort(self) -> None:
+        """Give the pack up and remove what was written of it; a finished pack stays."""
+        self._buffer.clear()
+        self._close()
+        for path in self._paths:
+            remove_if_present(path)
+        self._paths.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.abort()
+
+    def _flush(self, at_least: int = 0) -> None:
+        if len(self._buffer) < at_least:
+            return
+        if self._failure is not None:
+            raise self._failure
+        try:
+            if self._file < 0:
+                path = os.path.join(self.directory, f"incoming-{os.urandom(8).hex()}.pack")
+                self._file = self._create(path)
+            write_all(self._file, self._buffer, self._flushed)
+        except OSError as error:
+            if error.errno not in OUT_OF_SPACE_ERRNOS or self._file < 0:
+                raise self._fail(error) from error
+            # Nothing is lost: there may be room for less, once the last of it has been forgotten.
+            os.ftruncate(self._file, self._flushed)
+            raise cannot_write(error, self.directory) from error
+        self._flushed += len(self._buffer)
+        self._buffer.clear()
+
+    def _create(self, path: str) -> int:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._paths.append(path)
+        return descriptor
+
+    def _complete(self, durable: bool) -> bytes:
+        header = b"PACK\0\0\0\2" + len(self._offsets).to_bytes(4, "big")
+        write_all(self._file, header, 0)
+        pack_hash = self._read_again(header)
+        write_all(self._file, pack_hash, self._end)
+        self._seal(durable)
+        return pack_hash
+
+    def _read_again(self, header: bytes) -> bytes:
+        digest = self._new_hash(usedforsecurity=False)
+        if read_exactly(self._file, HEADER_SIZE, 0) != header:
+            raise self._flipped("its header")
+        digest.update(header)
+        bounds = array("Q", self._offsets)
+        bounds.append(self._end)
+        first, count = 0, len(self._offsets)
+        while first < count:
+            last = max(first + 1, bisect_right(bounds, bounds[first] + BUFFER_SIZE) - 1)
+            digest.update(self._read_entries(first, last, bounds))
+            first = last
+        return bytes(digest.digest())
+
+    def _read_entries(self, first: int, last: int, bounds: array[int]) -> bytes:
+        """The bytes of a run of entries as the file has them, each with the CRC it had in memory."""
+        start = bounds[first]
+        block = read_exactly(self._file, bounds[last] - start, start)
+        view = memoryview(block)
+        places = [bound - start for bound in bounds[first : last + 1]]
+        seen = [crc32(view[a:b]) for a, b in pairwise(places)]
+        wanted = self._checksums[first:last].tolist()
+        if seen != wanted:
+            number = first + next(n for n, crc in enumerate(seen) if crc != wanted[n])
+            raise self._flipped(next(oid.hex() for oid, n in self._numbers.items() if n == number))
+        return block
+
+    def _flipped(self, what: str) -> Damaged:
+        path = self._paths[0]
+        return Damaged(f"'{path}' does not hold what was written to it ({what})", hint=CHECK_MEMORY)
+
+    def _write_index(self, pack_hash: bytes, durable: bool) -> str:
+        path = self._paths[0].removesuffix(".pack") + ".idx"
+        body = encode_index(self._numbers, self._offsets, self._checksums, pack_hash, self._format)
+        self._file = self._create(path)
+        write_all(self._file, body, 0)
+        self._seal(durable)
+        return path
+
+    def _name_files(self, index_path: str, pack_hash: bytes, durable: bool) -> StagedPack:
+        # Two captures of the same bytes make the same pack. Were it also the same name, sweeping one that died
+        # would take away what the other published; so a name is never used twice.
+        unique = hashlib.new(self._format, pack_hash + os.urandom(16), usedforsecurity=False)
+        name = f"pack-{unique.hexdigest()}"
+        base = os.path.join(self.directory, name)
+        for temporary, suffix in ((self._paths[0], ".pack"), (index_path, ".idx")):
+            self._paths.append(base + suffix)
+            os.rename(temporary, base + suffix)
+        self._paths.clear()
+        sizes = (len(self._offsets), self._end + len(pack_hash))
+        return StagedPack(name, base + ".pack", base + ".idx", *sizes, durable)
+
+    def _seal(self, durable: bool) -> None:
+        os.fchmod(self._file, 0o400)  # nothing may change it in place; publishing opens it where it is shared
+        if durable:
+            sync(self._file)
+        self._close()
+
+    def _close(self) -> None:
+        if self._file >= 0:
+            descriptor, self._file = self._file, -1
+            os.close(descriptor)
+
+    def _fail(self, error: OSError) -> EnvhistError:
+        # Remembered, so that a pack that lost objects can never be taken for an empty or a whole one.
+        self._failure = cannot_write(error, self.directory)
+        self.abort()
+        return self._failure

@@ -1,0 +1,69 @@
+"""Permissions of packs and directories: for their owner alone, unless the repository is shared.
+
+git makes its packs readable by everybody whom the directory lets in. A snapshot holds files of mode 0600 and of closed
+directories, so its packs are closed, too; `core.sharedRepository` opens them as it opens git's own files.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+
+from git_envhist.git.config import GROUP, PRIVATE
+from git_envhist.objects.own_packs import bears_mark
+
+MULTI_PACK_INDEX = "multi-pack-index"
+
+
+def bits_of(pack_dir: os.stat_result, configured: int) -> int:
+    """Return the permissions of files beside the packs; a directory made for a group by hand is shared with it."""
+    by_hand = stat.S_ISGID | stat.S_IWGRP
+    return configured or (GROUP if pack_dir.st_mode & by_hand == by_hand else PRIVATE)
+
+
+def file_mode(bits: int) -> int:
+    """Return the mode of a file that nothing may change in place."""
+    return 0o400 | bits & 0o044
+
+
+def directory_mode(pack_dir: os.stat_result, bits: int) -> int:
+    """Return the mode of a directory beside the packs: as git made its own in a shared repository."""
+    return stat.S_IMODE(pack_dir.st_mode) if bits else 0o700
+
+
+def tighten(pack_dir: str, configured: int) -> None:
+    """Close packs of ours, and an index over them, that earlier versions left open; what is closed costs a stat."""
+    with suppress(OSError):
+        bits = bits_of(os.stat(pack_dir), configured)
+        closed = ~(file_mode(bits) | 0o200)
+        for name in os.listdir(pack_dir):
+            base = os.path.join(pack_dir, name.removesuffix(".keep"))
+            if name == MULTI_PACK_INDEX:
+                _close(base, bits)
+            elif name.endswith(".keep") and _mode(base + ".pack") & closed and bears_mark(base + ".keep"):
+                for suffix in (".pack", ".idx", ".rev", ".bitmap"):
+                    _close(base + suffix, bits)
+
+
+def tighten_directory(path: str, bits: int) -> None:
+    """Close a directory of ours that earlier versions left open to others."""
+    mode = _mode(path)
+    allowed = 0o7700 | 0o7070 * bool(bits & 0o040) | 0o7007 * bool(bits & 0o004)
+    if mode & ~allowed:
+        with suppress(OSError):
+            os.chmod(path, mode & allowed)
+
+
+def _close(path: str, bits: int) -> None:
+    mode = _mode(path)
+    if mode & ~(file_mode(bits) | 0o200):
+        with suppress(OSError):  # another user's, who closes it
+            os.chmod(path, mode & (file_mode(bits) | 0o200))
+
+
+def _mode(path: str) -> int:
+    try:
+        return stat.S_IMODE(os.stat(path).st_mode)
+    except OSError:
+        return 0

@@ -1,0 +1,198 @@
+"""The probes: what can be told of an environment and its machine beyond files. docs/facts.md: how to add one.
+
+A probe is one leaf (a module beside this one) and one line here. The line says what wakes it, so that a leaf is not
+even loaded where nothing of its concern changed. Their order is that of the rows of a story.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from git_envhist.probes.base import (
+    CaptureProbe,
+    CaptureProbeModule,
+    DumpProbe,
+    EnvironmentProbe,
+    EnvironmentProbeModule,
+    FileProbe,
+    FileProbeModule,
+    LargeFileProbeModule,
+    MachineProbe,
+    MachineProbeModule,
+)
+
+PACKAGES, SERVICES, DATABASES, VARIABLES, TOOLS = "packages", "services", "databases", "env", "tools"
+"""The classes of facts, as `--only` names them."""
+
+PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | DumpProbe] = {
+    "pip": FileProbe(
+        "python",
+        PACKAGES,
+        2,
+        reads=(b"METADATA", b"PKG-INFO", b"INSTALLER", b"direct_url.json", b"pyvenv.cfg", b"*.egg-info"),
+        sees=(b"REQUESTED", b"*.egg-link", b"site-packages/*.egg", b"dist-packages/*.egg"),
+    ),
+    "npm": FileProbe(
+        "node", PACKAGES, 2, reads=(b"package.json", b".pnp.cjs", b".pnp.js", b".pnp.data.json")
+    ),
+    "gem": FileProbe("ruby", PACKAGES, 1, sees=(b"*.gemspec",)),
+    "go": FileProbe(
+        "go",
+        PACKAGES,
+        1,
+        reads=(b"vendor/modules.txt",),
+        sees=(b"@v/*.zip", b"go.mod", b"bin/*"),
+        mark=b"\xff Go buildinf:",
+    ),
+    "cargo": FileProbe(
+        "rust",
+        PACKAGES,
+        1,
+        reads=(b"deps/*.d", b"Cargo.toml", b".crates.toml"),
+        sees=(b".cargo-checksum.json", b"*.crate"),
+    ),
+    "composer": FileProbe("php", PACKAGES, 1, reads=(b"composer/installed.json",)),
+    "conda": FileProbe("conda", PACKAGES, 1, reads=(b"conda-meta/history",), sees=(b"conda-meta/*.json",)),
+    "rootfs": FileProbe(
+        "package_roots",
+        PACKAGES,
+        1,
+        reads=(b"dpkg/status", b"status.d/*", b"db/installed", b"rpm/rpmdb.sqlite"),
+        in_parts=True,
+    ),
+    "system": MachineProbe("system_packages", PACKAGES, 1),
+    "declared": FileProbe(
+        "requirements",
+        PACKAGES,
+        2,
+        reads=(
+            *(b"requirements*", b"*requirements.txt", b"requirements/*.txt", b"requirements/*.in"),
+            *(
+                b"pyproject.toml",
+                b"setup.cfg",
+                b"Pipfile",
+                b"Pipfile.lock",
+                b"uv.lock",
+                b"poetry.lock",
+                b"METADATA",
+                b"INSTALLER",
+            ),
+            *(b"package.json", b"package-lock.json", b"npm-shrinkwrap.json", b"pnpm-lock.yaml", b"yarn.lock"),
+            b"node_modules/.package-lock.json",
+        ),
+        sees=(b"setup.py", b"environment.yml", b"environment.yaml", b"REQUESTED"),
+    ),
+    "service": EnvironmentProbe("services", SERVICES, 1),
+    "container": EnvironmentProbe("containers", SERVICES, 1),
+    "sqlite": FileProbe(
+        "sqlite",
+        DATABASES,
+        2,
+        reads=(
+            *(b"*.db", b"*.db3", b"*.sqlite", b"*.sqlite3", b"*.s3db", b"*.sl3"),
+            *(b"*-wal", b"*-journal"),
+        ),
+        undotted=512,
+        in_parts=True,
+    ),
+    "postgres": FileProbe(
+        "postgres",
+        DATABASES,
+        1,
+        reads=(b"PG_VERSION", b"postmaster.pid", b"global/pg_control"),
+        sees=(b"postgresql.auto.conf", b"postgresql.conf", b"pg_hba.conf"),
+    ),
+    "mysql": FileProbe(
+        "mysql",
+        DATABASES,
+        1,
+        reads=(b"mariadb_upgrade_info", b"mysql_upgrade_info", b"mysql_upgrade_history"),
+        sees=(b"ibdata1", b"*.pid", b"*.ibd", b"*.frm", b"*.MYI", b"*.MAI"),
+    ),
+    "redis": FileProbe("redis", DATABASES, 1, reads=(b"*.rdb", b"*.aof.manifest"), in_parts=True),
+    "parquet": FileProbe("parquet", DATABASES, 1, reads=(b"*.parquet", b"*.pq"), in_parts=True),
+    "duckdb": FileProbe("duckdb_file", DATABASES, 1, reads=(b"*.duckdb", b"*.ddb"), in_parts=True),
+    "csv": FileProbe("csv_files", DATABASES, 1, reads=(b"*.csv", b"*.tsv"), in_parts=True),
+    "notebook": FileProbe("notebooks", DATABASES, 1, reads=(b"*.ipynb",)),
+    "dump": DumpProbe("dumps", DATABASES, 1),
+    "database": CaptureProbe("running_servers", DATABASES, 1),
+    "env": FileProbe("variables", VARIABLES, 2, reads=(b".env", b".envrc", b".env.*", b".envrc.*", b"*.env")),
+    "tools": FileProbe(
+        "tools",
+        TOOLS,
+        1,
+        reads=(
+            *(
+                b".python-version",
+                b".nvmrc",
+                b".node-version",
+                b".ruby-version",
+                b".java-version",
+                b".go-version",
+            ),
+            *(b".terraform-version", b".tool-versions", b"rust-toolchain", b"rust-toolchain.toml", b"go.mod"),
+            *(b"package.json", b"pyvenv.cfg"),
+        ),
+    ),
+    "hook": EnvironmentProbe("git_hooks", TOOLS, 1),
+}
+
+
+def tree_probes() -> dict[str, FileProbe]:
+    """The probes that read the environment's own files."""
+    return {name: probe for name, probe in PROBES.items() if isinstance(probe, FileProbe)}
+
+
+def machine_probes() -> dict[str, MachineProbe]:
+    """The probes that ask the machine."""
+    return {name: probe for name, probe in PROBES.items() if isinstance(probe, MachineProbe)}
+
+
+def place_probes() -> dict[str, EnvironmentProbe]:
+    """The probes that look at what belongs to one environment."""
+    return {name: probe for name, probe in PROBES.items() if isinstance(probe, EnvironmentProbe)}
+
+
+def sign_probes() -> dict[str, CaptureProbe]:
+    """The probes of what a capture comes upon."""
+    return {name: probe for name, probe in PROBES.items() if isinstance(probe, CaptureProbe)}
+
+
+def kinds() -> dict[str, str]:
+    """The class of each probe, in the order of the rows of a story."""
+    return {name: probe.kind for name, probe in PROBES.items()}
+
+
+def tree_leaf(probe: FileProbe) -> FileProbeModule:
+    """The leaf of a probe of files, loaded."""
+    leaf: FileProbeModule = _load(probe.leaf)
+    return leaf
+
+
+def parts_leaf(probe: FileProbe) -> LargeFileProbeModule:
+    """The same, of one that reads large files, too."""
+    leaf: LargeFileProbeModule = _load(probe.leaf)
+    return leaf
+
+
+def machine_leaf(probe: MachineProbe) -> MachineProbeModule:
+    """The leaf of a probe of the machine, loaded."""
+    leaf: MachineProbeModule = _load(probe.leaf)
+    return leaf
+
+
+def place_leaf(probe: EnvironmentProbe) -> EnvironmentProbeModule:
+    """The leaf of a probe of what belongs to an environment, loaded."""
+    leaf: EnvironmentProbeModule = _load(probe.leaf)
+    return leaf
+
+
+def sign_leaf(probe: CaptureProbe) -> CaptureProbeModule:
+    """The leaf of a probe of what a capture comes upon, loaded."""
+    leaf: CaptureProbeModule = _load(probe.leaf)
+    return leaf
+
+
+def _load(leaf: str) -> Any:
+    return import_module(f"{__name__}.{leaf}")

@@ -1,0 +1,43 @@
+"""apk's list of packages: `lib/apk/db/installed`, and `etc/apk/world` for what was asked for."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+from git_envhist.model import Fact
+
+LISTS = ("lib/apk/db/installed", "usr/lib/apk/db/installed")
+WORLD = "etc/apk/world"
+NAME = re.compile(r"[A-Za-z0-9._+-]{1,200}\Z")
+MAX_SIZE = 256 << 20
+
+
+def installed(root: str) -> Iterator[Fact]:
+    """The packages that are installed."""
+    world = _read(os.path.join(root, WORLD))
+    for path in LISTS:
+        yield from parse_installed(_read(os.path.join(root, path)), parse_world(world))
+
+
+def parse_installed(text: str, asked: frozenset[str] = frozenset()) -> Iterator[Fact]:
+    """What a list says: a paragraph a package, a letter a field."""
+    for stanza in text.split("\n\n"):
+        told = dict(line.split(":", 1) for line in stanza.split("\n") if line[1:2] == ":" and line[0] in "PV")
+        name, version = told.get("P", ""), told.get("V", "")
+        if NAME.match(name) and NAME.match(version):
+            yield Fact("system", name, version, by="apk", auto=bool(asked) and name not in asked)
+
+
+def parse_world(text: str) -> frozenset[str]:
+    """The names of the packages that were asked for, whatever version."""
+    return frozenset(re.split(r"[<>=~@]", word, maxsplit=1)[0] for word in text.split())
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return file.read(MAX_SIZE).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""

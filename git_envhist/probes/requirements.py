@@ -1,0 +1,94 @@
+"""What requirements files, manifests and lock files ask for, and what installed packages ask of each other.
+
+None of it is told by itself: that a list changed is seen in the list. `history.declared` holds it against what is
+installed. A fact's value is a word for what the line is, and what it says:
+
+    list, lock          the file was read: it asks for packages; it settles versions
+    asked===3.0.1       it asks for the package, for any version where nothing follows
+    maybe=              it names the package: an extra, a group, a marker, another source
+    locked=3.0.1        it settles the version
+    needs=click,jinja2  of an installed package: what it needs in turn
+    extra=dotenv        of an installed package: what only its extras need
+    requested=          of a package installed by pip: pip was asked for it by name
+    root=               of a package installed by npm: no other one needs it
+    open=               it asks for more than can be read from it
+
+`by` names the probe that tells what is installed of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from git_envhist.model import EnvPath, Fact
+from git_envhist.probes import node, python
+from git_envhist.probes.base import File, Files, Keyed
+
+PROBE = "declared"
+Lines = Iterator[tuple[str, str]]
+"""(name, value)"""
+INSTALLED = frozenset((b"node_modules", b"site-packages", b"dist-packages", b"_vendor", b".tox", b".nox"))
+"""What stands below these is what somebody else's project asks for."""
+LISTS: dict[bytes, tuple[str, Callable[[bytes], Lines]]] = {
+    b"pyproject.toml": ("pip", python.read_pyproject),
+    b"Pipfile": ("pip", python.read_pipfile),
+    b"Pipfile.lock": ("pip", python.read_pipfile_lock),
+    b"uv.lock": ("pip", python.read_packages_lock),
+    b"poetry.lock": ("pip", python.read_packages_lock),
+    b"setup.cfg": ("pip", python.read_setup_settings),
+    b"setup.py": ("pip", python.read_nothing),
+    b"environment.yml": ("pip", python.read_nothing),
+    b"environment.yaml": ("pip", python.read_nothing),
+    b"package.json": ("npm", node.read_manifest),
+    b"package-lock.json": ("npm", node.read_npm_lock),
+    b"npm-shrinkwrap.json": ("npm", node.read_npm_lock),
+    b"pnpm-lock.yaml": ("npm", node.read_pnpm_lock),
+    b"yarn.lock": ("npm", node.read_yarn_lock),
+}
+
+
+def wants(directory: bytes) -> bool:
+    parts = directory.split(b"/")
+    if parts[-1].endswith(b".dist-info"):
+        return b"_vendor" not in parts
+    # npm notes what it installed at the top of a node_modules.
+    return INSTALLED.isdisjoint(parts[:-1] if parts[-1] == b"node_modules" else parts)
+
+
+def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
+    """What the lists of one directory say, or what one installed package needs."""
+    place, name = EnvPath(directory), directory.rpartition(b"/")[2]
+    if name.endswith(b".dist-info"):
+        if b"METADATA" in files:
+            installer = files[b"INSTALLER"].data if b"INSTALLER" in files else None
+            asked = python.is_requested(installer, is_marked=b"REQUESTED" in files)
+            data = files[b"METADATA"].data or b""
+            for key, value in python.read_metadata(directory, data, is_requested=asked):
+                yield Fact(PROBE, key, value, place, "pip")
+    elif name == b"node_modules":
+        if b".package-lock.json" in files:
+            for key, value in node.read_roots(files[b".package-lock.json"].data or b""):
+                yield Fact(PROBE, _join(directory, key), value, place, "npm")
+    else:
+        yield from _lists(directory, files)
+
+
+def _lists(directory: bytes, files: Files) -> Iterator[Fact]:
+    for name in sorted(files):
+        by, read = LISTS.get(name) or ("pip", python.read_requirements)
+        if name in LISTS or python.is_requirements(directory, name):
+            place = _join(directory, name.decode("utf-8", "surrogateescape"))
+            for package, value in _lines(files[name], read):
+                yield Fact(PROBE, f"{place}/{package}", value, EnvPath(directory), by)
+
+
+def _lines(file: File, read: Callable[[bytes], Lines]) -> Lines:
+    # A sealed list, or one beyond any measure, asks for what nobody can tell.
+    if file.data is None or file.sealed:
+        return iter([("?", "open=")])
+    return iter(dict.fromkeys(read(file.data)))
+
+
+def _join(directory: bytes, name: str) -> str:
+    place = directory.decode("utf-8", "surrogateescape")
+    return f"{place}/{name}" if place else name

@@ -1,0 +1,45 @@
+"""Facts of files that hold a table each: where they count, and how a table is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from git_envhist.model import EnvPath, Fact
+from git_envhist.probes.sqlite import Column, columns_text
+
+INSTALLED = frozenset(
+    (
+        b"node_modules",
+        b"site-packages",
+        b"dist-packages",
+        b".venv",
+        b"venv",
+        b".tox",
+        b".nox",
+        b".git",
+        b"vendor",
+    )
+)
+"""Directories of packages: the tables in there are no one's data."""
+MAX_FILES = 200
+"""Of one directory."""
+TABLE = "table"
+
+
+def is_own(directory: bytes) -> bool:
+    """Return whether a directory holds data of the environment, and not what packages brought."""
+    return INSTALLED.isdisjoint(directory.split(b"/"))
+
+
+def table_fact(
+    probe: str, directory: bytes, name: bytes, rows: int | None, columns: Iterable[tuple[str, str]]
+) -> Fact:
+    """Return the fact of a file's table: `data.csv/table 120 rows (id, name)`."""
+    number = f"{rows} rows " if rows is not None else ""
+    listed = columns_text([Column(column, type_) for column, type_ in columns])
+    return Fact(probe, f"{place_text(directory, name)}/{TABLE}", f"{number}({listed})", EnvPath(directory))
+
+
+def place_text(directory: bytes, name: bytes) -> str:
+    """Return the path of a file as the place of a key."""
+    return (directory + b"/" + name if directory else name).decode("utf-8", "surrogateescape")

@@ -1,0 +1,68 @@
+"""Differences between two versions of a file of environment variables (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from git_envhist.dotenv import read_assignments
+from git_envhist.model import EnvPath, Fact
+from git_envhist.probes.base import Files, Keyed
+
+# Probe module for the variables that sealed files set: `.env`, `.env.local`, `.envrc`.
+#
+# A fact names a variable. Its value is the beginning of a keyed hash, bound to the file and the variable: it says that a
+# value changed, and without the key nothing can be tried out against it.
+
+PROBE = "env"
+SET = "set"
+"""The value of a fact where there is no key."""
+
+
+def wants(directory: bytes) -> bool:
+    return True
+
+
+def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
+    """Yield the variables of every sealed file that could be opened."""
+    for name, file in files.items():
+        if file.sealed and file.data is not None:
+            path = directory + b"/" + name if directory else name
+            for key, value in read_assignments(file.data).items():
+                fingerprint = keyed(path + b"\0" + key, value) or SET
+                yield Fact(PROBE, _text(path + b"/" + key), fingerprint, EnvPath(directory))
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
+
+
+class VariableChange(NamedTuple):
+    """One variable that differs; None on the side where it is not set."""
+
+    key: str
+    before: bytes | None
+    after: bytes | None
+
+    @property
+    def mark(self) -> str:
+        if self.before is None:
+            return "+"
+        return "−" if self.after is None else "~"
+
+
+def is_variables(path: bytes) -> bool:
+    """Whether a file's name says that it holds variables: `.env`, `.env.local`, `.envrc`, `prod.env`."""
+    name = path.rpartition(b"/")[2]
+    return name in (b".env", b".envrc") or name.startswith((b".env.", b".envrc.")) or name.endswith(b".env")
+
+
+def compare_variables(before: bytes, after: bytes) -> tuple[VariableChange, ...]:
+    """Return the variables that differ, in the order of the later file; removed ones come last."""
+    old, new = read_assignments(before), read_assignments(after)
+    names = [*new, *(name for name in old if name not in new)]
+    return tuple(
+        VariableChange(name.decode("ascii"), old.get(name), new.get(name))
+        for name in names
+        if old.get(name) != new.get(name)
+    )

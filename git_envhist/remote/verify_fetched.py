@@ -1,0 +1,200 @@
+"""Check what a server gives of a timeline against its signed head, before it takes the place of what is here.
+
+A server can send an older state (a rollback), leave out snapshots, put them in another order, or drop a verdict that
+failed. It cannot sign. What was signed by a key that is here, or by an allowed SSH signer, has to be what came; and a
+timeline whose head was verified once has to come with one from then on, and with none that is older.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
+
+from git_envhist.errors import Damaged
+from git_envhist.git.process import Git
+from git_envhist.lazy import dataclass
+from git_envhist.remote.sign import state_of_notes
+from git_envhist.secrets.ssh_signatures import SshSettings, ssh_signer
+from git_envhist.snapshots.fetched import FetchedStore
+from git_envhist.snapshots.heads import NAMESPACE, Head, SigningKey, is_signed_by
+from git_envhist.snapshots.notes import every_note
+from git_envhist.snapshots.records import VERDICT, parse_records
+from git_envhist.snapshots.seen_heads import BY_KEY, BY_SSH, Seen, digest_of, read_seen, write_seen
+
+MAX_STATES = 200
+"""How far back the signed state of the notes is looked for."""
+
+FindKey = Callable[[str], SigningKey | None]
+
+
+def no_key(key_id: str) -> SigningKey | None:
+    """Return no key: none is here."""
+    return None
+
+
+class HeadState(Enum):
+    """The words for how a timeline came."""
+
+    SIGNED = "signed"
+    LATER = "later"
+    """Signed, and something was added since."""
+    UNKNOWN = "unknown-key"
+    """Signed by somebody whose key is not here."""
+    NONE = "none"
+    """No signed head: a history of an earlier version, or one that plain git pushed."""
+    ALTERED = "altered"
+    """Not as it was signed, and taken all the same."""
+
+
+class Altered(Damaged):
+    """What came is not what was signed."""
+
+    code = "altered"
+    usual_hint = "ask the owner of the timeline; git envlog fetch --accept-rollback takes what the server has"
+
+
+class RolledBack(Altered):
+    """The server has an older state than it had before."""
+
+    code = "rolled-back"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The result of a check."""
+
+    state: HeadState
+    seen: Seen | None = None
+    """What is to be remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checker:
+    """Who may have signed, and where what came is read."""
+
+    git: Git
+    object_format: str
+    find_key: FindKey
+    ssh: SshSettings
+    environ: Mapping[str, str]
+
+    def check(self, name: str, tip: str, notes: str | None, seen: Seen | None) -> Verdict:
+        """Check a timeline as it would be here; `RolledBack` or `Altered` if it is not what was signed."""
+        now, head = state_of_notes(self.git, notes, self.object_format)
+        if head is None:
+            if seen is not None:
+                raise RolledBack(f"it came without the signed head that it had (number {seen.number})")
+            return Verdict(HeadState.NONE)
+        signer = self._signer(head)
+        if signer is None:
+            if seen is not None:
+                raise Altered(
+                    f"its head was signed by '{seen.signer}', and this one is signed by no known key"
+                )
+            return Verdict(HeadState.UNKNOWN)
+        if head.timeline != name:
+            raise Altered(f"its head was signed for another timeline: '{head.timeline}'")
+        if seen is not None and head.number < seen.number:
+            raise RolledBack(
+                f"the server gave number {head.number}, and number {seen.number} was seen before"
+            )
+        if seen is not None and head.number == seen.number and digest_of(head) != seen.digest:
+            raise Altered(f"two different heads have the number {head.number}")
+        is_later = self._is_later(head, tip) | self._has_later_notes(head, now, notes)
+        return Verdict(HeadState.LATER if is_later else HeadState.SIGNED, Seen.of(head, *signer))
+
+    def _signer(self, head: Head) -> tuple[str, str] | None:
+        if head.ssh is not None:
+            text = head.text.encode("ascii")
+            principal = ssh_signer(text, head.ssh, NAMESPACE, self.ssh, self.environ)
+            if principal is not None:
+                return BY_SSH, principal
+        key = self.find_key(head.key) if head.key is not None else None
+        return (BY_KEY, key.id) if key is not None and is_signed_by(head, key) else None
+
+    def _is_later(self, head: Head, tip: str) -> bool:
+        if head.tip == tip:
+            return False
+        if self.git.ask("merge-base", "--is-ancestor", head.tip, tip).status == 0:
+            return True
+        raise RolledBack("snapshots that its head was signed for are missing, or in another order")
+
+    def _has_later_notes(self, head: Head, now: str, notes: str | None) -> bool:
+        if head.notes == now:
+            return False
+        signed = notes and self._signed_state(head, notes)
+        if not signed or notes is None:
+            raise Altered("its verdicts, names and notes are not those that its head was signed for")
+        came = set(self._records(notes))
+        missing = [kind for kind, *_ in (one for one in self._records(signed) if one not in came)]
+        if missing:
+            verdicts = sum(kind == VERDICT for kind in missing)
+            raise Altered(f"{len(missing)} of its signed records are missing, {verdicts} of them verdicts")
+        return True
+
+    def _signed_state(self, head: Head, notes: str) -> str | None:
+        """Return the commit of the notes as they were when the head was signed."""
+        listed = self.git.run("rev-list", "--first-parent", f"--max-count={MAX_STATES}", notes).decode(
+            "ascii"
+        )
+        for commit in listed.split():
+            if state_of_notes(self.git, commit, self.object_format)[0] == head.notes:
+                return commit
+        return None
+
+    def _records(self, notes: str) -> Iterator[tuple[str, str, str]]:
+        for commit, text in every_note(self.git, notes).items():
+            for record in parse_records(text):
+                fields = sorted(record.fields.items(), key=repr)
+                yield record.kind, commit, repr((record.at, fields))
+
+
+class CheckedHeads:
+    """The checks of one fetch: which timelines are refused, how the others came, and what was seen."""
+
+    def __init__(self, fetched: FetchedStore, remote: str, checker: Checker, *, accept: bool) -> None:
+        self._path = fetched.path
+        self._remote = remote
+        self._checker = checker
+        self._accept = accept
+        self._seen = read_seen(self._path)
+        self._states: dict[str, HeadState] = {}
+        self.refused: dict[str, str] = {}
+        """Timelines that are not as their heads were signed, each with the reason."""
+
+    @property
+    def told(self) -> tuple[tuple[str, str], ...]:
+        """(timeline here, how it came) of all that changed."""
+        return tuple((f"{self._remote}/{name}", state.value) for name, state in sorted(self._states.items()))
+
+    def check(self, names: Iterable[str], heads: Mapping[str, str], notes: Mapping[str, str]) -> None:
+        """Check timelines as they would be here."""
+        for name in sorted(names):
+            if name in heads:
+                self._check(name, heads[name], notes.get(name))
+
+    def _check(self, name: str, tip: str, notes: str | None) -> None:
+        here = f"{self._remote}/{name}"
+        try:
+            found = self._checker.check(name, tip, notes, self._seen.get(here))
+        except Altered as altered:
+            if not self._accept:
+                self.refused[name] = f"{altered.message}; {altered.hint}"
+                return
+            self._seen.pop(here, None)
+            found = self._as_new(name, tip, notes)
+        self.refused.pop(name, None)
+        self._states[name] = found.state
+        if found.seen is not None:
+            self._seen[here] = found.seen
+
+    def _as_new(self, name: str, tip: str, notes: str | None) -> Verdict:
+        try:
+            return self._checker.check(name, tip, notes, None)
+        except Altered:
+            return Verdict(HeadState.ALTERED)
+
+    def remember(self) -> None:
+        """Keep what was seen: no server can give less from now on."""
+        if self._states:
+            write_seen(self._path, self._seen)

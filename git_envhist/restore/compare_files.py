@@ -1,0 +1,109 @@
+"""Whether what stands on the disk is, byte for byte, what a snapshot says."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterable
+
+from git_envhist.errors import EnvhistError
+from git_envhist.model import Entry, EntryKind, PlanStep, StoredAs, shown_path
+from git_envhist.platform import open_itself
+from git_envhist.restore.write_entry import Contents, file_blocks
+
+BLOCK = 1 << 20
+READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+NO_ATIME = getattr(os, "O_NOATIME", 0)
+
+
+def open_to_read(directory: int, name: bytes) -> int:
+    """A descriptor of a file, its time of access left alone where we may."""
+    if NO_ATIME:
+        try:
+            return open_itself(name, READ_FLAGS | NO_ATIME, dir_fd=directory)
+        except PermissionError:
+            pass  # only the owner may leave it alone; reading is allowed to more
+    return open_itself(name, READ_FLAGS, dir_fd=directory)
+
+
+def is_link_to(directory: int, name: bytes, entry: Entry) -> bool:
+    """Whether a link leads where the snapshot says."""
+    target = os.fsencode(os.readlink(name, dir_fd=directory))
+    return entry.oid is not None and _blob_id([target], len(target), len(entry.oid)) == entry.oid
+
+
+def has_bytes(descriptor: int, size: int, realm: bytes, entry: Entry, contents: Contents) -> bool:
+    """Whether an open file of this size holds what the snapshot says."""
+    if entry.oid is None or entry.stored is StoredAs.FINGERPRINT:
+        return False
+    if entry.stored is StoredAs.PLAIN:
+        if size < BLOCK:
+            # One look, one byte further than it should go, instead of a block at a time until there is none.
+            data = os.pread(descriptor, size + 1, 0)
+            if len(data) == size:
+                return _blob_id((data,), size, len(entry.oid)) == entry.oid
+        return _blob_id(_blocks(descriptor), size, len(entry.oid)) == entry.oid
+    at = 0
+    for block in file_blocks(contents, shown_path(realm, entry.path), entry, contents.blob(entry.oid)):
+        if not file_equals(descriptor, block, at):
+            return False
+        at += len(block)
+    return at == size and not os.pread(descriptor, 1, at)
+
+
+def file_equals(descriptor: int, data: bytes, at: int) -> bool:
+    """Whether an open file has these bytes there, however few of them the system gives at a time."""
+    found = os.pread(descriptor, len(data), at)
+    while 0 < len(found) < len(data) and (
+        more := os.pread(descriptor, len(data) - len(found), at + len(found))
+    ):
+        found += more
+    return found == data
+
+
+def content_matches(directory: int, name: bytes, realm: bytes, entry: Entry, contents: Contents) -> bool:
+    """Whether what bears a name has the bytes of an entry; False where it cannot be read."""
+    if entry.kind is EntryKind.LINK:
+        return is_link_to(directory, name, entry)
+    if entry.kind is not EntryKind.FILE:
+        return True
+    try:
+        descriptor = open_to_read(directory, name)
+    except OSError:
+        return False
+    try:
+        found = os.fstat(descriptor)
+        return stat.S_ISREG(found.st_mode) and has_bytes(descriptor, found.st_size, realm, entry, contents)
+    finally:
+        os.close(descriptor)
+
+
+def prover(contents: Contents) -> Callable[[PlanStep, int, bytes], bool]:
+    """Says whether what bears a name has the bytes of a step's side before."""
+
+    def prove(step: PlanStep, directory: int, name: bytes) -> bool:
+        try:
+            return step.before is not None and content_matches(
+                directory, name, step.realm, step.before, contents
+            )
+        except EnvhistError:
+            return False
+
+    return prove
+
+
+def _blocks(descriptor: int) -> Iterable[bytes]:
+    while block := os.read(descriptor, BLOCK):
+        yield block
+
+
+def _blob_id(blocks: Iterable[bytes], size: int, length: int) -> bytes | None:
+    # Asked for by its own name a hash is made twice as fast.
+    new = hashlib.sha1 if length == 20 else hashlib.sha256
+    digest = new(b"blob %d\0" % size, usedforsecurity=False)
+    read = 0
+    for block in blocks:
+        digest.update(block)
+        read += len(block)
+    return digest.digest() if read == size else None

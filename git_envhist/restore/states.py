@@ -1,0 +1,188 @@
+"""Undo and redo: the states that one can step through, and the current one (pure).
+
+The chain of snapshots only ever grows; the states are read from it. A capture is a state, and so is the environment
+that a restore replaced where no capture had it yet, and the environment that a restore led to. Undo and redo move a
+cursor along them. Anything new while the cursor is back takes the place of the states ahead: redo no longer reaches
+these, and they stay on the timeline like everything else.
+
+Equal bytes are not yet an equal state. Owners and attributes make a new one; times and hard links alone make one only
+where a restore set them, for every build changes times. Of equal states the newest snapshot is the one that undo
+returns to, with the times that were there last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+from typing import NamedTuple
+
+from git_envhist.diff.walk import differing_directories, same_environment
+from git_envhist.errors import EnvhistError
+from git_envhist.history.titles import is_in_part
+from git_envhist.lazy import dataclass, field
+from git_envhist.model import DirectoryListing, DirectoryPair, Entry, RestoreRole, Snapshot, SnapshotId
+from git_envhist.objects.reader import ObjectReader
+from git_envhist.restore.plan import same_content
+
+MOVES = (RestoreRole.UNDO, RestoreRole.REDO)
+
+
+class Difference(IntEnum):
+    """How much one environment differs from another."""
+
+    NONE = 0
+    TIMES = 1
+    """In times or hard links alone."""
+    MORE = 2
+
+
+class State(NamedTuple):
+    """One environment: `Env-Content`, and the tree that also has its metadata."""
+
+    content: str
+    tree: str
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> State:
+        return cls(snapshot.content, snapshot.tree)
+
+
+Compare = Callable[[State, State], Difference]
+"""Say how two states of the same content differ."""
+
+
+@dataclass(slots=True)
+class UndoStack:
+    """The states, oldest first, and the current one."""
+
+    compare: Compare
+    stops: list[Snapshot] = field(default_factory=list)
+    """Each state by its newest snapshot, or by the oldest one that is equal to that in everything."""
+    cursor: int = -1
+    cut_off: tuple[Snapshot, ...] = ()
+    """States that redo would have reached, had nothing new come after the last undo."""
+    arrived: Snapshot | None = None
+    """Where the last step led, which may differ from its stop: in an owner that could not be set, or in a key."""
+    _places: dict[str, int] = field(default_factory=dict)
+    _members: list[list[SnapshotId]] = field(default_factory=list)
+    """The snapshots of each state."""
+
+    @property
+    def here(self) -> Snapshot | None:
+        return self.stops[self.cursor] if self.stops else None
+
+    def back(self, steps: int, now: State) -> Snapshot | None:
+        """Return the state `steps` before the given one; None if there are not so many."""
+        return self._at(self.cursor - steps + self.is_new(now)) if steps > 0 else None
+
+    def forward(self, steps: int, now: State) -> Snapshot | None:
+        """Return the state `steps` after the given one; None if there are not so many."""
+        return None if self.is_new(now) else self._at(self.cursor + steps)
+
+    def is_new(self, now: State) -> bool:
+        """Whether no snapshot of the current state has this one."""
+        return self._difference(now) is Difference.MORE
+
+    def _at(self, place: int) -> Snapshot | None:
+        return self.stops[place] if 0 <= place < len(self.stops) else None
+
+    def _difference(self, state: State) -> Difference:
+        """Return the difference from the current state, or from where the last step led if that is less."""
+        return min((self._compared(one, state) for one in (self.here, self.arrived)), default=Difference.MORE)
+
+    def _compared(self, one: Snapshot | None, state: State) -> Difference:
+        if one is None or one.content != state.content:
+            return Difference.MORE
+        return Difference.NONE if one.tree == state.tree else self.compare(State.of(one), state)
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Add the next snapshot of the timeline."""
+        place = self._places.get(snapshot.restored_from) if snapshot.restored_from else None
+        if snapshot.restore in MOVES and place is not None:
+            self._move(place, snapshot)
+        else:
+            self._add(snapshot)
+
+    def _move(self, place: int, arrived: Snapshot) -> None:
+        stop = self.stops[place]
+        is_there = arrived.content == stop.content or arrived.key != stop.key
+        # Where a part came back, or something was skipped, the state is a new one.
+        self.arrived = arrived if is_there and not is_in_part(arrived) else None
+        self.cursor, self.cut_off = place, ()
+
+    def _add(self, snapshot: Snapshot) -> None:
+        state = State.of(snapshot)
+        difference = self._difference(state)
+        # An undo to a state that retention removed is where a restore led, too.
+        is_led_to = snapshot.restore not in (None, RestoreRole.BEFORE)
+        if difference is Difference.MORE or (difference is Difference.TIMES and is_led_to):
+            self._append(snapshot)
+        elif self._compared(self.here, state) is not Difference.NONE:
+            # Undo returns to what was there last.
+            self.stops[self.cursor] = snapshot
+        self._places[snapshot.id] = self.cursor
+        self._members[self.cursor].append(snapshot.id)
+
+    def _append(self, snapshot: Snapshot) -> None:
+        self.cursor += 1
+        ahead = tuple(self.stops[self.cursor :])
+        for ids in self._members[self.cursor :]:
+            for member in ids:
+                self._places.pop(member, None)
+        self.stops[self.cursor :] = [snapshot]
+        self._members[self.cursor :] = [[]]
+        self.cut_off, self.arrived = ahead or self.cut_off, None
+
+
+def read_undo_stack(oldest_first: Iterable[Snapshot], compare: Compare) -> UndoStack:
+    """Return the states of a timeline, with the cursor at its last snapshot."""
+    walk = UndoStack(compare)
+    for snapshot in oldest_first:
+        walk.take(snapshot)
+    return walk
+
+
+# How two states of an environment differ that have the same content.
+
+
+class States:
+    """Compare states by their manifests; each two of them once."""
+
+    def __init__(self, contents: ObjectReader) -> None:
+        self._contents = contents
+        self._known: dict[tuple[str, str], Difference] = {}
+
+    def __call__(self, one: State, other: State) -> Difference:
+        """Return the difference; none where a snapshot cannot be read, as far as their contents say."""
+        trees = (one.tree, other.tree)
+        if trees not in self._known:
+            try:
+                self._known[trees] = self._compare(*map(bytes.fromhex, trees))
+            except EnvhistError:
+                self._known[trees] = Difference.NONE
+        return self._known[trees]
+
+    def _compare(self, one: bytes, other: bytes) -> Difference:
+        if same_environment(self._contents, one, other):
+            return Difference.NONE
+        pairs = differing_directories(self._contents, one, other)
+        return Difference.MORE if any(map(_differs, pairs)) else Difference.TIMES
+
+
+def _differs(pair: DirectoryPair) -> bool:
+    """Whether a directory or an entry of it differs in more than times and hard links."""
+    if pair.before is None or pair.after is None:
+        return True
+    before, after = _entries(pair.before), _entries(pair.after)
+    if before.keys() != after.keys():
+        return True
+    return any(not _is_like(entry, after[name]) for name, entry in before.items())
+
+
+def _entries(listing: DirectoryListing) -> dict[bytes, Entry]:
+    return {**listing.entries, b"": listing.own}
+
+
+def _is_like(one: Entry, other: Entry) -> bool:
+    owners = (one.uid, one.gid) == (other.uid, other.gid)
+    return owners and same_content(one, other) and (one.mode, one.xattrs) == (other.mode, other.xattrs)

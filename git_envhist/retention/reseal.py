@@ -1,0 +1,189 @@
+"""Seal what the history holds again, with the key that is in use: every timeline and the trash are rewritten.
+
+Files, facts, attachments, staged content and the states of services are opened with the keys that sealed them and
+sealed with the new one; snapshots that a key of ours signed are signed with it. Every snapshot keeps its id. What
+cannot be opened stays as it is. Notes stay as they are: what was attached later, and output of checks, needs the
+older key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from git_envhist.diff.compare import compare
+from git_envhist.errors import SealingError
+from git_envhist.git.cat_file import CatFile
+from git_envhist.git.process import Git
+from git_envhist.lazy import dataclass
+from git_envhist.model import EnvPath, StoredAs
+from git_envhist.objects.pack_writer import PackWriter
+from git_envhist.objects.trees import DIRECTORY, TYPE, Tree, TreeEditor, decode_tree, encode_tree
+from git_envhist.retention.purge import Purger, reading
+from git_envhist.rewrite.commits import ChainCommit, CommitChange
+from git_envhist.rewrite.erase import ObjectSink, Reader, content_of
+from git_envhist.rewrite.timeline import TimelineState, TimelineTarget
+from git_envhist.secrets.keys import Key, KeyRing
+from git_envhist.secrets.seal import seal, sealed_key_id, unseal
+from git_envhist.services import KIND as SERVICE_KIND
+from git_envhist.snapshots.layout import ATTACHMENTS, FACTS, SERVICES, STAGED, stored_places
+from git_envhist.snapshots.names import RESERVED, stored_name
+from git_envhist.snapshots.quoting import unquote_path
+from git_envhist.snapshots.records import SUFFIX
+from git_envhist.snapshots.sealed_facts import KIND as FACTS_KIND
+from git_envhist.snapshots.staging import Staging
+
+
+@dataclass(slots=True)
+class Resealed:
+    """The result of sealing again."""
+
+    snapshots: int = 0
+    left: int = 0
+    """Sealed objects that no key here opens; they stay as they are."""
+
+
+class Resealing(Purger):
+    """Seals the history of a repository again."""
+
+    def reseal(self) -> Resealed:
+        """Seal everything with the key in use, and remove what the older keys sealed from our packs."""
+        self._refuse_left()
+        self._refuse_left_behind()
+        done = Resealed()
+        for timeline in self._timelines():
+            self._rewriting.rewrite(
+                timeline, lambda stand, staging: self._wanted(stand, staging, done), keeps=False
+            )
+        self._forget(force=False)
+        return done
+
+    def _wanted(self, stand: TimelineState, staging: Staging, done: Resealed) -> TimelineTarget:
+        repository, ring = self._repository, self._history.keys
+        key = ring.current()
+        with (
+            CatFile(repository.git) as reader,
+            PackWriter(staging.pack_dir, repository.object_format) as writer,
+        ):
+            resealer = Resealer(reading(reader), writer, repository.hash_length, ring, key)
+            changes: dict[str, CommitChange] = {}
+            for link, sealed in _with_sealed(repository.git, stand):
+                if link.key is not None and ring.get(link.key) is not None:
+                    tree = resealer.reseal(link.tree, sealed)
+                    if tree != link.tree or link.key != key.id:
+                        changes[link.commit] = CommitChange(tree, signer=key)
+            if not changes:
+                return TimelineTarget(stand.links)
+            pack = writer.finish()
+        done.snapshots += len(changes)
+        done.left += len(resealer.left)
+        trash = tuple((bundle, bundle.links) for bundle in stand.trash)
+        return TimelineTarget(stand.links, trash, changes=changes, packs=(pack,) if pack is not None else ())
+
+
+class Resealer:
+    """Seals what snapshots hold again; the same object of several snapshots once."""
+
+    def __init__(self, read: Reader, sink: ObjectSink, width: int, ring: KeyRing, key: Key) -> None:
+        self.left: set[bytes] = set()
+        self._read = read
+        self._sink = sink
+        self._width = width
+        self._ring = ring
+        self._key = key
+        self._known: dict[tuple[bytes, bytes, bytes], bytes] = {}
+
+    def reseal(self, root: str, files: Iterable[EnvPath]) -> str:
+        """Return the tree of a snapshot with everything sealed again; `files`: the paths of its sealed files."""
+        top = TreeEditor(self, bytes.fromhex(root))
+        for path in files:
+            for directory, name in stored_places(path):
+                self._put(top.at(directory), stored_name(name, top=not directory), path, b"file")
+        for directory, name, place, kind in self._reserved(top):
+            self._put(top.at(directory), name, place, kind)
+        return (top.write() or bytes.fromhex(root)).hex()
+
+    def tree(self, oid: bytes | None) -> Tree:
+        if oid is None:
+            return {}
+        return {name: (mode, one) for name, mode, one in decode_tree(self._read(oid), self._width)}
+
+    def write_tree(self, tree: Tree) -> bytes:
+        return self._sink.add(b"tree", encode_tree([(name, *row) for name, row in tree.items()]))
+
+    def _reserved(self, top: TreeEditor) -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
+        """Yield (directory, stored name, path that it is bound to, kind) of what can be sealed beside the files."""
+        for name in list(_entries(top, FACTS)):
+            if name.endswith(SUFFIX.encode("ascii")):
+                yield _below(FACTS), name, _below(FACTS, name), FACTS_KIND
+        for name in list(_entries(top, ATTACHMENTS)):
+            yield _below(ATTACHMENTS), name, name, b"attachment"
+        index = _entries(top, STAGED).get(b"index")
+        for line in self._read(index[1]).splitlines() if index is not None else ():
+            yield _below(STAGED, b"content"), content_of(line), unquote_path(line.split(b" ")[0]), b"staged"
+        for name in list(_entries(top, SERVICES)):
+            for directory, piece in self._pieces(top, _below(SERVICES, name)):
+                yield directory, piece, name, SERVICE_KIND
+
+    def _pieces(self, top: TreeEditor, directory: bytes) -> Iterator[tuple[bytes, bytes]]:
+        level = top.at(directory)
+        for name, (mode, _) in list(level.entries.items()) if level is not None else ():
+            if mode & TYPE == DIRECTORY:
+                yield from self._pieces(top, directory + b"/" + name)
+            else:
+                yield directory, name
+
+    def _put(self, level: TreeEditor | None, name: bytes, path: bytes, kind: bytes) -> None:
+        row = level.entries.get(name) if level is not None else None
+        if level is not None and row is not None and row[0] & TYPE != DIRECTORY:
+            new = self._again(row[1], path, kind)
+            if new != row[1]:
+                level.put(name, (row[0], new))
+
+    def _again(self, oid: bytes, path: bytes, kind: bytes) -> bytes:
+        known = self._known.get((oid, path, kind))
+        if known is None:
+            known = self._known[oid, path, kind] = self._sealed_again(oid, path, kind)
+        return known
+
+    def _sealed_again(self, oid: bytes, path: bytes, kind: bytes) -> bytes:
+        blob = self._read(oid)
+        if sealed_key_id(blob) in (None, self._key.id):
+            return oid
+        try:
+            plain = unseal(self._ring.get, path, kind, blob)
+        except SealingError:
+            self.left.add(oid)
+            return oid
+        return self._sink.add(b"blob", seal(self._key, path, kind, plain))
+
+
+def _with_sealed(git: Git, stand: TimelineState) -> Iterator[tuple[ChainCommit, tuple[EnvPath, ...]]]:
+    """Yield each snapshot with the paths of its sealed files; on a chain only what differs is read."""
+    sealed: dict[EnvPath, None] = {}
+    before: str | None = None
+    for link in stand.links:
+        if link.snapshot:
+            _follow(git, before, link.tree, sealed)
+            before = link.tree
+            yield link, tuple(sealed)
+    for link in (link for bundle in stand.trash for link in bundle.links if link.snapshot):
+        alone: dict[EnvPath, None] = {}
+        _follow(git, None, link.tree, alone)
+        yield link, tuple(alone)
+
+
+def _follow(git: Git, before: str | None, after: str, sealed: dict[EnvPath, None]) -> None:
+    for change in compare(git, before, after):
+        if change.before is not None:
+            sealed.pop(change.before.path, None)
+        if change.after is not None and change.after.stored is StoredAs.SEALED:
+            sealed[change.after.path] = None
+
+
+def _entries(top: TreeEditor, *names: bytes) -> Tree:
+    level = top.at(_below(*names))
+    return level.entries if level is not None else {}
+
+
+def _below(*names: bytes) -> bytes:
+    return b"/".join((RESERVED, *names))

@@ -1,0 +1,456 @@
+"""Notes made whole of every version of them that is still there, where one of their objects is lost.
+
+Notes are only ever added to: what was said once stands in every later version, and each is a tree of its own that
+shares most with the one before. So nothing hangs on the newest: what one of them has lost another has, and a tree whose
+commit is lost is known by the snapshots that it speaks of.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+
+from git_envhist.disk import cannot_write, state_directory, sync, sync_directory
+from git_envhist.errors import Damaged, EnvhistError, GitFailed, GitKilled
+from git_envhist.git.cat_file import CatFile
+from git_envhist.git.config import moment_of
+from git_envhist.git.refs import HASH_BYTES
+from git_envhist.git.repository import TIMELINE_REFS, NOTES_REFS, RefUpdate, Repository
+from git_envhist.lazy import dataclass
+from git_envhist.model import Snapshot
+from git_envhist.objects.commits import Commit, parse_commit
+from git_envhist.objects.own_packs import OwnPacks
+from git_envhist.objects.pack_writer import PackWriter
+from git_envhist.objects.trees import DIRECTORY, TreeEntry, decode_tree
+from git_envhist.platform import open_file_only
+from git_envhist.rewrite.commits import ChainCommit, read_link, read_links
+from git_envhist.rewrite.timeline import read_trash
+from git_envhist.snapshots.log import read_snapshot
+from git_envhist.snapshots.notes import MESSAGE, move_notes
+from git_envhist.snapshots.records import HASH
+from git_envhist.snapshots.staging import Staging, open_published
+from git_envhist.snapshots.timelines import current_commit, read_left_behind, read_rewritten
+
+# Whether our refs can be read, and lead somewhere; one that does not is set aside, so that git goes on.
+#
+# A ref whose object is missing ends the user's own `git gc`, `push` and `clone`. It is written down in a file beside our
+# state, word for word, before it goes: what it named can still be looked for.
+
+PLACES = ("refs/envhist/", "refs/notes/envhist/")
+ASIDE = "set-aside"
+WARNING = r"ignoring (?:broken ref|ref with broken name) (\S+)"
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedRef:
+    """A ref of ours that git cannot follow."""
+
+    ref: str
+    said: str
+    """What stands in it, as far as that can be told."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RefListing:
+    """Our refs."""
+
+    sound: dict[str, str]
+    """Each ref and the commit that it names."""
+    bad: tuple[DamagedRef, ...]
+
+
+def read_refs(repository: Repository) -> RefListing:
+    """All of our refs; `GitFailed` where git cannot list any (a damaged packed-refs)."""
+    done = repository.git.try_run("for-each-ref", "--format=%(objectname) %(refname)", *PLACES)
+    if done.status != 0:
+        raise GitFailed(f"the refs of the repository cannot be read: {done.complaint}")
+    found = {ref: oid for oid, _, ref in (line.partition(" ") for line in os.fsdecode(done.out).splitlines())}
+    bad = {ref: DamagedRef(ref, said, "it names nothing") for ref, said in _unreadable(repository)}
+    for ref in re.findall(WARNING, done.complaint if done.err else ""):
+        bad.setdefault(ref, DamagedRef(ref, "", "it names nothing"))
+    for ref, oid in found.items():
+        if ref not in bad and (kind := _kind(repository, oid)) != "commit":
+            bad[ref] = DamagedRef(
+                ref, oid, "what it names is missing" if kind is None else f"it names a {kind}"
+            )
+    return RefListing({ref: oid for ref, oid in found.items() if ref not in bad}, tuple(bad.values()))
+
+
+def set_aside(repository: Repository, bad: DamagedRef) -> str:
+    """Take a ref away, once it is written down what stood in it; where that is."""
+    note = write_down(repository, f"ref {bad.ref} {bad.said or '?'}")
+    try:
+        repository.move_refs(
+            [RefUpdate(bad.ref, None, bad.said if HASH_BYTES.fullmatch(f"{bad.said}\n".encode()) else None)]
+        )
+    except (GitFailed, OSError):
+        # git does not delete what it cannot read. The file of a ref of ours is ours.
+        path = os.path.join(repository.common_dir, bad.ref)
+        lock = os.open(path + ".lock", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            os.rename(path, os.path.join(os.path.dirname(note), bad.ref.replace("/", "%2f")))
+        except OSError as error:
+            raise cannot_write(error, path) from error
+        finally:
+            os.close(lock)
+            os.unlink(path + ".lock")
+    repository.sync_refs([bad.ref])
+    return note
+
+
+def write_down(repository: Repository, line: str) -> str:
+    """Add a line to what was set aside, durable; where that is."""
+    place = state_directory(os.path.join(repository.common_state, ASIDE))
+    path = os.path.join(place, "list")
+    moment = datetime.now(UTC).isoformat(timespec="seconds")
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, os.fsencode(f"{moment} {line}\n"))
+        sync(descriptor)
+    except OSError as error:
+        raise cannot_write(error, path) from error
+    finally:
+        os.close(descriptor)
+    sync_directory(place)
+    return path
+
+
+def set_aside_commits(common_state: str) -> list[str]:
+    """The ids of the commits that were set aside: what is left of them is not garbage."""
+    try:
+        with open(
+            os.path.join(common_state, ASIDE, "list"),
+            encoding="utf-8",
+            errors="replace",
+            opener=open_file_only,
+        ) as file:
+            words = [line.split() for line in file]
+    except OSError:
+        return []
+    return [
+        found[-1] for found in words if len(found) > 1 and HASH_BYTES.fullmatch(f"{found[-1]}\n".encode())
+    ]
+
+
+def _unreadable(repository: Repository) -> Iterator[tuple[str, str]]:
+    """(ref, its content) for refs of ours in files of their own that hold no hash; git passes over some of them."""
+    for place in PLACES:
+        for directory, _, names in os.walk(os.path.join(repository.common_dir, place)):
+            for name in names:
+                path = os.path.join(directory, name)
+                if name.endswith(".lock"):
+                    continue
+                try:
+                    with open(path, "rb", opener=open_file_only) as file:
+                        content = file.read(100)
+                except OSError:
+                    content = b""
+                if not HASH_BYTES.fullmatch(content) and not content.startswith(b"ref: "):
+                    said = re.sub(rb"[^0-9a-zA-Z]", b"?", content).decode("ascii")
+                    yield os.path.relpath(path, repository.common_dir), said
+
+
+def _kind(repository: Repository, oid: str) -> str | None:
+    done = repository.git.ask("cat-file", "-t", oid)
+    return os.fsdecode(done.out).strip() if done.status == 0 else None
+
+
+NOBODY = b"git-envhist <> 0 +0000"
+
+
+def gather(
+    repository: Repository,
+    timeline: str,
+    tip: str | None,
+    snapshots: Collection[str],
+    commits: dict[str, Commit],
+) -> str | None:
+    """A new commit of notes with all that any version of a timeline's says; None where none is left.
+
+    `tip`: where its ref stands; `snapshots`: the commits they are about; `commits`: every commit in our packs.
+    """
+    own = open_published(repository.common_state, repository.pack_dir, repository.object_format)
+    with closing(own):
+        found = _NotesUnion(repository, own)
+        notes = {oid: one for oid, one in commits.items() if one.message == MESSAGE}
+        others = _of_others(repository, timeline)
+        told = sorted((one for oid, one in notes.items() if oid not in others), key=_moment)
+        for commit in told:
+            if found.speaks_of(bytes.fromhex(commit.tree), snapshots):
+                found.add(bytes.fromhex(commit.tree))
+        # The last of all, most likely: their commit is what was lost.
+        for tree in _without_commit(repository, own, commits.values()):
+            if tree.hex() not in others:
+                found.add_lost(tree, snapshots)
+        # As git reads it: somebody may have noted something with a git of theirs.
+        found.add_by_git(tip)
+        return _write(repository, found, told[-1].committer if told else NOBODY)
+
+
+def _moment(commit: Commit) -> tuple[object, ...]:
+    return (moment_of(commit.committer),)
+
+
+def _of_others(repository: Repository, timeline: str) -> frozenset[str]:
+    """The objects of other writers' notes: what they say stays theirs."""
+    tips = [tip for ref, tip in repository.list_refs(NOTES_REFS).items() if ref != NOTES_REFS + timeline]
+    words = ("rev-list", "--objects", "--ignore-missing", "--missing=allow-any", *tips)
+    told = repository.git.ask(*words).out if tips else b""
+    return frozenset(line[: 2 * repository.hash_length].decode("ascii") for line in told.splitlines())
+
+
+def _without_commit(repository: Repository, own: OwnPacks, commits: Iterable[Commit]) -> list[bytes]:
+    """The trees in our packs at which no commit stands that can be read."""
+    ids = {oid for pack in own.packs for oid in pack.index.names()}
+    asked = b"".join(b"%b\n" % oid.hex().encode("ascii") for oid in ids)
+    told = repository.git.run("cat-file", "--batch-check=%(objecttype) %(objectname)", stdin=asked)
+    trees = {
+        bytes.fromhex(line[5:].decode("ascii")) for line in told.splitlines() if line.startswith(b"tree ")
+    }
+    return sorted(trees - {bytes.fromhex(commit.tree) for commit in commits})
+
+
+class _NotesUnion:
+    """Lines by snapshot, and attached files by path, of the versions that were added, oldest first."""
+
+    def __init__(self, repository: Repository, own: OwnPacks) -> None:
+        self.texts: dict[str, dict[bytes, None]] = {}
+        self.files: dict[bytes, bytes] = {}
+        self._repository = repository
+        self._own = own
+        self._seen: set[tuple[bytes, bytes]] = set()
+        self._known: dict[bytes, frozenset[bytes]] = {}
+
+    def speaks_of(self, tree: bytes, snapshots: Collection[str]) -> bool:
+        """Whether it is a tree of notes, and of these."""
+        below = {name: oid for name, mode, oid in self._entries(tree) if mode == DIRECTORY and len(name) == 2}
+        words = (one.encode("ascii") for one in snapshots)
+        return any(word[:2] in below and word[2:] in self._names(below[word[:2]]) for word in words)
+
+    def _names(self, tree: bytes) -> frozenset[bytes]:
+        # Versions share most: each is looked into once.
+        if tree not in self._known:
+            self._known[tree] = frozenset(name for name, _, _ in self._entries(tree))
+        return self._known[tree]
+
+    def add(self, tree: bytes, above: bytes = b"") -> None:
+        """Take in what can be read below a tree."""
+        for name, mode, oid in self._entries(tree):
+            path = above + name
+            if (path, oid) not in self._seen:
+                self._seen.add((path, oid))
+                if mode == DIRECTORY:
+                    self.add(oid, path + b"/")
+                else:
+                    self._add_file(path, oid)
+
+    def add_lost(self, tree: bytes, snapshots: Collection[str]) -> None:
+        """Take in what nothing leads to: a whole version, or one of its directories, known by the rest of the ids."""
+        if self.speaks_of(tree, snapshots):
+            self.add(tree)
+        for one in self._begins_with(tree, snapshots):
+            self.add(tree, one.encode("ascii") + b"/")
+
+    def _begins_with(self, tree: bytes, snapshots: Collection[str]) -> set[str]:
+        names = self._names(tree)
+        return {one[:2] for one in snapshots if one[2:].encode("ascii") in names}
+
+    def add_by_git(self, tip: str | None) -> None:
+        """Take in what git reads at a commit, wherever it stands."""
+        told = self._repository.git.ask("rev-parse", "--verify", "--quiet", f"{tip}^{{tree}}")
+        if told.status == 0:
+            self.add(bytes.fromhex(told.out.decode("ascii").strip()))
+
+    def _add_file(self, path: bytes, oid: bytes) -> None:
+        data = self._read(oid)
+        commit = path.replace(b"/", b"").decode("utf-8", "replace")
+        if data is not None and HASH.fullmatch(commit):
+            self.texts.setdefault(commit, {}).update(
+                dict.fromkeys(line + b"\n" for line in data.splitlines())
+            )
+        elif data is not None:
+            self.files[path] = data
+
+    def _entries(self, tree: bytes) -> list[TreeEntry]:
+        data = self._read(tree)
+        try:
+            return decode_tree(data, self._repository.hash_length) if data is not None else []
+        except Damaged:
+            return []
+
+    def _read(self, oid: bytes) -> bytes | None:
+        try:
+            return self._own.read(oid)[1]
+        except (KeyError, Damaged):
+            pass
+        # One git for each: it ends at what it cannot read.
+        with CatFile(self._repository.git) as reader:
+            try:
+                answer = reader.read(oid.hex())
+            except GitKilled:
+                raise
+            except (Damaged, GitFailed):
+                return None
+        return answer.data if answer is not None else None
+
+
+def _write(repository: Repository, found: _NotesUnion, identity: bytes) -> str | None:
+    with (
+        CatFile(repository.git) as reader,
+        Staging.create(repository.common_state, repository.pack_dir, repository.shared) as staging,
+        PackWriter(staging.pack_dir, repository.object_format) as writer,
+    ):
+        made = move_notes(
+            reader,
+            writer,
+            None,
+            {},
+            more={commit: b"".join(lines) for commit, lines in found.texts.items()},
+            files=found.files,
+            identity=identity,
+            object_format=repository.object_format,
+        )
+        pack = writer.finish()
+        if made is not None:
+            staging.journal_commit(made)
+            staging.publish([pack] if pack else [])
+            staging.settle()
+    return made
+
+
+# What our packs still hold of a timeline, or of its notes, where no ref leads there any more.
+
+
+def newest_whole(repository: Repository, ref: str) -> str | None:
+    """The newest commit that can be read of what a ref of ours stood for; None where the packs hold none."""
+    if ref.startswith(TIMELINE_REFS):
+        found = _without_older(repository, outside_trash(repository, ref.removeprefix(TIMELINE_REFS)))
+        return _newest(found).commit if found else None
+    if ref.startswith(NOTES_REFS):
+        return gathered_notes(repository, ref)
+    return None
+
+
+def _without_older(repository: Repository, found: Sequence[Snapshot]) -> list[Snapshot]:
+    """Without the commits that a rewrite has made others of: they lead to what was let go, or erased."""
+    rewritten = read_rewritten(repository.common_state)
+    present = {one.commit for one in found}
+    return [
+        one
+        for one in found
+        if (now := current_commit(rewritten, one.commit)) == one.commit or now not in present
+    ]
+
+
+def _newest(found: Sequence[Snapshot]) -> Snapshot:
+    followed = {one.parent for one in found}
+    return max((one for one in found if one.commit not in followed), key=lambda one: one.at)
+
+
+def snapshots_of(repository: Repository, timeline: str, *, dropped: bool = True) -> list[Snapshot]:
+    """Every snapshot of a timeline in our packs, also what nothing leads to; `dropped`: what lies in the trash, too."""
+    found = []
+    for oid, data in _commits(repository):
+        with suppress(EnvhistError):
+            snapshot = read_snapshot(oid, data)
+            is_meant = snapshot.timeline == timeline and snapshot.format
+            if is_meant and (dropped or not read_link(oid, data).in_trash):
+                found.append(snapshot)
+    return found
+
+
+def outside_trash(repository: Repository, timeline: str) -> list[Snapshot]:
+    """Those of them that were neither let go nor set aside as broken."""
+    with CatFile(repository.git) as reader:
+        let_go = {link.id for bundle in read_trash(repository, reader) for link in bundle.links}
+    aside = frozenset(set_aside_commits(repository.common_state))
+    found = snapshots_of(repository, timeline, dropped=False)
+    broken = {one.id for one in found if one.commit in aside}
+    return [one for one in found if one.id not in let_go | broken]
+
+
+def lost_snapshots(repository: Repository) -> dict[str, tuple[ChainCommit, ...]]:
+    """By timeline, what stood on it before it began anew, and nothing leads to; oldest first."""
+    found = {name: _off_the_chain(repository, name) for name in read_left_behind(repository.common_state)}
+    return {name: links for name, links in found.items() if links}
+
+
+def _off_the_chain(repository: Repository, timeline: str) -> tuple[ChainCommit, ...]:
+    with CatFile(repository.git) as reader:
+        try:
+            chain = read_links(reader, repository.resolve_ref(TIMELINE_REFS + timeline))
+        except GitKilled:
+            raise
+        except (Damaged, GitFailed):
+            return ()  # a repair has another one there first
+        known = {link.id for link in chain}
+        # A capture that was overtaken told the same moment twice.
+        told = {(link.tree, link.data.committer) for link in chain}
+        found = [
+            one
+            for one in _without_older(repository, outside_trash(repository, timeline))
+            if one.id not in known
+        ]
+        answers = reader.read_many([one.commit for one in found])
+        links = [
+            read_link(one.commit, answer.data) for one, answer in zip(found, answers, strict=True) if answer
+        ]
+    return _in_order([link for link in links if (link.tree, link.data.committer) not in told])
+
+
+def _in_order(links: Sequence[ChainCommit]) -> tuple[ChainCommit, ...]:
+    """Oldest first; of those of one second, each behind the one that it follows."""
+    known = {link.commit: link for link in links}
+
+    def depth(link: ChainCommit) -> int:
+        steps, following = 0, link.parent
+        while following is not None and following in known:
+            steps, following = steps + 1, known[following].parent
+        return steps
+
+    ordered = sorted(links, key=lambda link: (link.data.at, depth(link)))
+    return tuple({link.id: link for link in ordered}.values())
+
+
+def older_than(
+    repository: Repository, timeline: str, links: Sequence[ChainCommit]
+) -> tuple[ChainCommit, ...]:
+    """What came before a chain whose oldest snapshot names one that cannot be read; oldest first."""
+    known = {link.id for link in links}
+    before = moment_of(links[0].data.committer)
+    with CatFile(repository.git) as reader:
+        known |= {link.id for bundle in read_trash(repository, reader) for link in bundle.links}
+        older = [
+            one for one in snapshots_of(repository, timeline) if one.id not in known and one.at <= before
+        ]
+        if not older:
+            return ()
+        newest = _newest(older)
+        return tuple(link for link in read_links(reader, newest.commit) if link.id not in known)
+
+
+def gathered_notes(repository: Repository, ref: str) -> str | None:
+    """A new commit of notes with all that can be read of any version of them; None where nothing can."""
+    timeline = ref.removeprefix(NOTES_REFS)
+    snapshots = {one.commit for one in snapshots_of(repository, timeline)}
+    commits = {oid: parse_commit(data) for oid, data in _commits(repository)}
+    return gather(repository, timeline, repository.resolve_ref(ref), snapshots, commits)
+
+
+def _commits(repository: Repository) -> Iterator[tuple[str, bytes]]:
+    """(id, bytes) of every commit in our packs that can be read."""
+    own = open_published(repository.common_state, repository.pack_dir, repository.object_format)
+    with closing(own):
+        ids = {oid for pack in own.packs for oid in pack.index.names()}
+        asked = b"".join(b"%b\n" % oid.hex().encode("ascii") for oid in ids)
+        # All of it or none: of a git that is ended half way, a part of the commits would look like all there are.
+        told = repository.git.run("cat-file", "--batch-check=%(objecttype) %(objectname)", stdin=asked)
+        for line in told.splitlines():
+            if line.startswith(b"commit "):
+                name = line[7:].decode("ascii")
+                with suppress(Damaged, KeyError):
+                    yield name, own.read(bytes.fromhex(name))[1]

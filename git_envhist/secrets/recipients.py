@@ -1,0 +1,59 @@
+"""The list of a repository's recipients, `<common git dir>/envhist/recipients`: public keys that open what it seals.
+
+One line per recipient, the public key and a comment, and at the end `signed <id of the key> <MAC>`. Without the MAC of
+a key of this repository nobody on the list gets a key: whoever can only write the file, an agent in its sandbox for
+one, adds no reader.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from git_envhist.disk import replace_file
+from git_envhist.errors import SealingError
+from git_envhist.secrets.keys import constant_time_equal, read_file
+
+FILE = "recipients"
+SIGNED = "signed "
+
+
+class SigningKey(Protocol):
+    """What is needed of a key."""
+
+    @property
+    def id(self) -> str: ...
+
+    def mac(self, data: bytes) -> str: ...
+
+
+def read_recipients(common_state: str, find_key: Callable[[str], SigningKey | None]) -> tuple[str, ...]:
+    """Return the lines of the list; `SealingError` if no key here signed it."""
+    path = os.path.join(common_state, FILE)
+    try:
+        text = (read_file(path) or b"").decode("utf-8", "replace")
+    except OSError as failure:
+        raise SealingError(f"cannot read '{path}': {failure.strerror}") from failure
+    if not text:
+        return ()
+    *lines, last = text.removesuffix("\n").split("\n")
+    key_id, _, mac = last.removeprefix(SIGNED).partition(" ")
+    key = find_key(key_id) if last.startswith(SIGNED) else None
+    if key is None or not mac.isascii() or not constant_time_equal(key.mac(_mac_input(lines)), mac):
+        raise SealingError(
+            f"the list of recipients is not signed by a key of this repository: '{path}'",
+            hint="look at it; 'git envlog key recipients reset' empties it, 'add' names recipients again",
+        )
+    return tuple(lines)
+
+
+def write_recipients(common_state: str, lines: Iterable[str], key: SigningKey) -> None:
+    """Replace the list, signed."""
+    whole = list(lines)
+    signed = [*whole, f"{SIGNED}{key.id} {key.mac(_mac_input(whole))}", ""] if whole else []
+    replace_file(os.path.join(common_state, FILE), "\n".join(signed).encode("utf-8"))
+
+
+def _mac_input(lines: Iterable[str]) -> bytes:
+    return "\n".join(["recipients", *lines]).encode("utf-8")

@@ -1,0 +1,248 @@
+"""The trees of a snapshot: what the user sees at the top, and what git cannot say of it below one reserved name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Protocol
+
+from git_envhist.errors import Damaged
+from git_envhist.lazy import pattern
+from git_envhist.model import EnvPath
+from git_envhist.objects.trees import decode_tree, encode_tree
+from git_envhist.snapshots.names import (
+    RESERVED,
+    must_escape,
+    stored_name,
+    stored_path,
+    suspicious,
+    true_name,
+    true_path,
+)
+from git_envhist.text import show
+
+# Where things stand in a snapshot's tree besides the environment's own entries (pure).
+#
+# Everything that is not an entry of the working tree stands under the one reserved name at the top. Two of its
+# directories hold entries again: the `.git` of nested repositories, and further roots. Each such place is a *realm*:
+# paths below it are told from its own top on.
+
+# Names directly below RESERVED.
+MANIFEST = b"manifest"
+MISSING = b"missing"
+UNSTABLE = b"unstable"
+FACTS = b"facts"
+STAGED = b"staged"
+PIECES = b"pieces"
+ROOTS = b"roots"
+DOTGIT = b"dotgit"
+ATTACHMENTS = b"attachments"
+GIT_CHANGED = b"git-changed"
+RULES = b"rules"
+SERVICES = b"services"
+
+MAX_FLAT = 200
+_FLAT = pattern(rb"(?!\.\.?\Z)[^/\\\0]+\Z")
+_DIGEST = pattern(rb"[0-9a-f]{40}\Z")
+
+
+def dotgit_directory(path: EnvPath) -> bytes:
+    """The directory in the tree that holds the `.git` of the nested repository at a path."""
+    return b"/".join((RESERVED, DOTGIT, _flat(path)))
+
+
+def root_directory(name: bytes) -> bytes:
+    """The directory in the tree that holds the further root of this name."""
+    return b"/".join((RESERVED, ROOTS, _flat(name)))
+
+
+def stored_below(realm: bytes, path: EnvPath) -> bytes:
+    """A directory's path in the tree; `realm` is b"" or what `dotgit_directory` or `root_directory` gave."""
+    if not realm:
+        return stored_path(path)
+    return b"/".join([realm, *[stored_name(name) for name in path.split(b"/") if name]])
+
+
+@lru_cache(256)
+def split_realm(stored_directory: bytes) -> tuple[bytes, EnvPath]:
+    """The realm that a directory of the tree belongs to, and its true path from the top of that realm on."""
+    names = stored_directory.split(b"/")
+    # Most directories are stored as they are called, which is quickly seen.
+    if all(names) and b"\0" not in stored_directory and not suspicious(stored_directory.replace(b"/", b"\0")):
+        return b"", EnvPath(stored_directory)
+    if names[0] != RESERVED:
+        realm, path = b"", true_path(stored_directory)
+    elif len(names) > 2 and names[1] in (DOTGIT, ROOTS) and _FLAT.match(names[2]):
+        realm, path = b"/".join(names[:3]), EnvPath(b"/".join([true_name(name) for name in names[3:]]))
+    else:
+        raise Damaged(f"no entries are stored in '{show(stored_directory)}'")
+    if stored_below(realm, path) != stored_directory:
+        raise Damaged(f"a directory is not spelled as names are stored: '{show(stored_directory)}'")
+    return realm, path
+
+
+def stored_places(path: EnvPath) -> tuple[tuple[bytes, bytes], ...]:
+    """Where the tree may hold a path as people spell it, (directory, true name), the likeliest first."""
+    root, further, below_root = path.partition(b"://")
+    nested, inside, below_git = path.partition(b"/.git/")
+    if further and root:
+        realms = [(root_directory(root), below_root)]
+    elif inside and nested:
+        # What looks like a file of a nested repository may be one of a directory that is only called `.git`.
+        realms = [(dotgit_directory(EnvPath(nested)), below_git), (b"", path)]
+    else:
+        realms = [(b"", path)]
+    return tuple(_place_in(realm, below) for realm, below in realms if is_path(below))
+
+
+def _place_in(realm: bytes, below: bytes) -> tuple[bytes, bytes]:
+    directory, _, name = below.rpartition(b"/")
+    return stored_below(realm, EnvPath(directory)) if directory else realm, name
+
+
+def is_path(path: bytes) -> bool:
+    """Whether entries can stand at such a path."""
+    return not {b"", b".", b".."}.intersection(path.split(b"/"))
+
+
+def _flat(path: bytes) -> bytes:
+    # One component for a whole path: a path that begins another must not become a directory around it.
+    flat = path.replace(b"%", b"%25").replace(b"/", b"%2f").replace(b"\\", b"%5c")
+    if not flat:
+        raise ValueError("the top is no nested repository, and a root has a name")
+    if len(flat) > MAX_FLAT:
+        import hashlib  # loaded late: a list of paths hashes nothing
+
+        return hashlib.sha256(path).hexdigest()[:40].encode("ascii")
+    # A path that reads like a digest must not take the place of a longer one.
+    if flat in (b".", b"..") or must_escape(flat) or _DIGEST.match(flat):
+        return b"%%%02x" % flat[0] + flat[1:]
+    return flat
+
+
+def shard_path(stored_directory: bytes) -> tuple[str, str]:
+    """The two names, below the manifest's directory, under which the shard of a directory stands."""
+    import hashlib  # loaded late: a list of paths hashes nothing
+
+    digest = hashlib.sha256(stored_directory).hexdigest()
+    return digest[:2], digest[2:40]
+
+
+DIRECTORY = 0o040000
+FILE = 0o100644
+EXECUTABLE = 0o100755
+LINK = 0o120000
+TYPE = 0o170000
+
+TreeEntry = tuple[bytes, int, bytes]
+
+
+class ObjectSink(Protocol):
+    """Takes objects; what it holds already costs nothing."""
+
+    def add(self, kind: bytes, data: bytes) -> bytes: ...
+
+
+def git_mode(mode: int) -> int:
+    """The mode that a tree has for a file or link."""
+    if mode & TYPE == LINK:
+        return LINK
+    return EXECUTABLE if mode & 0o100 else FILE
+
+
+def leaf_entries(
+    names: list[bytes], modes: Iterable[int], ids: Iterable[bytes], *, top: bool
+) -> list[TreeEntry]:
+    """The tree entries of a directory's files and links; those without an id stand in the manifest alone."""
+    git_modes = list(map(git_mode, modes))
+    stored = names
+    if suspicious(b"\0".join(names)):
+        pairs = zip(names, git_modes, strict=True)
+        stored = [stored_name(name, top=top, link=mode == LINK) for name, mode in pairs]
+    return [entry for entry in zip(stored, git_modes, ids, strict=True) if any(entry[2])]
+
+
+def write_tree(sink: ObjectSink, entries: Iterable[TreeEntry]) -> bytes | None:
+    """Store a tree; None for one that holds nothing, which no tree has an entry for."""
+    listed = list(entries)
+    return sink.add(b"tree", encode_tree(listed)) if listed else None
+
+
+def write_nested(sink: ObjectSink, blobs: Mapping[bytes, TreeEntry]) -> bytes | None:
+    """Store entries given by their paths of one or more components, as trees within trees."""
+    here: list[TreeEntry] = []
+    below: dict[bytes, dict[bytes, TreeEntry]] = {}
+    for path, entry in blobs.items():
+        first, slash, rest = path.partition(b"/")
+        if slash:
+            below.setdefault(first, {})[rest] = entry
+        else:
+            here.append((first, entry[1], entry[2]))
+    for name, inner in below.items():
+        oid = write_nested(sink, inner)
+        if oid is not None:
+            here.append((name, DIRECTORY, oid))
+    return write_tree(sink, here)
+
+
+class ManifestTree:
+    """The shards of a snapshot's directories; only the part of the tree around a changed one is read and written."""
+
+    def __init__(
+        self, sink: ObjectSink, read: Callable[[bytes], bytes], root: bytes | None, width: int
+    ) -> None:
+        self._sink = sink
+        self._read = read
+        self._width = width
+        self._root = self._entries(root)
+        self._touched: dict[bytes, dict[bytes, bytes]] = {}
+
+    def put(self, stored_directory: bytes, shard: bytes | None) -> None:
+        """Set the shard of a directory, or take it away."""
+        outer, inner = (name.encode("ascii") for name in shard_path(stored_directory))
+        if outer not in self._touched:
+            self._touched[outer] = self._entries(self._root.get(outer))
+        if shard is None:
+            self._touched[outer].pop(inner, None)
+        else:
+            self._touched[outer][inner] = shard
+
+    def write(self) -> bytes | None:
+        """Store what changed; the id of the whole."""
+        for outer, inner in self._touched.items():
+            oid = write_tree(self._sink, [(name, FILE, shard) for name, shard in inner.items()])
+            if oid is None:
+                self._root.pop(outer, None)
+            else:
+                self._root[outer] = oid
+        self._touched = {}
+        return write_tree(self._sink, [(name, DIRECTORY, oid) for name, oid in self._root.items()])
+
+    def _entries(self, tree: bytes | None) -> dict[bytes, bytes]:
+        if tree is None:
+            return {}
+        return {name: oid for name, _, oid in decode_tree(self._read(tree), self._width)}
+
+
+def pieces_entries(trees: Iterable[bytes]) -> dict[bytes, TreeEntry]:
+    """Where the trees of the pieces of big files hang: each under its own id."""
+    found = {}
+    for tree in trees:
+        name = tree.hex().encode("ascii")
+        path = PIECES + b"/" + name[:2] + b"/" + name[2:]
+        found[path] = (b"", DIRECTORY, tree)
+    return found
+
+
+def whole_tree(
+    sink: ObjectSink, top: Iterable[TreeEntry], manifest: bytes | None, reserved: Mapping[bytes, TreeEntry]
+) -> bytes:
+    """Store the root: the environment's own entries, and the reserved name with everything else."""
+    inside = dict(reserved)
+    if manifest is not None:
+        inside[MANIFEST] = (b"", DIRECTORY, manifest)
+    oid = write_nested(sink, inside)
+    entries = [*top]
+    if oid is not None:
+        entries.append((RESERVED, DIRECTORY, oid))
+    return sink.add(b"tree", encode_tree(entries))

@@ -1,0 +1,487 @@
+"""Adds records to the notes of snapshots, as objects that git's own notes machinery reads and goes on with.
+
+A notes tree maps the hash of a commit to a blob. git spreads the hash over directories of two digits, as many levels
+as it sees fit, and reads any mixture; we write one level (`ab/cdef…`), so that one note costs one blob, two small trees
+and a commit however long the history is. A note that stands elsewhere moves there; everything else stays as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from git_envhist.disk import cannot_write
+from git_envhist.errors import Damaged, EnvhistError, GitFailed
+from git_envhist.git.cat_file import CatFile, GitObject
+from git_envhist.git.process import Git
+from git_envhist.lazy import replace
+from git_envhist.model import NoteRecord, ObjectId, Snapshot
+from git_envhist.objects.commits import encode_commit, parse_commit
+from git_envhist.objects.trees import DIRECTORY, FILE, decode_tree, encode_tree
+from git_envhist.platform import open_file_only
+from git_envhist.snapshots.fetched import FETCHED_NOTES, REMOTES, FetchedStore, is_fetched, split_name
+from git_envhist.snapshots.records import (
+    HASH,
+    MAX_NOTE,
+    VERDICT,
+    attached_of,
+    format_record,
+    names_of,
+    read_note,
+    remarks_of,
+    verdicts_of,
+)
+
+TYPE = 0o170000
+REGULAR = 0o100000
+MESSAGE = b"envhist: metadata\n"
+NO_FILES: Mapping[bytes, bytes] = {}
+
+
+class ObjectReader(Protocol):
+    """Gives the object of a hash; None where there is none."""
+
+    def read(self, name: str) -> GitObject | None: ...
+
+
+class ObjectSink(Protocol):
+    """Takes new objects, wherever they go."""
+
+    def add(self, kind: bytes, data: bytes) -> ObjectId: ...
+
+
+def add_records(
+    reader: ObjectReader,
+    writer: ObjectSink,
+    notes_tip: str | None,
+    additions: Mapping[str, Sequence[NoteRecord]],
+    *,
+    identity: bytes,
+    object_format: str,
+    files: Mapping[bytes, bytes] = NO_FILES,
+    without: Iterable[bytes] = (),
+) -> str:
+    """Append records to the notes of commits; returns the new notes commit, `Damaged` where the old one cannot be read.
+
+    `identity` is a whole author line: name, address and moment. No record of the notes before is lost.
+    `files`: what records speak of stands in the same tree, by its path there; git passes over what is no hash.
+    `without`: directories of such files that are removed first.
+    """
+    tree = _NotesTree(reader, writer, 20 if object_format == "sha1" else 32)
+    top = tree.open(notes_tip)
+    for path in without:
+        tree.take_directory(top, path)
+    for path, content in sorted(files.items()):
+        tree.put_file(top, path, content)
+    for commit, records in sorted(additions.items()):
+        if records:
+            lines = b"".join(format_record(record) for record in records)
+            tree.append(top, commit.encode("ascii"), lines)
+    data = encode_commit(tree.write(top).hex(), notes_tip, identity, identity, MESSAGE)
+    return writer.add(b"commit", data).hex()
+
+
+def move_notes(
+    reader: ObjectReader,
+    writer: ObjectSink,
+    notes_tip: str | None,
+    moves: Mapping[str, Sequence[str]],
+    *,
+    more: Mapping[str, bytes],
+    files: Mapping[bytes, bytes] = NO_FILES,
+    without: Iterable[bytes] = (),
+    identity: bytes,
+    object_format: str,
+) -> str | None:
+    """Give the notes of commits to others: each to all of those that are named, and no longer where it stood.
+
+    `more`: lines for the notes of commits; `files`: what is put beside them, by its path; `without`: directories of
+    what is no note, which go. What the notes were before stands behind the new ones no more. None where nothing was
+    ever said.
+    """
+    tree = _NotesTree(reader, writer, 20 if object_format == "sha1" else 32)
+    top = tree.open(notes_tip)
+    texts: dict[str, list[bytes]] = {}
+    for old, new in moves.items():
+        text = tree.take(top, old.encode("ascii"))
+        for commit in new if text else ():
+            texts.setdefault(commit, []).append(text)
+    for commit, lines in more.items():
+        texts.setdefault(commit, []).append(lines)
+    for commit, parts in sorted(texts.items()):
+        tree.put(top, commit.encode("ascii"), parts)
+    for path, content in sorted(files.items()):
+        tree.put_file(top, path, content)
+    for path in without:
+        tree.take_directory(top, path)
+    if not top.entries:
+        return None
+    return writer.add(
+        b"commit", encode_commit(tree.write(top).hex(), None, identity, identity, MESSAGE)
+    ).hex()
+
+
+class TreeEditor:
+    """One directory of the tree while it is changed; those below are opened when somebody looks into them."""
+
+    __slots__ = ("entries", "opened", "touched")
+
+    def __init__(self, entries: dict[bytes, tuple[int, bytes]]) -> None:
+        self.entries = entries
+        self.opened: dict[bytes, TreeEditor] = {}
+        self.touched = False
+
+    @property
+    def changed(self) -> bool:
+        return self.touched or any(below.changed for below in self.opened.values())
+
+    def holds(self, name: bytes, kind: int) -> bool:
+        return name in self.entries and self.entries[name][0] & TYPE == kind
+
+    def put(self, name: bytes, mode: int, oid: bytes) -> None:
+        self.entries[name] = (mode, oid)
+        self.touched = True
+
+    def take(self, name: bytes) -> bytes:
+        self.touched = True
+        return self.entries.pop(name)[1]
+
+
+class _NotesTree:
+    """Reads levels of the notes tree, changes them and writes those that changed."""
+
+    def __init__(self, reader: ObjectReader, writer: ObjectSink, hash_length: int) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._hash_length = hash_length
+
+    def open(self, tip: str | None) -> TreeEditor:
+        if tip is None:
+            return TreeEditor({})
+        return self._read_level(parse_commit(self._read(tip, "commit")).tree)
+
+    def append(self, top: TreeEditor, commit: bytes, lines: bytes) -> None:
+        """Put the whole note of a commit, with more lines at its end, where notes are kept."""
+        before = b"".join(_whole_lines(part) for part in self._take_parts(top, commit))
+        if len(before) + len(lines) > MAX_NOTE:
+            raise Damaged(
+                f"the note on '{commit.decode('ascii')}' is too large to add to",
+                hint="'git notes --ref=<timeline> remove' takes it away",
+            )
+        level, name = self._place(top, commit)
+        level.put(name, FILE, self._writer.add(b"blob", before + lines))
+
+    def put_file(self, level: TreeEditor, path: bytes, content: bytes) -> None:
+        """Put a file at a path that is no note's; one that stood there goes."""
+        *directories, name = path.split(b"/")
+        for directory in directories:
+            if directory not in level.entries:
+                level.entries[directory] = (DIRECTORY, b"")
+                level.opened[directory] = TreeEditor({})
+            if not level.holds(directory, DIRECTORY):
+                raise Damaged(
+                    f"the place of what is attached is taken: '{directory.decode('utf-8', 'replace')}'"
+                )
+            level = self._open_below(level, directory)
+        level.put(name, FILE, self._writer.add(b"blob", content))
+
+    def take(self, top: TreeEditor, commit: bytes) -> bytes:
+        """Take the whole note of a commit away."""
+        return b"".join(_whole_lines(part) for part in self._take_parts(top, commit))
+
+    def take_directory(self, level: TreeEditor, path: bytes) -> None:
+        """Take a directory away with all that stands in it, where there is one."""
+        *directories, name = path.split(b"/")
+        for directory in directories:
+            if not level.holds(directory, DIRECTORY):
+                return
+            level = self._open_below(level, directory)
+        if level.holds(name, DIRECTORY):
+            level.opened.pop(name, None)
+            level.take(name)
+
+    def put(self, top: TreeEditor, commit: bytes, parts: Sequence[bytes]) -> None:
+        """Add to the note of a commit what does not stand in it; nothing is too large that was there before."""
+        lines: dict[bytes, None] = {}
+        for part in (self.take(top, commit), *parts):
+            lines.update(dict.fromkeys(_whole_lines(part).splitlines(keepends=True)))
+        level, name = self._place(top, commit)
+        level.put(name, FILE, self._writer.add(b"blob", b"".join(lines)))
+
+    def write(self, level: TreeEditor) -> ObjectId:
+        """Write a level and what changed below it."""
+        self._write_below(level)
+        return self._add_tree(level)
+
+    def _write_below(self, level: TreeEditor) -> None:
+        for name, below in level.opened.items():
+            if below.changed:
+                self._write_below(below)
+                if below.entries:
+                    level.put(name, DIRECTORY, self._add_tree(below))
+                else:
+                    level.take(name)
+
+    def _add_tree(self, level: TreeEditor) -> ObjectId:
+        entries = [(name, mode, oid) for name, (mode, oid) in level.entries.items()]
+        return self._writer.add(b"tree", encode_tree(entries))
+
+    def _take_parts(self, level: TreeEditor, rest: bytes) -> list[bytes]:
+        # More than one level may hold a part of the same note; git shows them as one.
+        parts = []
+        if level.holds(rest, REGULAR):
+            parts.append(self._read(level.take(rest).hex(), "blob"))
+        if len(rest) > 2 and level.holds(rest[:2], DIRECTORY):
+            parts += self._take_parts(self._open_below(level, rest[:2]), rest[2:])
+        return parts
+
+    def _place(self, top: TreeEditor, commit: bytes) -> tuple[TreeEditor, bytes]:
+        directory, rest = commit[:2], commit[2:]
+        if directory not in top.entries:
+            top.entries[directory] = (DIRECTORY, b"")
+            top.opened[directory] = TreeEditor({})
+        if top.holds(directory, DIRECTORY):
+            below = self._open_below(top, directory)
+            if rest not in below.entries:
+                return below, rest
+        if commit in top.entries:
+            raise Damaged(f"the place of the note on '{commit.decode('ascii')}' is taken")
+        return top, commit
+
+    def _open_below(self, level: TreeEditor, name: bytes) -> TreeEditor:
+        if name not in level.opened:
+            level.opened[name] = self._read_level(level.entries[name][1].hex())
+        return level.opened[name]
+
+    def _read_level(self, tree: str) -> TreeEditor:
+        entries = decode_tree(self._read(tree, "tree"), self._hash_length)
+        return TreeEditor({name: (mode, oid) for name, mode, oid in entries})
+
+    def _read(self, name: str, kind: str) -> bytes:
+        try:
+            found = self._reader.read(name)
+        except GitFailed as failed:
+            raise Damaged(f"the notes cannot be read: {failed.message}") from failed
+        if found is None or found.kind != kind:
+            raise Damaged(f"the notes cannot be read: '{name}' is no {kind} here")
+        return found.data
+
+
+def _whole_lines(text: bytes) -> bytes:
+    return text if text.endswith(b"\n") or not text else text + b"\n"
+
+
+# Notes that other writers left on the first hash of a snapshot, where that has become another commit since.
+#
+# A timeline's own notes move with its commits. Each of the others has notes of its own, which nobody moves: what they
+# say of somebody else's snapshot stands on its id, and is found by that.
+
+NOTES = "refs/notes/envhist/"
+LIST = ("ls-tree", "-r", "-z", "--full-tree")
+
+
+def with_old_notes(git: Git, found: Sequence[Snapshot], own: str) -> list[Snapshot]:
+    """The snapshots of a timeline, with what others say of their first hashes."""
+    ids = {one.id for one in found if one.id != one.commit}
+    if not ids:
+        return list(found)
+    records = _records_on(git, own, ids)
+    return [with_records(one, records[one.id]) if one.id in records else one for one in found]
+
+
+def _records_on(git: Git, own: str, ids: Collection[str]) -> dict[str, tuple[NoteRecord, ...]]:
+    listed = git.ask("for-each-ref", "--format=%(refname)", NOTES).out
+    found: dict[str, tuple[NoteRecord, ...]] = {}
+    for ref in listed.decode("utf-8", "surrogateescape").split():
+        if ref != NOTES + own:
+            blobs = notes_in(git, ref, ids)
+            for name, data in blobs.items():
+                found[name] = (*found.get(name, ()), *read_note(data).records)
+    return found
+
+
+def every_note(git: Git, ref: str) -> dict[str, bytes]:
+    """By commit, all notes of one writer; an error where one of them cannot be read."""
+    found: dict[str, bytes] = {}
+    rows = [(name, oid) for name, oid in _listed(git.run(*LIST, ref)) if HASH.fullmatch(name)]
+    with CatFile(git) as reader:
+        # More than one place of the tree may hold a part of the same note.
+        for (name, _), answer in zip(rows, reader.read_many(oid for _, oid in rows), strict=True):
+            if answer is None:
+                raise Damaged(f"a note is missing: on '{name}' in '{ref}'")
+            found[name] = found.get(name, b"") + answer.data
+    return found
+
+
+def _listed(rows: bytes) -> Iterator[tuple[str, str]]:
+    """(commit, blob) for what stands in a tree of notes."""
+    for row in filter(None, rows.split(b"\0")):
+        head, _, path = row.partition(b"\t")
+        yield path.replace(b"/", b"").decode("ascii", "replace"), head.split()[2].decode("ascii")
+
+
+def notes_in(git: Git, ref: str, ids: Collection[str]) -> dict[str, bytes]:
+    """The notes of one writer on some commits."""
+    listed = _listed(git.ask(*LIST, ref).out)
+    wanted = {name: oid for name, oid in listed if name in ids}
+    if not wanted:
+        return {}
+    found = {}
+    with CatFile(git) as reader:
+        for name, oid in wanted.items():
+            try:
+                answer = reader.read(oid)
+            except EnvhistError:
+                continue  # damaged, and somebody else's: nothing of ours depends on it
+            if answer is not None and answer.kind == "blob":
+                found[name] = answer.data
+    return found
+
+
+def with_records(snapshot: Snapshot, more: tuple[NoteRecord, ...]) -> Snapshot:
+    """The snapshot, with more that is said of it."""
+    records = tuple(sorted((*snapshot.records, *more), key=lambda record: record.at))
+    said = [record for record in records if record.kind != "intent"]
+    return replace(
+        snapshot,
+        records=records,
+        names=names_of(said),
+        verdicts=verdicts_of(said),
+        remarks=remarks_of(said),
+        attached=attached_of(said),
+    )
+
+
+# What is said of a snapshot on another machine than its own: each writer has their own notes, and readers join them.
+#
+# Notes on what was fetched stand in the user's repository, and go out with the next push. What came with a fetch and
+# speaks of somebody else's snapshots is listed once, as it comes, in a file beside the refs: a fleet has hundreds of
+# writers, hardly one of them says anything of another's, and a log shall not ask them all.
+#
+# From elsewhere remarks and verdicts are taken, with whose word it is. A name is not: it would decide what a word of ours
+# means.
+
+HEADS = "refs/envhist/heads/"
+FIRST = "envhist-crossed 1"
+CROSSED = "crossed"
+"""In the repository of what was fetched: `<writer> <commit> <blob>` a line."""
+SPOKEN = "spoken"
+"""There too: whether anything was said here of what was fetched."""
+TAKEN = ("note", VERDICT)
+MAX_LINES = 100_000
+
+
+def mark_fetched_notes(fetched: FetchedStore) -> None:
+    """Remember that something is said here of a fetched snapshot."""
+    try:
+        with open(os.path.join(fetched.path, SPOKEN), "ab"):
+            pass
+    except OSError as error:
+        raise cannot_write(error, fetched.path) from error
+
+
+def add_local_notes(own: Git, fetched: FetchedStore, found: Sequence[Snapshot]) -> list[Snapshot]:
+    """Snapshots of a fetched timeline, with what was said of them here."""
+    if not os.path.exists(os.path.join(fetched.path, SPOKEN)):
+        return list(found)
+    ids = {one.commit for one in found} | {one.id for one in found}
+    said: dict[str, tuple[NoteRecord, ...]] = {}
+    listed = own.ask("for-each-ref", "--format=%(refname)", FETCHED_NOTES).out
+    for ref in listed.decode("utf-8", "surrogateescape").split():
+        for name, data in notes_in(own, ref, ids).items():
+            said[name] = (*said.get(name, ()), *read_note(data).records)
+    return _joined(found, said)
+
+
+def add_fetched_notes(fetched: FetchedStore, found: Sequence[Snapshot]) -> list[Snapshot]:
+    """Snapshots of whomever, with what others say of them that came with a fetch."""
+    rows = _read(fetched)
+    ids = {one.commit for one in found} | {one.id for one in found} if rows else set()
+    wanted = [(writer, commit, blob) for writer, commit, blob in rows if commit in ids]
+    if not wanted:
+        return list(found)
+    said: dict[str, tuple[NoteRecord, ...]] = {}
+    with CatFile(fetched.git) as reader:
+        for writer, commit, blob in wanted:
+            try:
+                answer = reader.read(blob)
+            except Damaged:
+                continue  # somebody else's: nothing of ours depends on it
+            if answer is not None and answer.kind == "blob":
+                told = [_told(record, writer) for record in read_note(answer.data).records]
+                said[commit] = (*said.get(commit, ()), *(one for one in told if one is not None))
+    return _joined(found, said)
+
+
+def _joined(found: Sequence[Snapshot], said: Mapping[str, tuple[NoteRecord, ...]]) -> list[Snapshot]:
+    def more(one: Snapshot) -> tuple[NoteRecord, ...]:
+        return (*said.get(one.commit, ()), *(said.get(one.id, ()) if one.id != one.commit else ()))
+
+    return [with_records(one, more(one)) if more(one) else one for one in found]
+
+
+def _told(record: NoteRecord, writer: str) -> NoteRecord | None:
+    if record.kind not in TAKEN:
+        return None
+    text = record.fields.get("text")
+    if record.kind == "note" and isinstance(text, str):
+        return replace(record, fields={**record.fields, "text": f"{text} (said by {writer})"})
+    return record
+
+
+def list_crossed(fetched: FetchedStore, own: Git, fresh: Collection[str]) -> None:
+    """List anew what those notes say of others' snapshots that a fetch has changed; `fresh`: writers' names here."""
+    there = {ref.removeprefix(FETCHED_NOTES) for ref in fetched.refs(FETCHED_NOTES)}
+    kept = [row for row in _read(fetched) if row[0] in there and row[0] not in fresh]
+    writers = [writer for writer in fresh if writer in there]
+    whose = _whose(fetched, own) if writers else {}
+    for writer in writers:
+        rows = fetched.git.run("ls-tree", "-r", "-z", "--full-tree", FETCHED_NOTES + writer).split(b"\0")
+        for row in rows:
+            head, _, path = row.partition(b"\t")
+            commit = path.replace(b"/", b"").decode("ascii", "replace")
+            if len(commit) in (40, 64) and whose.get(commit, "") not in (_bare(writer), ""):
+                kept.append((writer, commit, head.split()[2].decode("ascii")))
+    _write(fetched, kept[:MAX_LINES])
+
+
+def _whose(fetched: FetchedStore, own: Git) -> dict[str, str]:
+    """The timeline that each commit is of, by its name where it was written."""
+    found: dict[str, str] = {}
+    for git, place in ((fetched.git, REMOTES), (own, HEADS)):
+        told = git.ask("log", "--source", "--format=%H %S", f"--glob={place}", "--no-notes")
+        for line in told.out.decode("utf-8", "surrogateescape").split("\n")[:-1]:
+            commit, _, ref = line.partition(" ")
+            found[commit] = _bare(ref.removeprefix(place))
+    return found
+
+
+def _bare(name: str) -> str:
+    return split_name(name)[1] if is_fetched(name) else name
+
+
+def _read(fetched: FetchedStore) -> list[tuple[str, str, str]]:
+    try:
+        with open(
+            os.path.join(fetched.path, CROSSED),
+            encoding="utf-8",
+            errors="surrogateescape",
+            opener=open_file_only,
+        ) as file:
+            first, *lines = file.read().splitlines() or [""]
+    except OSError:
+        return []
+    rows = [line.split(" ") for line in lines] if first == FIRST else []
+    return [(row[0], row[1], row[2]) for row in rows if len(row) == 3]
+
+
+def _write(fetched: FetchedStore, rows: Iterable[tuple[str, str, str]]) -> None:
+    path = os.path.join(fetched.path, CROSSED)
+    text = "".join(f"{line}\n" for line in (FIRST, *(" ".join(row) for row in rows)))
+    try:
+        with open(path + ".new", "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(text)
+        os.rename(path + ".new", path)
+    except OSError as error:
+        raise cannot_write(error, path) from error

@@ -1,0 +1,320 @@
+"""Makes a snapshot exist: its commit and its first note in a pack, the packs into the repository, then the refs.
+
+The order is the durability promise. Packs are durable before a ref names what they hold; the ref's directory is
+synced before anybody is told. The note rides along in the same transaction where it can be written; where not, the
+snapshot goes without it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+
+from git_envhist.config import Settings
+from git_envhist.disk import COMMON_LOCK, locked, state_directory
+from git_envhist.errors import Damaged, EnvhistError, GitFailed, in_words
+from git_envhist.git.cat_file import CatFile, GitObject
+from git_envhist.git.process import Git
+from git_envhist.git.repository import TIMELINE_REFS, NOTES_REFS, TRASH_REFS, RefsMoved, RefUpdate, Repository
+from git_envhist.lazy import dataclass
+from git_envhist.model import NoteRecord, Snapshot
+from git_envhist.objects.commits import encode_commit
+from git_envhist.objects.own_packs import OwnPacks, drop_broken_index, restore_lost_indexes
+from git_envhist.objects.pack_reader import JOINED, entries
+from git_envhist.objects.pack_writer import PackWriter, StagedPack
+from git_envhist.secrets.keys import Key
+from git_envhist.snapshots.message import MessageFields, mac_input, with_mac, write_message
+from git_envhist.snapshots.notes import NO_FILES, add_records
+from git_envhist.snapshots.staging import Staging
+from git_envhist.snapshots.timelines import (
+    current_commit,
+    ensure_timeline,
+    read_rewritten,
+    remember_left_behind,
+)
+
+TRIES = 20
+
+Describe = Callable[[str | None], MessageFields]
+"""The message's contents for a snapshot that follows a given commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitDraft:
+    """All that a snapshot's commit is made of, but for its parent."""
+
+    tree: str
+    signature: bytes
+    describe: Describe
+    records: Callable[[str], tuple[NoteRecord, ...]]
+    """What its note says from the first, given the commit."""
+    key: Key | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedSnapshot:
+    commit: str
+    parent: str | None
+    draft: MessageFields
+    stored_bytes: int
+    data: bytes
+    """The commit object."""
+    warnings: tuple[str, ...] = ()
+
+
+def publish(
+    repository: Repository,
+    staging: Staging,
+    timeline: str,
+    packs: list[StagedPack],
+    letter: CommitDraft,
+    own: OwnPacks,
+) -> PublishedSnapshot:
+    """Append the snapshot to its timeline; if the tip moved meanwhile, to the new tip.
+
+    What stands in our `own` packs is read there: each git that is not asked saves a millisecond or two.
+    """
+    ref = TIMELINE_REFS + timeline
+    waiting = list(packs)
+    for _ in range(TRIES):
+        tip = repository.resolve_ref(ref)
+        there = tip is not None and (bytes.fromhex(tip) in own or _is_there(repository, tip))
+        parent = tip if there else None
+        lost = [] if parent == tip else [_leave_behind(repository, timeline, tip)]
+        draft = letter.describe(parent)
+        data = _commit_data(parent, draft, letter)
+        commit, notes, small, warnings = _write_commit(
+            repository, staging, timeline, data, letter, own, waiting
+        )
+        staging.journal_commit(commit)
+        staging.publish([*waiting, *small])
+        moved = _move(repository, ref, timeline, commit, tip, notes)
+        if moved is None:
+            continue
+        stored = sum(pack.size for pack in (*waiting, *small))
+        return PublishedSnapshot(commit, parent, draft, stored, data, (*lost, *warnings, *moved))
+    raise GitFailed(f"'{ref}' would not stand still", hint="run the command again")
+
+
+def _is_there(repository: Repository, tip: str) -> bool:
+    # A multi-pack-index that names a pack which has gone hides what stands in others.
+    return object_exists(repository.git, tip) or (
+        drop_broken_index(repository.pack_dir) and object_exists(repository.git, tip)
+    )
+
+
+def _leave_behind(repository: Repository, timeline: str, tip: str | None) -> str:
+    remember_left_behind(repository.common_state, timeline)
+    return (
+        f"the history before this cannot be read: '{tip}' is gone; it begins anew "
+        "('git envlog fsck --repair' brings back what there is)"
+    )
+
+
+def _commit_data(parent: str | None, draft: MessageFields, letter: CommitDraft) -> bytes:
+    message = write_message(draft)
+    if letter.key is not None:
+        message = with_mac(message, letter.key.mac(mac_input(letter.tree, letter.signature, message)))
+    return encode_commit(letter.tree, parent, letter.signature, letter.signature, message)
+
+
+def _write_commit(
+    repository: Repository,
+    staging: Staging,
+    timeline: str,
+    data: bytes,
+    letter: CommitDraft,
+    own: OwnPacks,
+    waiting: list[StagedPack],
+) -> tuple[str, tuple[str | None, str] | None, list[StagedPack], list[str]]:
+    """Write the commit and its note, into one pack with what is small of `waiting`, which has it no more then."""
+    writer = PackWriter(staging.pack_dir, repository.object_format)
+    _join(writer, waiting, repository.hash_length)
+    commit = writer.add(b"commit", data).hex()
+    warnings: list[str] = []
+    notes = None
+    undo = writer.mark()
+    try:
+        notes = _write_notes(
+            repository, writer, timeline, {commit: letter.records(commit)}, letter.signature, own
+        )
+    except (EnvhistError, OSError) as error:
+        writer.rollback(undo)
+        warnings.append(f"the note could not be written, the snapshot is whole: {in_words(error)}")
+    pack = writer.finish()
+    return commit, notes, [pack] if pack else [], warnings
+
+
+def _join(writer: PackWriter, waiting: list[StagedPack], hash_length: int) -> None:
+    for pack in [pack for pack in waiting if pack.size <= JOINED]:
+        before = writer.mark()
+        try:
+            for oid, entry, checksum in entries(pack.pack_path, hash_length):
+                writer.put(oid, entry, checksum)
+        except (Damaged, OSError):
+            writer.rollback(before)
+        else:
+            waiting.remove(pack)
+
+
+def _write_notes(
+    repository: Repository,
+    writer: PackWriter,
+    timeline: str,
+    additions: dict[str, tuple[NoteRecord, ...]],
+    signature: bytes,
+    own: OwnPacks | None = None,
+    files: Mapping[bytes, bytes] = NO_FILES,
+    without: Sequence[bytes] = (),
+) -> tuple[str | None, str]:
+    """(the notes' old tip, the new one)."""
+    old = repository.resolve_ref(NOTES_REFS + timeline)
+    with CatFile(repository.git) as reader:
+        new = add_records(
+            reader if own is None else _OwnFirst(own, reader),
+            writer,
+            old,
+            additions,
+            identity=signature,
+            object_format=repository.object_format,
+            files=files,
+            without=without,
+        )
+    return old, new
+
+
+class _OwnFirst:
+    """Reads objects from our packs, and from git what does not stand there whole."""
+
+    def __init__(self, own: OwnPacks, others: CatFile) -> None:
+        self._own = own
+        self._others = others
+
+    def read(self, name: str) -> GitObject | None:
+        try:
+            kind, data = self._own.read(bytes.fromhex(name))
+        except (KeyError, Damaged):
+            return self._others.read(name)
+        return GitObject(kind.decode("ascii"), data)
+
+
+def _move(
+    repository: Repository,
+    ref: str,
+    timeline: str,
+    commit: str,
+    parent: str | None,
+    notes: tuple[str | None, str] | None,
+) -> list[str] | None:
+    """Move the refs: the warnings that it cost, or None where somebody else was quicker."""
+    snapshot = RefUpdate(ref, commit, parent)
+    warnings: list[str] = []
+    if notes is not None:
+        note = RefUpdate(NOTES_REFS + timeline, notes[1], notes[0])
+        try:
+            repository.move_refs([snapshot, note])
+        except EnvhistError as error:
+            warnings = [f"the note could not be written, the snapshot is whole: {in_words(error)}"]
+        else:
+            repository.sync_refs([ref, note.ref])
+            return []
+    try:
+        _move_alone(repository, snapshot)
+    except RefsMoved:
+        return None
+    repository.sync_refs([ref])
+    return warnings
+
+
+def _move_alone(repository: Repository, snapshot: RefUpdate) -> None:
+    # git moves the refs of a transaction one after another: one that was killed may have moved ours before it died.
+    if repository.resolve_ref(snapshot.ref) != snapshot.new:
+        try:
+            repository.move_refs([snapshot])
+        except EnvhistError:
+            # git may have found nothing because a `gc` beside us has just taken an index of ours for garbage.
+            if restore_lost_indexes(repository.common_state, repository.pack_dir):
+                repository.move_refs([snapshot])
+            elif repository.resolve_ref(snapshot.ref) != snapshot.new:
+                raise
+
+
+def annotate(
+    repository: Repository,
+    staging: Staging,
+    timeline: str,
+    additions: dict[str, tuple[NoteRecord, ...]],
+    signature: bytes,
+    files: Mapping[bytes, bytes] = NO_FILES,
+    without: Sequence[bytes] = (),
+) -> None:
+    """Add records and files to the notes ref of a timeline; `without`: directories of files to remove first."""
+    ref = NOTES_REFS + timeline
+    for _ in range(TRIES):
+        writer = PackWriter(staging.pack_dir, repository.object_format)
+        old, new = _write_notes(
+            repository, writer, timeline, additions, signature, files=files, without=without
+        )
+        pack = writer.finish()
+        staging.journal_commit(new)
+        staging.publish([pack] if pack else [])
+        try:
+            repository.move_refs([RefUpdate(ref, new, old)])
+        except RefsMoved:
+            continue
+        repository.sync_refs([ref])
+        return
+    raise GitFailed(f"'{ref}' would not stand still", hint="run the command again")
+
+
+def object_exists(git: Git, oid: str) -> bool:
+    """Whether an object is there; an error where git cannot tell."""
+    asked = git.try_run("cat-file", "-e", oid)
+    if asked.status not in (0, 1):
+        raise GitFailed(asked.complaint)
+    return asked.status == 0
+
+
+def is_published(git: Git, commit: str) -> bool:
+    """Whether a ref of ours relies on a commit; an error where git cannot tell, because then nothing may go."""
+    if not object_exists(git, commit):
+        # What a ref names and git cannot read is damaged: no reason to take the rest of it away.
+        return (
+            commit
+            in git.run("for-each-ref", "--format=%(objectname)", TIMELINE_REFS, NOTES_REFS, TRASH_REFS)
+            .decode()
+            .split()
+        )
+    refs = git.run("for-each-ref", "--count=1", f"--contains={commit}", TIMELINE_REFS, NOTES_REFS, TRASH_REFS)
+    return bool(refs.strip())
+
+
+# Adds records to a note by themselves, without a capture.
+
+
+def add_note_records(
+    repository: Repository,
+    settings: Settings,
+    snapshot: Snapshot,
+    records: tuple[NoteRecord, ...],
+    signature: bytes,
+    files: Mapping[bytes, bytes] = NO_FILES,
+) -> None:
+    """Add records to the note of a snapshot, and beside the notes what they speak of."""
+    own = os.path.join(state_directory(repository.state), "lock")
+    common = os.path.join(state_directory(repository.common_state), COMMON_LOCK)
+    with (
+        locked(own),
+        locked(common, shared=True),
+        Staging.create(repository.common_state, repository.pack_dir, repository.shared) as staging,
+    ):
+        timeline = ensure_timeline(repository, settings)
+        if snapshot.timeline == timeline:
+            # Nobody rewrites the timeline now; who did since the snapshot was read has said what became of it.
+            place = current_commit(read_rewritten(repository.common_state), snapshot.commit)
+        else:
+            # Nobody moves what others say of a moment: it stands on its id, which stays for ever.
+            place = snapshot.id
+        annotate(repository, staging, timeline, {place: records}, signature, files)

@@ -1,0 +1,57 @@
+"""Arbitrary bytes in lines of words: the one way of quoting that all our text files share (pure).
+
+The bytes 0x00 to 0x20, `%` and 0x7f are written `%xx` in lower case, everything else stands as it is. There is one
+spelling for each value, and a reader refuses every other: two lines never mean one thing.
+"""
+
+from __future__ import annotations
+
+import re
+
+from git_envhist.errors import Damaged
+from git_envhist.lazy import pattern
+from git_envhist.model import TOP, EnvPath
+from git_envhist.text import show
+
+UNSAFE = pattern(rb"[\x00-\x20%\x7f]")
+_QUOTED = pattern(rb"%([01][0-9a-f]|20|25|7f)")
+_TOP_WORD = b"."
+
+
+def quote(value: bytes) -> bytes:
+    """The value as one word."""
+    return UNSAFE.sub(_quote_byte, value) if UNSAFE.search(value) is not None else value
+
+
+def unquote(word: bytes) -> bytes:
+    """The value of a word; `Damaged` where `quote` would not have written it so."""
+    if UNSAFE.search(word) is None:
+        return word
+    value = _QUOTED.sub(_unquote_byte, word)
+    if quote(value) != word:
+        raise Damaged(f"a word is not quoted as it must be: '{show(word)}'")
+    return value
+
+
+def quote_path(path: bytes) -> bytes:
+    """A path as one word; the top, whose path is empty, is a dot."""
+    return quote(path) or _TOP_WORD
+
+
+def unquote_path(word: bytes) -> EnvPath:
+    """The path of a word: relative, and never leading out of its top."""
+    path = unquote(word)
+    if path == _TOP_WORD:
+        return TOP
+    names = path.split(b"/")
+    if b"" in names or b"." in names or b".." in names or b"\0" in path:
+        raise Damaged(f"not a path of the environment: '{show(path)}'")
+    return EnvPath(path)
+
+
+def _quote_byte(found: re.Match[bytes]) -> bytes:
+    return b"%%%02x" % found[0][0]
+
+
+def _unquote_byte(found: re.Match[bytes]) -> bytes:
+    return bytes((int(found[1], 16),))

@@ -1,0 +1,515 @@
+"""One snapshot of the two that a restore compares, read piece by piece and with suspicion.
+
+A tree says which bytes stand where, the manifest what they are; here is found where in the environment each directory
+of either belongs, and whether the one above it names it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from git_envhist.errors import Damaged, EnvhistError, GitFailed
+from git_envhist.git.cat_file import CatFile
+from git_envhist.git.process import Git
+from git_envhist.lazy import once
+from git_envhist.model import Entry, EnvPath, ObjectId, StoredAs
+from git_envhist.objects.reader import BulkReader
+from git_envhist.objects.trees import DIRECTORY, decode_by_name, decode_tree
+from git_envhist.snapshots.chunks import pieces_path, read_pointer
+from git_envhist.snapshots.layout import (
+    DOTGIT,
+    MANIFEST,
+    PIECES,
+    ROOTS,
+    dotgit_directory,
+    root_directory,
+    shard_path,
+    split_realm,
+    stored_below,
+    stored_places,
+)
+from git_envhist.snapshots.manifest import read_shard
+from git_envhist.snapshots.names import RESERVED, stored_name
+from git_envhist.snapshots.quoting import quote
+from git_envhist.text import show
+
+if TYPE_CHECKING:
+    from git_envhist.objects.reader import OwnFirst
+
+
+class TreeReader:
+    """Finds what stands at stored paths of one tree, each directory read once; any name will do."""
+
+    def __init__(self, reader: CatFile | OwnFirst, tree_ish: str, id_length: int) -> None:
+        self._reader = reader
+        self._tree_ish = tree_ish
+        self._id_length = id_length
+        self._directories: dict[bytes, dict[bytes, bytes]] = {}
+
+    def look_up(self, path: bytes) -> ObjectId | None:
+        """The object at a path; None where nothing stands there."""
+        directory, _, name = path.rpartition(b"/")
+        oid = self._entries(directory).get(name)
+        return None if oid is None else ObjectId(oid)
+
+    def _entries(self, directory: bytes) -> dict[bytes, bytes]:
+        known = self._directories.get(directory)
+        if known is None:
+            known = self._directories[directory] = self._read(directory)
+        return known
+
+    def _read(self, directory: bytes) -> dict[bytes, bytes]:
+        if directory:
+            oid = self.look_up(directory)
+            answer = self._reader.read(oid.hex()) if oid is not None else None
+        else:
+            answer = self._reader.read(self._tree_ish + "^{tree}")
+        if answer is None or answer[0] != "tree":
+            return {}
+        return {name: oid for name, _, oid in decode_tree(answer[1], self._id_length, gitlinks=True)}
+
+
+# The bytes of one file of a snapshot, as they were on disk: sealed ones opened, pieces put together.
+
+OpenSealed = Callable[[EnvPath, bytes], bytes]
+
+
+class NoSuchFile(EnvhistError):
+    """The snapshot holds no bytes for a path."""
+
+    code = "no-such-path"
+    usual_hint = "'git envlog show <rev>' tells what it holds"
+    exit_code = 4
+
+
+class FileReader:
+    """Reads files of one snapshot's tree."""
+
+    def __init__(self, git: Git, tree: str, open_sealed: OpenSealed, objects_dir: str) -> None:
+        self._reader = CatFile(git)
+        self._bulk = BulkReader(git, objects_dir)
+        self._tree = tree
+        self._length = len(tree) // 2
+        self._look = TreeReader(self._reader, tree, self._length)
+        self._open_sealed = open_sealed
+
+    def read(self, path: EnvPath) -> Iterator[bytes]:
+        """The bytes of a file, block by block; of a link its target."""
+        entry, oid = self.entry(path), self._blob_id(path)
+        if oid is None:
+            raise _no_bytes(path, entry)
+        data = self._blob(oid.hex(), path)
+        stored = entry.stored if entry is not None else StoredAs.PLAIN
+        if stored is StoredAs.SEALED:
+            yield self._open_sealed(path, data)
+        elif stored is StoredAs.PIECES:
+            yield from self._pieces(read_pointer(data).tree, path)
+        else:
+            yield data
+
+    def entry(self, path: EnvPath) -> Entry | None:
+        """What the manifest says of a path."""
+        places = stored_places(path)
+        return next((entry for place in places if (entry := self._entry(*place, path)) is not None), None)
+
+    def _blob_id(self, path: EnvPath) -> ObjectId | None:
+        stored = [
+            (directory + b"/" if directory else b"") + stored_name(name, top=not directory, link=link)
+            for directory, name in stored_places(path)
+            for link in (False, True)
+        ]
+        return next((oid for one in stored if (oid := self._look.look_up(one)) is not None), None)
+
+    def _entry(self, directory: bytes, name: bytes, path: EnvPath) -> Entry | None:
+        outer, inner = shard_path(directory)
+        place = b"/".join((RESERVED, MANIFEST, outer.encode(), inner.encode()))
+        oid = self._look.look_up(place)
+        if oid is None:
+            return None
+        shard = read_shard(self._blob(oid.hex(), path))
+        return next((entry for entry in shard.entries if entry.path.rpartition(b"/")[2] == name), None)
+
+    def reserved(self, name: bytes) -> bytes | None:
+        """A list that stands below the reserved name, or None where there is none."""
+        oid = self._look.look_up(RESERVED + b"/" + name)
+        return self._blob(oid.hex(), EnvPath(name)) if oid is not None else None
+
+    def close(self) -> None:
+        self._reader.close()
+        self._bulk.close()
+
+    def _pieces(self, tree: bytes, path: EnvPath) -> Iterator[bytes]:
+        outer, inner = pieces_path(tree)
+        place = b"/".join((RESERVED, PIECES, outer.encode(), inner.encode()))
+        if self._look.look_up(place) != tree:
+            raise Damaged(f"the pieces of a file are not in the snapshot: '{show(path)}'")
+        for _, _, run in self._listed(tree, path):
+            for piece in self._bulk.read([oid.hex() for _, _, oid in self._listed(run, path)]):
+                if piece is None:
+                    raise _bytes_missing(path)
+                yield piece
+
+    def _listed(self, tree: bytes, path: EnvPath) -> list[tuple[bytes, int, bytes]]:
+        answer = self._reader.read(tree.hex())
+        if answer is None or answer[0] != "tree":
+            raise Damaged(
+                f"pieces are missing of '{show(path)}'", hint="'git envlog fsck' says what else is missing"
+            )
+        return decode_tree(answer[1], self._length)
+
+    def _blob(self, oid: str, path: EnvPath) -> bytes:
+        answer = self._reader.read(oid)
+        if answer is None:
+            raise _bytes_missing(path)
+        if answer[0] != "blob":
+            raise NoSuchFile(
+                f"not a file in this snapshot: '{show(path)}'",
+                hint="'git ls-tree <id>:<path>' lists a directory",
+            )
+        return answer[1]
+
+
+def _bytes_missing(path: EnvPath) -> Damaged:
+    return Damaged(f"bytes are missing of '{show(path)}'", hint="'git envlog fsck' says what else is missing")
+
+
+def _no_bytes(path: EnvPath, entry: Entry | None) -> NoSuchFile:
+    if entry is None:
+        return NoSuchFile(
+            f"not in this snapshot: '{show(path)}'", hint="'git envlog -- <path>' lists those that changed it"
+        )
+    what = "recorded by its hash only" if entry.stored is StoredAs.FINGERPRINT else _kind_of(entry)
+    return NoSuchFile(f"no bytes are kept of '{show(path)}': it is {what}")
+
+
+def _kind_of(entry: Entry) -> str:
+    return f"a {entry.kind.name.lower().replace('_', ' ')}"
+
+
+GIT = b".git"
+HINT = "it is not as a capture writes it: restore another snapshot, and ask 'git envlog fsck' about this one"
+NESTED = RESERVED + b"/" + DOTGIT
+ROOT = RESERVED + b"/" + ROOTS
+_FLAT_ESCAPE = re.compile(rb"%([0-9a-f]{2})")
+
+
+class Objects(Protocol):
+    """Reads objects by their raw ids: kind and bytes, checked; `Damaged` where there is none."""
+
+    def read(self, oid: bytes) -> tuple[bytes, bytes]: ...
+
+
+class DirectoryPlace(NamedTuple):
+    """Where a directory stands: in the tree, and in the environment."""
+
+    stored: bytes
+    realm: bytes
+    path: EnvPath
+
+
+Tree = dict[bytes, tuple[int, bytes]]
+"""Stored name -> git's mode and id."""
+
+
+class SnapshotReader:
+    """One snapshot, read piece by piece."""
+
+    def __init__(self, objects: Objects, root: bytes | None, beside: SnapshotReader | None = None) -> None:
+        """`beside`: the other one of two; what both hold is read and taken apart once."""
+        self.objects = objects
+        self._root = root
+        self.decoded: dict[bytes, Tree] = beside.decoded if beside is not None else {}
+        self.shared: dict[bytes, bytes] = beside.shared if beside is not None else {}
+        self._trees: dict[bytes, Tree] = {}
+        self._oids: dict[bytes, bytes] = {}
+        """Of the trees of directories."""
+        self._texts: dict[bytes, bytes] = {}
+        self._shards: dict[bytes, Tree] = {}
+
+    @property
+    def environment(self) -> tuple[Tree, ...]:
+        """All that pairs are made of."""
+        return self.tree(b""), self.manifest, self.tree(NESTED), self.tree(ROOT)
+
+    @once
+    def manifest(self) -> Tree:
+        return self._reserved_tree(MANIFEST)
+
+    def shards_below(self, outer: bytes) -> Tree:
+        """The shards whose names begin with these two digits."""
+        if outer not in self._shards:
+            mode, oid = self.manifest.get(outer, (0, b""))
+            with damage_context(b"/".join((RESERVED, MANIFEST, outer))):
+                self._shards[outer] = self._decode(oid) if mode == DIRECTORY else {}
+        return self._shards[outer]
+
+    def stored_at(self, outer: bytes, inner: bytes) -> bytes:
+        """The stored path of the directory whose shard has this name."""
+        text = self._blob(self.shards_below(outer)[inner])
+        head = text[: text.find(b"\n") + 1]
+        stored = _directory_of(head)
+        if _shard_names(stored) != (outer, inner):
+            raise damaged("a manifest stands where that of another directory belongs:", stored)
+        self._texts[stored] = text
+        return stored
+
+    def has(self, stored: bytes) -> bool:
+        """Whether the manifest describes this directory."""
+        outer, inner = _shard_names(stored)
+        return inner in self.shards_below(outer)
+
+    def text(self, stored: bytes) -> bytes:
+        if stored not in self._texts:
+            outer, inner = _shard_names(stored)
+            item = self.shards_below(outer)[inner]
+            text = self.shared.get(item[1]) if item[0] != DIRECTORY else None
+            if text is None:
+                with damage_context(stored):
+                    text = self.shared[item[1]] = self._blob(item)
+            self._texts[stored] = text
+        return self._texts[stored]
+
+    def tree(self, stored: bytes) -> Tree:
+        """The entries of the tree at a stored path; none where none stands there."""
+        if stored not in self._trees:
+            self._trees[stored] = self._read_tree(stored)
+        return self._trees[stored]
+
+    def forget(self, stored: bytes) -> None:
+        """Release the tree and the shard of a directory without subdirectories; a later question reads them again.
+
+        Those of a directory with subdirectories stay: each of these is asked about by its parent.
+        """
+        tree = self._trees.get(stored, {})
+        if not stored or any(mode == DIRECTORY for mode, _ in tree.values()):
+            return
+        oid = self._oids.pop(stored, None)
+        if oid is not None:
+            self.decoded.pop(oid, None)
+        self._trees.pop(stored, None)
+        if self._texts.pop(stored, None) is not None:
+            outer, inner = _shard_names(stored)
+            item = self.shards_below(outer).get(inner)
+            if item is not None:
+                self.shared.pop(item[1], None)
+
+    def ids(self, stored: bytes) -> tuple[bytes, bytes]:
+        """The ids of the shard and of the tree of a directory that is described, and not the top; none of a tree where
+        no tree holds it."""
+        outer, inner = _shard_names(stored)
+        above, _, name = stored.rpartition(b"/")
+        mode, oid = self._above(above).get(name, (0, b""))
+        return self.shards_below(outer)[inner][1], oid if mode == DIRECTORY else b""
+
+    def place(self, stored: bytes) -> DirectoryPlace:
+        """Where a directory stands in the environment."""
+        realm, path = split_realm(stored)
+        if realm.startswith(NESTED + b"/"):
+            parts = (self._nested(realm), GIT, path)
+            return DirectoryPlace(stored, b"", EnvPath(b"/".join([part for part in parts if part])))
+        if realm:
+            name = _unflat(realm[len(ROOT) + 1 :])
+            if not name or root_directory(name) != realm:
+                raise damaged("a further root is not called as roots are:", realm)
+            return DirectoryPlace(stored, name, path)
+        if GIT in path.split(b"/"):
+            raise damaged("a repository stands among the files:", stored)
+        return DirectoryPlace(stored, b"", path)
+
+    def directories_with_links(self, groups: set[int]) -> set[bytes]:
+        """Every directory with an entry in one of these groups of hard links."""
+        words = {b"%x" % group for group in groups}
+        found = set()
+        for text in self._all_texts():
+            if b" l=" in text and not words.isdisjoint(_link_words(text)):
+                found.add(read_shard(text).directory)
+        return found
+
+    def _all_texts(self) -> Iterator[bytes]:
+        for outer in self.manifest:
+            for item in self.shards_below(outer).values():
+                yield self._blob(item)
+
+    def _read_tree(self, stored: bytes) -> Tree:
+        if not stored:
+            with damage_context(stored):
+                whole = self._decode(self._root) if self._root is not None else {}
+            return {name: item for name, item in whole.items() if name != RESERVED}
+        above, _, name = stored.rpartition(b"/")
+        # What is damaged further up is told as that directory's.
+        mode, oid = self._above(above).get(name, (0, b""))
+        with damage_context(stored):
+            if mode != DIRECTORY:
+                return {}
+            self._oids[stored] = oid
+            return self._decode(oid)
+
+    def _above(self, stored: bytes) -> Tree:
+        if stored == RESERVED:
+            return self._reserved
+        return self.tree(stored)
+
+    @once
+    def _reserved(self) -> Tree:
+        whole = self._decode(self._root) if self._root is not None else {}
+        mode, oid = whole.get(RESERVED, (0, b""))
+        return self._decode(oid) if mode == DIRECTORY else {}
+
+    def _reserved_tree(self, name: bytes) -> Tree:
+        mode, oid = self._reserved.get(name, (0, b""))
+        with damage_context(RESERVED + b"/" + name):
+            return self._decode(oid) if mode == DIRECTORY else {}
+
+    def is_named(self, stored: bytes) -> bool:
+        """Whether the directory above names this one; the top of a realm needs nobody to."""
+        realm, path = split_realm(stored)
+        if not path:
+            if not realm.startswith(NESTED + b"/"):
+                return self.has(stored)
+            nested = self._nested_or_none(realm)
+            return nested is not None and self._names(stored_below(b"", nested), GIT)
+        above, _, name = path.rpartition(b"/")
+        return self._names(stored_below(realm, EnvPath(above)), name)
+
+    def _names(self, stored: bytes, name: bytes) -> bool:
+        return self.has(stored) and b"\n%b d " % quote(name) in self.text(stored)
+
+    def _nested(self, realm: bytes) -> EnvPath:
+        found = self._nested_or_none(realm)
+        if found is None:
+            raise damaged("nothing holds the nested repository at", realm)
+        return found
+
+    def _nested_or_none(self, realm: bytes) -> EnvPath | None:
+        flat = realm[len(NESTED) + 1 :]
+        path = EnvPath(_unflat(flat))
+        if path and GIT not in path.split(b"/") and dotgit_directory(path) == realm:
+            return path
+        return self._nested_by_digest.get(realm)
+
+    @once
+    def _nested_by_digest(self) -> dict[bytes, EnvPath]:
+        # A path too long for one name stands there as its digest, which says nothing: all that hold a `.git` are tried.
+        holders = [text for text in self._all_texts() if b"\n.git d " in text]
+        paths = [split_realm(read_shard(text).directory)[1] for text in holders]
+        return {dotgit_directory(path): path for path in paths if path}
+
+    def _decode(self, oid: bytes) -> Tree:
+        if oid not in self.decoded:
+            self.decoded[oid] = read_tree(self.objects, oid)
+        return self.decoded[oid]
+
+    def _blob(self, item: tuple[int, bytes]) -> bytes:
+        mode, oid = item
+        kind, data = self.objects.read(oid) if mode != DIRECTORY else (b"tree", b"")
+        if kind != b"blob":
+            raise Damaged("a shard of the manifest is no file", hint=HINT)
+        return data
+
+
+def read_tree(objects: Objects, oid: bytes) -> Tree:
+    """The entries of a tree, or of the tree of a snapshot that is named by its commit."""
+    return decode_by_name(tree_text(objects, oid), len(oid))
+
+
+def tree_text(objects: Objects, oid: bytes) -> bytes:
+    """The bytes of such a tree."""
+    kind, data = objects.read(oid)
+    if kind == b"commit":
+        kind, data = objects.read(bytes.fromhex(data[5 : data.find(b"\n")].decode("ascii")))
+    if kind != b"tree":
+        raise Damaged(f"object {oid.hex()} is no tree", hint=HINT)
+    return data
+
+
+@lru_cache(64)
+def _directory_of(head: bytes) -> bytes:
+    """The stored path of the directory that the first line of a shard names: mostly both sides have the same."""
+    return read_shard(head + b". d 0000 0 u=0 g=0\n").directory
+
+
+@lru_cache(256)
+def _shard_names(stored: bytes) -> tuple[bytes, bytes]:
+    outer, inner = shard_path(stored)
+    return outer.encode("ascii"), inner.encode("ascii")
+
+
+def _link_words(text: bytes) -> Iterable[bytes]:
+    return (part.split(b" ", 1)[0].split(b"\n", 1)[0] for part in text.split(b" l=")[1:])
+
+
+def _unflat(flat: bytes) -> bytes:
+    return _FLAT_ESCAPE.sub(lambda escape: bytes((int(escape[1], 16),)), flat)
+
+
+@contextmanager
+def damage_context(stored: bytes) -> Iterator[None]:
+    """What cannot be read is told as what is said of a directory: an object's id says nothing to a person."""
+    try:
+        yield
+    except (Damaged, GitFailed) as error:
+        what = f"what is said of the directory '{show(stored) or '.'}' cannot be read: {error.message}"
+        raise Damaged(what, hint=HINT) from error
+
+
+def damaged(what: str, path: bytes) -> Damaged:
+    """A snapshot that says what no capture writes."""
+    return Damaged(f"{what} '{show(path)}'", hint=HINT)
+
+
+# Which path is damaged: asked once a comparison has failed, since git tells an object's id, which nobody knows.
+
+SHARDS = RESERVED + b"/" + MANIFEST + b"/"
+UNREADABLE_HINT = "compare with another snapshot, and ask 'git envlog fsck' about this one"
+LENGTHS = (40, 64)
+MAX_DIRECTORIES = 500_000
+"""Trees that hold each other many times over stand for any number of them."""
+
+
+def with_damaged_path(git: Git, snapshots: tuple[str, ...], error: EnvhistError) -> EnvhistError:
+    """The same failure, with the path that cannot be read, if it is one in these snapshots (commits or trees)."""
+    for snapshot in snapshots:
+        if len(snapshot) in LENGTHS:
+            with CatFile(git) as reader:
+                path = _first_unreadable(reader, snapshot)
+            if path is not None:
+                what = f"what is said of '{show(path) or '.'}' cannot be read: {error.message}"
+                return Damaged(what, hint=UNREADABLE_HINT)
+    return error
+
+
+def _first_unreadable(reader: CatFile, snapshot: str) -> bytes | None:
+    later: list[tuple[bytes, str, bool]] = []
+    directories: list[bytes] = []
+    waiting = [(b"", f"{snapshot}^{{tree}}", True)]
+    while (waiting or later) and len(directories) < MAX_DIRECTORIES:
+        # What is said of directories comes last: by then it is known which there are.
+        path, name, is_tree = (waiting or later).pop()
+        try:
+            answer = reader.read(name)
+            if answer is None:
+                raise Damaged("it is missing")
+            found = decode_tree(answer.data, len(snapshot) // 2, gitlinks=True) if is_tree else []
+        except (Damaged, GitFailed):
+            return _meant(path, directories)
+        directories += [path] if is_tree else []
+        for entry, mode, oid in found:
+            below = path + b"/" + entry if path else entry
+            is_said = below.startswith(SHARDS)
+            if mode == DIRECTORY or is_said:
+                (later if is_said else waiting).append((below, oid.hex(), mode == DIRECTORY))
+    return None
+
+
+def _meant(path: bytes, directories: list[bytes]) -> bytes:
+    """The directory that a shard speaks of; any other path is itself."""
+    if path.startswith(SHARDS):
+        names = path.removeprefix(SHARDS)
+        for directory in directories:
+            if "/".join(shard_path(directory)).encode("ascii") == names:
+                return directory
+    return path

@@ -1,0 +1,37 @@
+"""The facts that were read from sealed files: a text of its own per probe, sealed as the files are.
+
+`.envhist/facts/<probe>` holds the facts of the other files, `.envhist/facts/<probe>.sealed` these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from git_envhist.errors import SealingError
+from git_envhist.secrets.seal import SealingKey, seal, unseal
+from git_envhist.snapshots.layout import FACTS
+from git_envhist.snapshots.names import RESERVED
+from git_envhist.snapshots.records import SUFFIX, FactText, read_fact_text, write_facts
+
+KIND = b"facts"
+
+FindFactsKey = Callable[[str], SealingKey | None]
+
+
+def seal_facts(key: SealingKey, probe: str, version: int, lines: list[bytes]) -> bytes:
+    """Return the sealed text of some facts."""
+    return seal(key, _place(probe), KIND, write_facts(probe, version, lines))
+
+
+def open_facts(find_key: FindFactsKey | None, probe: str, sealed: bytes) -> FactText | None:
+    """Return the facts of a sealed text; None without its key, and where it is damaged."""
+    if find_key is None:
+        return None
+    try:
+        return read_fact_text(probe, unseal(find_key, _place(probe), KIND, sealed))
+    except SealingError:
+        return None
+
+
+def _place(probe: str) -> bytes:
+    return b"/".join((RESERVED, FACTS, (probe + SUFFIX).encode("ascii")))

@@ -1,0 +1,102 @@
+"""Keys of a history that are wrapped for recipients: files in the notes tree, next to the notes.
+
+`keys/<id of the key>` is an armoured file of age that holds an opening key; `keys/list` says, keyed, for which
+recipients and keys these were written. They move with the notes, so a push sends them and a fetch brings them. A server
+can put any key there: what opens with it is no more trusted for that, because an opening key signs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+from git_envhist.errors import EnvhistError, SealingError
+from git_envhist.git.cat_file import CatFile
+from git_envhist.git.process import Git
+from git_envhist.git.repository import NOTES_REFS, Repository
+from git_envhist.lazy import pattern
+from git_envhist.secrets.keys import Key, OpeningKey, read_opening_key
+from git_envhist.snapshots.fetched import FetchedStore, without_fetched
+
+DIRECTORY = b"keys"
+LIST = b"keys/list"
+MAX_SIZE = 1 << 20
+LIST_FORM = pattern(rb"envhist-recipients 1\nmac [0-9a-f]{64}\n")
+
+
+class Opener(Protocol):
+    """The private keys of this user."""
+
+    def open(self, data: bytes) -> bytes | None:
+        """Return what a file of age holds; None if it was not written for this user."""
+        ...
+
+    @property
+    def problems(self) -> tuple[str, ...]: ...
+
+
+def path_of(key_id: str) -> bytes:
+    """Return the path of a wrapped key in the notes tree."""
+    return DIRECTORY + b"/" + key_id.encode("ascii")
+
+
+def write_list(key: Key, keys: Iterable[Key], recipients: Iterable[str]) -> bytes:
+    """Return the file that says for whom keys are wrapped; it differs if a key or a recipient does."""
+    lines = ["wrapped", *sorted(one.id for one in keys), "for", *sorted(recipients)]
+    mac = key.mac("\n".join(lines).encode("utf-8"))
+    return f"envhist-recipients 1\nmac {mac}\n".encode("ascii")
+
+
+class WrappedKeys:
+    """Finds the wrapped keys that came with a history, and opens them with the private keys of this user."""
+
+    def __init__(self, repository: Repository, opener: Callable[[], Opener]) -> None:
+        self._repository = repository
+        self._opener = opener
+        self._known: dict[str, OpeningKey | None] = {}
+        self._problems: dict[str, str] = {}
+
+    def find(self, key_id: str) -> OpeningKey | None:
+        """Return the key of an id; None if none came that a private key of this user opens."""
+        if key_id not in self._known:
+            self._known[key_id] = self._found(key_id)
+        return self._known[key_id]
+
+    def problem(self, key_id: str) -> str | None:
+        """Return why a key that came does not open; None if none came."""
+        self.find(key_id)
+        return self._problems.get(key_id)
+
+    def _found(self, key_id: str) -> OpeningKey | None:
+        opener: Opener | None = None
+        for data in self._wrapped(key_id):
+            opener = opener or self._opener()
+            reasons = f" ({'; '.join(opener.problems)})" if opener.problems else ""
+            self._problems[key_id] = f"the key '{key_id}' came wrapped, and not for a key of yours{reasons}"
+            try:
+                text = opener.open(data)
+                key = read_opening_key(text) if text is not None else None
+            except SealingError as error:
+                self._problems[key_id] = f"the wrapped key '{key_id}': {error.message}"
+                continue
+            if key is not None and key.id == key_id:
+                return key
+        return None
+
+    def _wrapped(self, key_id: str) -> Iterator[bytes]:
+        repository = without_fetched(self._repository)
+        fetched = FetchedStore.of(repository)
+        for git in (repository.git, *([fetched.git] if fetched.is_there else [])):
+            yield from _in_notes(git, key_id)
+
+
+def _in_notes(git: Git, key_id: str) -> Iterator[bytes]:
+    refs = git.ask("for-each-ref", "--format=%(refname)", NOTES_REFS).out.splitlines()
+    with CatFile(git, largest=MAX_SIZE) as reader:
+        for ref in refs:
+            try:
+                found = reader.read(ref + b":" + path_of(key_id))
+            except EnvhistError:
+                continue
+            if found is not None and found.kind == "blob":
+                yield found.data

@@ -1,1 +1,0 @@
-"""git's own hooks: where git looks for them, what is put there, and what they do when they are called."""

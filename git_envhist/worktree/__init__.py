@@ -1,0 +1,1 @@
+"""The environment, read truthfully: from the disk to entries."""

@@ -1,0 +1,583 @@
+"""Looks into directories: what stands in them, and what their records know of it.
+
+Which directories are as they were is told before, by `check`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from git_envhist.lazy import dataclass, field, replace
+from git_envhist.model import MissingReason
+from git_envhist.paths import DOT_GIT, DirectoryCursor, is_realm_top, join, path_below_root, root_name_of
+from git_envhist.platform import SYSTEM
+from git_envhist.worktree.read_file import is_gone, timestamp_granularity, unreadable
+from git_envhist.worktree.stat_cache import (
+    CELL,
+    COLUMNS,
+    CTIME,
+    INCOMPLETE,
+    MTIME,
+    NO_ID,
+    WIDTH,
+    DirectoryRecord,
+    differing,
+    pack_rows,
+    stat_columns,
+)
+
+# Goes into directories, and opens files, by their names alone, where a system can do neither by descriptors.
+#
+# What a name leads to may change between two calls. So each step is compared: what stands under the name before, and
+# where we are, or what we have open, after it. A directory or a file that was swapped for a link to somewhere else
+# meanwhile is an error; not a byte of it is read.
+
+Identity = tuple[int, int]
+
+
+def descent_into(bases: Mapping[bytes, bytes]) -> DirectoryCursor:
+    """The way into directories that this system has."""
+    return DirectoryCursor(bases) if SYSTEM.fchdir and SYSTEM.nofollow else PathDirectoryCursor(bases)
+
+
+class PathDirectoryCursor(DirectoryCursor):
+    """Enters directories one name at a time, and knows by their numbers that they are the ones it looked at."""
+
+    def __init__(self, bases: Mapping[bytes, bytes]) -> None:
+        super().__init__(bases)
+        self._seen: list[Identity] = []
+
+    def enter(self, path: bytes) -> os.stat_result:
+        """Go into a directory; its own stat. OSError where it is gone, closed to us, or no directory any more."""
+        wanted = path_below_root(path).split(b"/") if path_below_root(path) else []
+        try:
+            if root_name_of(path) != self._realm or not self._is_here() or not self._went_up(wanted):
+                self._start(root_name_of(path))
+            for name in wanted[len(self._way) :]:
+                self._go_down(name)
+        except OSError:
+            # Wherever that led: the next way begins at the top again.
+            self.close()
+            raise
+        return os.stat(b".")
+
+    def close(self) -> None:
+        self._way, self._seen, self._realm = [], [], None
+
+    def _start(self, realm: bytes) -> None:
+        self.close()
+        os.chdir(self._base(realm))
+        self._seen.append(_identity(os.stat(b".")))
+        self._realm = realm
+
+    def _is_here(self) -> bool:
+        # Another worker of the same process may have gone elsewhere.
+        return _identity(os.stat(b".")) == self._seen[-1]
+
+    def _went_up(self, wanted: list[bytes]) -> bool:
+        while self._way != wanted[: len(self._way)]:
+            os.chdir(b"..")
+            self._way.pop()
+            self._seen.pop()
+            # What was moved meanwhile has another directory above it.
+            if not self._is_here():
+                return False
+        return True
+
+    def _go_down(self, name: bytes) -> None:
+        before = os.lstat(name)
+        if not stat.S_ISDIR(before.st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        os.chdir(name)
+        if _identity(os.stat(b".")) != _identity(before):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        self._way.append(name)
+        self._seen.append(_identity(before))
+
+
+def _identity(seen: os.stat_result) -> Identity:
+    return seen.st_dev, seen.st_ino
+
+
+# What stands in one directory now, and how that becomes its record.
+#
+# A directory with thousands of entries, of which few are not as they were, is not taken apart: its record is carried
+# over, and only what was looked at afresh is put in its place. Whoever asks for all of its entries gets them, and has
+# the record made from these.
+
+ROW = CELL * WIDTH
+
+
+@dataclass(slots=True, eq=False)
+class ScannedEntry:
+    """One entry that is not a directory, on its way into a record."""
+
+    name: bytes
+    row: tuple[int, ...]
+    waits: bool = False
+    """It is still to be read. (Its whole stat would be 580 bytes, of each file of a first capture.)"""
+    oid: bytes = b""
+    extras: bytes = b""
+    pieces: bytes = b""
+    """The tree of its pieces, where it is big."""
+    secret: bool | None = None
+    """Whether its name says that it is secret, where somebody asked."""
+    grows: bool = False
+    """It is appended to while it is read: what was there at first is all that counts."""
+
+
+class ScannedDirectory:
+    """What stands in one directory now; `unread` are the leaves whose bytes are not known yet."""
+
+    __slots__ = (
+        "_leaves",
+        "boundaries",
+        "fresh",
+        "like",
+        "missing",
+        "own",
+        "path",
+        "subdirectories",
+        "units",
+        "unread",
+        "young",
+    )
+
+    def __init__(self, path: bytes, own: os.stat_result, *, young: bool = False) -> None:
+        self.path = path
+        self.own = own
+        self.young = young
+        """It changed within the clock's grain of our look: not to be trusted next time."""
+        self.unread: list[ScannedEntry] = []
+        self.subdirectories: list[bytes] = []
+        self.boundaries: list[bytes] = []
+        self.units: list[tuple[ScannedEntry, list[ScannedEntry]]] = []
+        """Databases with their sidecars, to be read while they are held still."""
+        self.missing: list[tuple[bytes, str, str]] = []
+        """(name, why, detail)."""
+        self.like: DirectoryRecord | None = None
+        """The record that it is like, but for the entries in `fresh`."""
+        self.fresh: dict[int, ScannedEntry] = {}
+        self._leaves: list[ScannedEntry] = []
+
+    @property
+    def leaves(self) -> list[ScannedEntry]:
+        """All entries that are no directories."""
+        if self.like is not None:
+            self._leaves = [self.fresh.get(number) or leaf for number, leaf in enumerate(_known(self.like))]
+            self.like = None
+        return self._leaves
+
+    @leaves.setter
+    def leaves(self, leaves: list[ScannedEntry]) -> None:
+        self.like = None
+        self._leaves = leaves
+
+    @property
+    def names(self) -> list[bytes]:
+        """The names of all entries that are no directories."""
+        return self.like.names if self.like is not None else [leaf.name for leaf in self._leaves]
+
+    def names_end_with(self, tails: Iterable[bytes]) -> bool:
+        """Whether the name of any entry ends so."""
+        joined = b"\0".join(self.names) + b"\0"
+        return any(tail + b"\0" in joined for tail in tails)
+
+    def drop(self, leaves: Iterable[ScannedEntry]) -> None:
+        """Some turned out to be gone, or cannot be had."""
+        # All at once: to look for each among its neighbours takes the square of the time.
+        gone = set(leaves)
+        if gone:
+            self.leaves = [leaf for leaf in self.leaves if leaf not in gone]
+
+    def settle(self, results: Iterable[tuple[Any, ...]]) -> None:
+        """Take in what became of leaves that others took: (name, row or None, id, extras, pieces, missing)."""
+        leaves = {leaf.name: leaf for leaf in self.unread}
+        lost = []
+        for name, row, oid, extras, pieces, missing in results:
+            leaf = leaves.pop(name)
+            self.missing.extend(missing)
+            if row is None:
+                lost.append(leaf)
+            else:
+                leaf.row, leaf.oid, leaf.extras, leaf.pieces = tuple(row), oid, extras, pieces
+        self.unread = list(leaves.values())
+        self.drop(lost)
+
+    @property
+    def pending(self) -> list[ScannedEntry]:
+        """All that is still to be read."""
+        members = [leaf for database, sidecars in self.units for leaf in (database, *sidecars)]
+        return [*self.unread, *(leaf for leaf in members if leaf.waits)]
+
+    def miss(self, name: bytes, why: MissingReason, detail: str) -> None:
+        self.missing.append((name, why.value, detail))
+
+    def miss_for(self, error: OSError, name: bytes) -> None:
+        """List a path that an error kept from being read; nothing if it is gone."""
+        if not is_gone(error):
+            reason = unreadable(error)
+            self.miss(name, reason.why, reason.detail)
+
+
+def leaf_of(record: DirectoryRecord, number: int) -> ScannedEntry:
+    """An entry as a record knows it."""
+    row = tuple(array("q", record.columns[number * ROW : (number + 1) * ROW]))
+    if number in record.times:
+        row = (*row[:MTIME], record.times[number], *row[MTIME + 1 :])
+    oid = record.id_at(number, id_width(record))
+    return ScannedEntry(
+        record.names[number], row, False, oid, record.extras.get(number, b""), record.pieces.get(number, b"")
+    )
+
+
+def id_width(record: DirectoryRecord) -> int:
+    """How many bytes an id has in a record."""
+    return len(record.ids) // len(record.names) if record.names else 0
+
+
+def _known(record: DirectoryRecord) -> Iterable[ScannedEntry]:
+    return (leaf_of(record, number) for number in range(len(record.names)))
+
+
+def build_record(visit: ScannedDirectory, started_ns: int, width: int, own_extras: bytes) -> DirectoryRecord:
+    """The record of a visited directory once all of its leaves are read."""
+    own = visit.own
+    record = (
+        _from_leaves(visit, started_ns, width)
+        if visit.like is None
+        else _carried_over(visit.like, visit.fresh, started_ns, width)
+    )
+    record.ctime_ns = 0 if visit.young else own.st_ctime_ns
+    record.mtime_ns, record.inode, record.device = own.st_mtime_ns, own.st_ino, own.st_dev
+    record.mode, record.uid, record.gid = own.st_mode, own.st_uid, own.st_gid
+    record.flags = INCOMPLETE if visit.missing else 0
+    record.subdirectories, record.boundaries = visit.subdirectories, visit.boundaries
+    record.extras.pop(-1, None)
+    if own_extras:
+        record.extras[-1] = own_extras
+    return record
+
+
+def _from_leaves(visit: ScannedDirectory, started_ns: int, width: int) -> DirectoryRecord:
+    leaves = visit.leaves
+    record = DirectoryRecord(visit.path, names=[leaf.name for leaf in leaves])
+    record.columns, record.times = pack_rows([_settled(leaf.row, started_ns) for leaf in leaves])
+    record.ids = b"".join(leaf.oid or NO_ID[:width] for leaf in leaves)
+    record.extras = {index: leaf.extras for index, leaf in enumerate(leaves) if leaf.extras}
+    record.pieces = {index: leaf.pieces for index, leaf in enumerate(leaves) if leaf.pieces}
+    return record
+
+
+def _carried_over(
+    like: DirectoryRecord, fresh: dict[int, ScannedEntry], started_ns: int, width: int
+) -> DirectoryRecord:
+    columns, ids = bytearray(like.columns), bytearray(like.ids)
+    extras, pieces, times = dict(like.extras), dict(like.pieces), dict(like.times)
+    for index, leaf in fresh.items():
+        columns[index * ROW : (index + 1) * ROW], wide = pack_rows([_settled(leaf.row, started_ns)])
+        ids[index * width : (index + 1) * width] = leaf.oid or NO_ID[:width]
+        for kept, value in ((extras, leaf.extras), (pieces, leaf.pieces)):
+            kept.pop(index, None)
+            if value:
+                kept[index] = value
+        times.pop(index, None)
+        if wide:
+            times[index] = wide[0]
+    return replace(
+        like, columns=bytes(columns), ids=bytes(ids), extras=extras, pieces=pieces, times=times, below=b""
+    )
+
+
+def is_settled(ctime_ns: int, mtime_ns: int, started_ns: int) -> bool:
+    """Whether something can no more change and keep its time stamps."""
+    return (
+        ctime_ns + timestamp_granularity(ctime_ns) < started_ns
+        and mtime_ns + timestamp_granularity(mtime_ns) < started_ns
+    )
+
+
+def _settled(row: tuple[int, ...], started_ns: int) -> tuple[int, ...]:
+    # An entry as young as the capture can change once more and keep its time stamps: a change time of zero never
+    # matches, so that it is read afresh next time.
+    return row if is_settled(row[CTIME], row[MTIME], started_ns) else (0, *row[1:])
+
+
+Ignored = Callable[[bytes, bytes, bool], bool]
+"""(directory, name, is a directory) -> whether it is not part of the environment."""
+
+MAX_DEPTH = 1000
+LARGE = 128
+"""From here on a directory is first compared with its record as a whole: of its many entries few will differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanLimits:
+    """What a scan does not enter: (directory, name) -> why; None for what is no part of the environment at all."""
+
+    pruned: Mapping[bytes, str | None] = field(default_factory=dict)
+    cross_mounts: bool = False
+    mounts_known: bool = True
+    """Whether `pruned` holds the mount points; else a change of device tells them."""
+    known: Mapping[tuple[int, int], str | None] = field(default_factory=dict)
+    """The same for directories that may be met under any name: (device, number) -> why."""
+
+
+class ExcludedPath(FileNotFoundError):
+    """A directory that is no part of the environment, met under a name that did not tell."""
+
+
+class Scanner:
+    """Looks at the directories of an environment, one at a time."""
+
+    def __init__(
+        self, descent: DirectoryCursor, ignored: Ignored | None, limits: ScanLimits, started_ns: int
+    ) -> None:
+        self._descent = descent
+        self._ignored = ignored
+        self._limits = limits
+        self._started_ns = started_ns
+        self._parents = {path.rpartition(b"/")[0] for path in limits.pruned}
+        self._devices: dict[bytes, int] = {}
+
+    def is_left_out(self, path: bytes) -> bool:
+        """Whether a directory is no part of the environment, by itself or by one that it stands in."""
+        while not is_realm_top(path):
+            above, _, name = path.rpartition(b"/")
+            if path in self._limits.pruned or (
+                self._ignored is not None and self._ignored(above, name, True)
+            ):
+                return True
+            path = above
+        return False
+
+    def why_gone(self, path: bytes) -> str:
+        """Of a directory that is not to be had: "mounted" where another file system has come to stand there."""
+        above = path.rpartition(b"/")[0]
+        try:
+            is_mount = self._is_elsewhere(path, self._descent.enter(path).st_dev)
+            return "mounted" if is_mount and not self._is_elsewhere(above, os.stat(b"..").st_dev) else "gone"
+        except OSError:
+            return "gone"
+
+    def _is_elsewhere(self, path: bytes, device: int) -> bool:
+        """Whether a directory is on another file system than the top, where nobody told of mounts before."""
+        if self._limits.mounts_known or self._limits.cross_mounts:
+            return False
+        realm = root_name_of(path)
+        if realm not in self._devices:
+            self._devices[realm] = self._descent.base(realm).st_dev
+        return device != self._devices[realm]
+
+    def visit(
+        self, path: bytes, old: DirectoryRecord | None, changed: frozenset[bytes] | None = None
+    ) -> ScannedDirectory:
+        """List a directory; what `old` knows of unchanged entries is taken over, the rest is left to be read.
+
+        `changed`: in a large one with the names that it had only these are looked at.
+        OSError where it cannot be entered or listed.
+        """
+        own = self._descent.enter(path)
+        if not is_realm_top(path) and (
+            (own.st_dev, own.st_ino) in self._limits.known or self._is_elsewhere(path, own.st_dev)
+        ):
+            raise ExcludedPath
+        names = os.listdir(b".")
+        visit = ScannedDirectory(path, own)
+        visit.young = not is_settled(own.st_ctime_ns, own.st_mtime_ns, self._started_ns)
+        # What is known of an entry says where its owner differs from the directory's: with another it says nothing.
+        if old is not None and (old.uid, old.gid) != (own.st_uid, own.st_gid):
+            old = None
+        if old is not None and len(names) >= LARGE and self._is_like(visit, old, names, changed):
+            return visit
+        known = _KnownEntries(old)
+        pruned = self._limits.pruned if path in self._parents else {}
+        for name in sorted(names):
+            self._look_at(visit, name, known, pruned)
+        return visit
+
+    def _is_like(
+        self,
+        visit: ScannedDirectory,
+        old: DirectoryRecord,
+        names: list[bytes],
+        changed: frozenset[bytes] | None,
+    ) -> bool:
+        """Whether the directory has the entries that its record names, of the kinds they had; what differs is noted."""
+        if self._ignored is not None or visit.path in self._parents or old.boundaries or not visit.path:
+            return False
+        if set(names) != {*old.names, *old.subdirectories}:
+            return False
+        try:
+            below = list(map(os.lstat, old.subdirectories))
+            fresh = {number: os.lstat(old.names[number]) for number in _differing(old, changed)}
+        except OSError:
+            return False
+        if any(not stat.S_ISDIR(seen.st_mode) or self._is_mount(visit, seen) for seen in below):
+            return False
+        if any((seen.st_dev, seen.st_ino) in self._limits.known for seen in below):
+            return False
+        if any(stat.S_ISDIR(seen.st_mode) or self._is_mount(visit, seen) for seen in fresh.values()):
+            return False
+        visit.subdirectories, visit.like = old.subdirectories, old
+        visit.fresh = {
+            number: ScannedEntry(old.names[number], COLUMNS(seen), True) for number, seen in fresh.items()
+        }
+        visit.unread = list(visit.fresh.values())
+        return True
+
+    def _look_at(
+        self, visit: ScannedDirectory, name: bytes, known: _KnownEntries, pruned: Mapping[bytes, str | None]
+    ) -> None:
+        if not visit.path and _leads_to_repository(name):
+            return  # the repository that holds the history is no part of the environment
+        if pruned and join(visit.path, name) in pruned:
+            # Not even asked for its stat: where a mount hangs, that would be for ever.
+            self._stop_at(visit, name, pruned[join(visit.path, name)])
+            return
+        try:
+            seen = os.lstat(name)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            reason = unreadable(error)
+            visit.miss(name, reason.why, reason.detail)
+            return
+        is_directory = stat.S_ISDIR(seen.st_mode)
+        if self._ignored is not None and self._ignored(visit.path, name, is_directory):
+            return
+        if is_directory:
+            self._go_into(visit, name, seen)
+        else:
+            visit.leaves.append(known.leaf(visit, name, seen))
+
+    def _is_mount(self, visit: ScannedDirectory, seen: os.stat_result) -> bool:
+        limits = self._limits
+        return not limits.mounts_known and not limits.cross_mounts and seen.st_dev != visit.own.st_dev
+
+    def _stop_at(self, visit: ScannedDirectory, name: bytes, why: str | None) -> None:
+        if self._ignored is not None and self._ignored(visit.path, name, True):
+            return
+        if why == MissingReason.MOUNT.value:
+            visit.miss(name, MissingReason.MOUNT, "another file system is mounted here")
+        elif why is not None:
+            visit.boundaries.append(name)
+
+    def _go_into(self, visit: ScannedDirectory, name: bytes, seen: os.stat_result) -> None:
+        if (seen.st_dev, seen.st_ino) in self._limits.known:
+            self._stop_at(visit, name, self._limits.known[seen.st_dev, seen.st_ino])
+        elif self._is_mount(visit, seen):
+            self._stop_at(visit, name, MissingReason.MOUNT.value)
+        elif visit.path.count(b"/") >= MAX_DEPTH:
+            visit.miss(name, MissingReason.TOO_DEEP, f"more than {MAX_DEPTH} directories deep")
+        else:
+            visit.subdirectories.append(name)
+
+
+def _differing(old: DirectoryRecord, changed: frozenset[bytes] | None) -> list[int]:
+    """Which entries of the current directory may differ from its record, looked at or said to be `changed`."""
+    if changed is None:
+        return differing(old.columns, stat_columns(old.names), ROW)
+    return [number for number, name in enumerate(old.names) if name in changed]
+
+
+class _KnownEntries:
+    """What the record of a directory knows of its entries."""
+
+    def __init__(self, old: DirectoryRecord | None) -> None:
+        self._old = old
+        self._numbers = {name: number for number, name in enumerate(old.names)} if old else {}
+
+    def leaf(self, visit: ScannedDirectory, name: bytes, seen: os.stat_result) -> ScannedEntry:
+        row = COLUMNS(seen)
+        number = self._numbers.get(name)
+        if number is not None and self._old is not None:
+            known = leaf_of(self._old, number)
+            if known.row == row:
+                return known
+        leaf = ScannedEntry(name, row, True)
+        visit.unread.append(leaf)
+        return leaf
+
+
+def _leads_to_repository(name: bytes) -> bool:
+    """Whether a name at the top is what git calls `.git`; where case is folded it may be spelled otherwise."""
+    if name.lower() != DOT_GIT:
+        return False
+    try:
+        return name == DOT_GIT or os.path.samestat(os.lstat(name), os.lstat(DOT_GIT))
+    except OSError:
+        return False
+
+
+Unlisted = dict[bytes, int]
+"""Directories that could not be listed, with the number of the error."""
+
+
+def walk(
+    descent: DirectoryCursor,
+    tops: Iterable[bytes],
+    limits: ScanLimits,
+    ignored: Ignored | None,
+    unlisted: Unlisted,
+) -> list[bytes]:
+    """Every directory at and below some, in the order of their paths, by type alone and without a stat."""
+    found: list[bytes] = []
+    stack = sorted(tops, reverse=True)
+    while stack:
+        path = stack.pop()
+        found.append(path)
+        stack.extend(sorted(_directories(descent, path, limits, ignored, unlisted), reverse=True))
+    return found
+
+
+def spread(
+    descent: DirectoryCursor,
+    tops: Iterable[bytes],
+    enough: int,
+    limits: ScanLimits,
+    ignored: Ignored | None,
+    unlisted: Unlisted,
+) -> tuple[list[bytes], list[bytes]]:
+    """The same level by level, until `enough` directories wait to be walked: those behind, and those that wait."""
+    found: list[bytes] = []
+    waiting = deque(sorted(tops))
+    while waiting and len(waiting) < enough:
+        path = waiting.popleft()
+        found.append(path)
+        waiting.extend(sorted(_directories(descent, path, limits, ignored, unlisted)))
+    return found, list(waiting)
+
+
+def _directories(
+    descent: DirectoryCursor, path: bytes, limits: ScanLimits, ignored: Ignored | None, unlisted: Unlisted
+) -> list[bytes]:
+    found = []
+    try:
+        own = descent.enter(path)
+        with os.scandir(b".") as listing:
+            for item in listing:
+                name, below = item.name, join(path, item.name)
+                # Asked first: where the kind of an entry is told by its stat alone, a mount that hangs would hang us.
+                if (not path and _leads_to_repository(name)) or below in limits.pruned:
+                    continue
+                if not item.is_dir(follow_symlinks=False):
+                    continue
+                if ignored is not None and ignored(path, name, True):
+                    continue
+                if path.count(b"/") >= MAX_DEPTH:
+                    continue
+                if not limits.mounts_known and not limits.cross_mounts and item.stat().st_dev != own.st_dev:
+                    continue
+                found.append(below)
+    except OSError as error:
+        # The visit may succeed all the same. It would name directories that are then not walked.
+        if not is_gone(error):
+            unlisted[path] = error.errno or errno.EIO
+    return found
