@@ -25,17 +25,17 @@ if TYPE_CHECKING:
         AgentName,
         CaptureProgress,
         CaptureResult,
-        SnapshotRef,
         RestorePlan,
         RestoreResult,
+        SnapshotRef,
     )
     from git_envhist.restore.options import RestoreKeywords, RestoreOptions
 
 
 # Verbs as coroutines: each runs in a thread, and is waited for to its end.
 #
-# A verb that was begun cannot be stopped half way, so whoever is cancelled while waiting for one is told so only when it
-# has ended: nothing happens to the environment behind anybody's back.
+# A verb that was begun cannot be stopped half way, so whoever is cancelled while waiting for one is told so only when
+# it has ended: nothing happens to the environment behind anybody's back.
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

@@ -32,12 +32,12 @@ from git_envhist.model import (
     CaptureProgress,
     CaptureResult,
     EnvPath,
-    SnapshotRef,
     RestoreResult,
     Snapshot,
     SnapshotAttachments,
     SnapshotDiff,
     SnapshotId,
+    SnapshotRef,
     Trigger,
     VerdictStatus,
 )
@@ -388,7 +388,7 @@ class Returning(HistoryContext):
         (packages, env, databases, files) choose; `keep_new` removes nothing, `keep_code` leaves what HEAD tracks;
         `head` also moves HEAD; `relocate` rewrites what names another place; `services` brings their state along;
         `force` and `foreign` override a refusal that names them (`roots`: in additional roots too). Called: `progress`,
-        how far it is; `waiting`, somebody else holds the environment; `plan_text`, with the plan, before anything is
+        how far it is; `waiting`, somebody else holds the environment; `planned`, with the plan, before anything is
         saved (what it raises stops the restore); `saved`, with the moment that holds what was here. `wish`: all of it
         as one value.
         """
@@ -579,7 +579,7 @@ class Sharing:
         >>> history.export("../moments.envhist.tar.zst", "there").timelines[0][1][0].intent
         'to go along'
         >>> [(came, moments) for _, came, moments in history.import_("../moments.envhist.tar.zst").timelines]
-        [(<Arrival.NEW: 'new'>, 1)]
+        [(<FetchOutcome.NEW: 'new'>, 1)]
         """
         from git_envhist.git.config import current_actor, signature  # loaded late: likewise
         from git_envhist.remote.export import ExportOptions, choose, export  # loaded late: likewise

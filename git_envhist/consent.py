@@ -153,9 +153,9 @@ def _command_line(common_dir: str, command: str) -> bytes:
 
 # Whether a person is present, and what a hook or an agent may do without one.
 #
-# Hooks and the server for agents set GIT_ENVHIST_UNATTENDED for all that they run. Without a person, a command from git's
-# configuration runs only if a person ran exactly this command for this repository before. The configuration itself proves
-# nothing: an agent can write it, and a repository inside a clone or an archive brings its own.
+# Hooks and the server for agents set GIT_ENVHIST_UNATTENDED for all that they run. Without a person, a command from
+# git's configuration runs only if a person ran exactly this command for this repository before. The configuration
+# itself proves nothing: an agent can write it, and a repository inside a clone or an archive brings its own.
 
 UNATTENDED = "GIT_ENVHIST_UNATTENDED"
 AGENT_VARIABLES = (
@@ -207,9 +207,9 @@ def name_repository(environ: Mapping[str, str], common_dir: str) -> None:
 
 # Where a program that an agent runs may write outside of the environment: below one directory, and nowhere else.
 #
-# A snapshot holds whatever an agent captured. Written into `~/.config/git`, `~/.ssh` or `~/bin` it becomes configuration
-# or a program of the user. So without a person a new directory or file may only be made below `envhist.forkPlace`, by
-# default right beside the project, and never at a hidden path or where programs are looked for.
+# A snapshot holds whatever an agent captured. Written into `~/.config/git`, `~/.ssh` or `~/bin` it becomes
+# configuration or a program of the user. So without a person a new directory or file may only be made below
+# `envhist.forkPlace`, by default right beside the project, and never at a hidden path or where programs are looked for.
 
 FORK_PLACE = "envhist.forkplace"
 USERS_OWN = ("system", "global", "command")

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from git_envhist.config import config_home, read_settings
-from git_envhist.discovery import OpenedRepository
 from git_envhist.errors import SnapshotNotFound
 from git_envhist.git.config import agent_of, current_actor, current_time, signature
 from git_envhist.history.catalog import (
@@ -22,13 +21,14 @@ from git_envhist.history.catalog import (
 )
 from git_envhist.history.timeline import Catalog, Timeline
 from git_envhist.lazy import once, replace
-from git_envhist.model import CaptureProgress, CaptureResult, EnvPath, SnapshotRef, NoteRecord, Snapshot
+from git_envhist.model import CaptureProgress, CaptureResult, EnvPath, NoteRecord, Snapshot, SnapshotRef
 from git_envhist.snapshots.fetched import FetchedStore, is_fetched, seeing_fetched, without_fetched
 from git_envhist.snapshots.timelines import find_timeline
 
 if TYPE_CHECKING:
     from git_envhist.capture.pipeline import CapturePipeline
     from git_envhist.config import Settings
+    from git_envhist.discovery import OpenedRepository
     from git_envhist.git.repository import Repository
     from git_envhist.model import AgentName, ForkResult
     from git_envhist.secrets.identities import Identities

@@ -36,7 +36,7 @@ from git_envhist.errors import EnvhistError, Refused, UsageError, in_words
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import Git, GitResult, clean_environment
 from git_envhist.git.refs import GITDIR, git_directory_of, has_submodules, is_own, module_of
-from git_envhist.git.repository import TIMELINE_REFS, NOTES_REFS, RefUpdate, Repository
+from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, RefUpdate, Repository
 from git_envhist.lazy import replace
 from git_envhist.model import CaptureProgress, EnvPath, ForkPlan, ForkResult, RestoreResult, Snapshot, Trigger
 from git_envhist.objects.reader import ObjectReader

@@ -25,8 +25,8 @@ from git_envhist.secrets.masking import mask_pair, mask_text
 
 # Runs our own programs for a tool: what they answer under `--json` is the answer, what they refuse the error.
 #
-# A history holds texts of files, commands, people and other agents. An agent that reads an answer must not take them for
-# instructions: each answer says so, holds them below one member, and has what looks like a secret masked.
+# A history holds texts of files, commands, people and other agents. An agent that reads an answer must not take them
+# for instructions: each answer says so, holds them below one member, and has what looks like a secret masked.
 
 ANSWERED = (0, 1, 5, 125)
 """These say something about the answer; any other that there is none."""

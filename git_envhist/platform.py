@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 # How another process of ours is started: by this interpreter, with this very package.
 #
-# A server or a browser keeps to the version that it was started as, and the environment that it is about may hold modules
-# of any name: it is nowhere that we look for ours.
+# A server or a browser keeps to the version that it was started as, and the environment that it is about may hold
+# modules of any name: it is nowhere that we look for ours.
 
 START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from git_envhist.cli.main import {0}; {0}()"
 
@@ -100,6 +100,7 @@ SYSTEM = read_system(os.environ)
 
 NOFOLLOW = os.O_NOFOLLOW if SYSTEM.nofollow else 0
 """For `os.open` of what nobody else makes. What others may have swapped is opened by `open_itself`."""
+PROCESSES = "/proc"
 DIRECTORY = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
 """For `os.open`, of a directory."""
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

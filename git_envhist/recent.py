@@ -177,9 +177,9 @@ def _time(text: str, form: str, zone: tzinfo) -> datetime | None:
 
 # Finds what changed since a moment by the times that the kernel keeps: all of a tree, one look at each entry.
 #
-# The time of change (ctime) cannot be set by programs, as that of modification can, which pip, tar and the like set back.
-# A directory that was written to, while nothing in it changed, has lost something, or something was moved out of it: what
-# that was nobody can tell.
+# The time of change (ctime) cannot be set by programs, as that of modification can, which pip, tar and the like set
+# back. A directory that was written to, while nothing in it changed, has lost something, or something was moved out of
+# it: what that was nobody can tell.
 
 GIT = b".git"
 

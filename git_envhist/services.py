@@ -9,28 +9,29 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from tempfile import TemporaryFile
-from typing import IO, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from git_envhist.config import Service, Settings
-from git_envhist.consent import NOT_APPROVED, approve, may_run
 from git_envhist.disk import state_directory
 from git_envhist.errors import Damaged
-from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import LOCAL_VARIABLES
+from git_envhist.lazy import pattern
 from git_envhist.objects.trees import decode_tree
 from git_envhist.platform import free_bytes
-from git_envhist.probes.dumps import Told, describe
-from git_envhist.secrets.masking import mask_secrets
 from git_envhist.secrets.seal import SealingKey, seal, unseal
 from git_envhist.snapshots.chunks import MAX_SIZE, ObjectSink, padded, secret_cuts, store_cut
 from git_envhist.snapshots.layout import DIRECTORY, SERVICES, TreeEntry
 from git_envhist.snapshots.names import RESERVED
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from git_envhist.git.cat_file import CatFile
+    from git_envhist.probes.dumps import Told
 
 UNDER_WAY = "GIT_ENVHIST_SERVICE"
 """Tells a command which service it is for; what captures under it asks no service again."""
@@ -43,7 +44,7 @@ MAX_SAID = 1 << 24
 """So many bytes of what a command says are on the disk at a time: what one that failed said last is enough."""
 BLOCK = 512
 MAX_WORD = 200
-FAILURE = re.compile(rb"\b(?:error|fatal|failed|failure|refused|denied|cannot|not found)\b", re.IGNORECASE)
+FAILURE = pattern(rb"\b(?:error|fatal|failed|failure|refused|denied|cannot|not found)\b", re.IGNORECASE)
 
 
 class ServiceCommandContext(NamedTuple):
@@ -76,10 +77,19 @@ def _run(
     target: IO[bytes] | None,
     most: int,
 ) -> str | None:
+    from git_envhist.consent import (  # loaded late: hardly anybody has a service
+        NOT_APPROVED,
+        approve,
+        may_run,
+    )
+
     if not may_run(way.environ, way.common_dir, command):
         return NOT_APPROVED
     approve(way.environ, way.common_dir, command)
     # Files, no pipes: a server that was started keeps its outputs open for as long as it runs.
+    import subprocess  # loaded late: hardly anybody has a service
+    from tempfile import TemporaryFile  # loaded late: hardly anybody has a service
+
     with TemporaryFile() as said:
         try:
             child = subprocess.Popen(
@@ -103,6 +113,8 @@ def _watch(
     child: subprocess.Popen[bytes], seconds: float, is_too_much: Callable[[], bool], said: IO[bytes]
 ) -> str | None:
     """Wait for its end; why it had to be ended, or None."""
+    import subprocess  # loaded late: hardly anybody has a service
+
     deadline = time.monotonic() + seconds
     try:
         while True:
@@ -130,6 +142,8 @@ def _forget_most(said: IO[bytes]) -> None:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
+    import subprocess  # loaded late: hardly anybody has a service
+
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, number)
@@ -138,6 +152,8 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 
 def _told(status: int, said: IO[bytes]) -> str | None:
+    from git_envhist.secrets.masking import mask_secrets  # loaded late: hardly anybody has a service
+
     if status == 0:
         return None
     how = f"it ended with status {status}" if status > 0 else f"it was ended by signal {-status}"
@@ -204,6 +220,10 @@ def dump_services(
     services: Iterable[Service], way: ServiceCommandContext, settings: Settings, state: str
 ) -> Iterator[Dumps]:
     """The states of services, for as long as the context is open."""
+    from tempfile import TemporaryFile  # loaded late: hardly anybody has a service
+
+    from git_envhist.probes.dumps import describe  # loaded late: hardly anybody has a service
+
     asked = [service for service in services if service.dump is not None]
     # A dump that captures is not dumped again.
     if not asked or way.environ.get(UNDER_WAY):
@@ -236,8 +256,8 @@ def _dump(
 # How the state of a service stands in a snapshot: cut into pieces, each deflated and sealed, below `services/<name>`.
 #
 # Cut by content, as big files are, so that a dump that changed a little shares the rest with the one before, but under
-# the key (`secretcuts`): the lengths of the sealed pieces confirm no guess. A state holds what its users entrusted to the
-# service: nothing of it is stored in the clear, and without a key nothing of it is stored.
+# the key (`secretcuts`): the lengths of the sealed pieces confirm no guess. A state holds what its users entrusted to
+# the service: nothing of it is stored in the clear, and without a key nothing of it is stored.
 
 KIND = b"service"
 LEVEL = 6

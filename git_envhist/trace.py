@@ -7,12 +7,13 @@ function is that function.
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import wraps
 from typing import ParamSpec, TypeVar
+
+from git_envhist.lazy import pattern
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -22,7 +23,7 @@ WANTED = os.environ.get(VARIABLE, "")
 ON = WANTED.lower() not in ("", "0", "false", "no", "off")
 STDERR = 2
 MAX_LENGTH = 200
-USER = re.compile(r"://[^\s/'\"]*@")
+USER = pattern(r"://[^\s/'\"]*@")
 
 
 def now() -> float:

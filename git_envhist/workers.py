@@ -487,8 +487,8 @@ def _exactly(descriptor: int, size: int) -> bytes:
 # Shares work among processes that are copies of this one: what there is to do need not be sent, only what came of it.
 #
 # Each takes the next piece of work from a pipe that all have open, and writes what came of it into a file of its own,
-# which is read once it has ended. A pipe, for it gives each byte once: a file in memory that two read at the same moment
-# gives both the same. Where a process may not be copied, inside a host program, the work is done here.
+# which is read once it has ended. A pipe, for it gives each byte once: a file in memory that two read at the same
+# moment gives both the same. Where a process may not be copied, inside a host program, the work is done here.
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from git_envhist.capture.environment import CapturedEnvironment, TreeCapture
-from git_envhist.capture.known_verdicts import FACTS, carried_record, circumstances, service_states
 from git_envhist.capture.pipeline import CaptureOptions
 from git_envhist.capture.probe_runner import NAMES_IN_THE_CLEAR, ProbeRunner
 from git_envhist.capture.twin_sources import remembered_twins
@@ -343,6 +342,12 @@ class CapturedTree:
     @step("trees, manifests and facts are made")
     def finish(self, attach: tuple[tuple[str, bytes], ...] = ()) -> FinishedTree:
         """Complete its tree and packs; the first call says what is attached."""
+        from git_envhist.capture.known_verdicts import (  # loaded late: only a published snapshot needs it
+            FACTS,
+            circumstances,
+            service_states,
+        )
+
         if self._finished is None:
             sink, assembled = self.taking.writer, self.taken.assembled
             reserved, names = reserved_entries(
@@ -421,6 +426,10 @@ class CapturedTree:
 
     def _known_verdict(self, commit: str, finished: FinishedTree) -> tuple[NoteRecord, ...]:
         """The verdict on an environment that is just as this one."""
+        from git_envhist.capture.known_verdicts import (
+            carried_record,  # loaded late: only a published snapshot needs it
+        )
+
         state = self.context.repository.common_state
         note = carried_record(state, self.content, finished.facts, finished.services)
         # Nobody would believe one that is not signed.

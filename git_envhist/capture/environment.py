@@ -69,8 +69,8 @@ from git_envhist.worktree.stat_cache import (
 # Directories of which it is known what was put into them: their records are made of that and of one more look.
 #
 # A restore has read back every byte that it wrote, and knows which blob they are. What else a record says is told by a
-# stat: so nothing is read again, and no worker is asked. Whatever a worker would look at is looked at, and where anything
-# is not exactly as it was left, or out of the ordinary, none of this counts: the workers look as ever.
+# stat: so nothing is read again, and no worker is asked. Whatever a worker would look at is looked at, and where
+# anything is not exactly as it was left, or out of the ordinary, none of this counts: the workers look as ever.
 #
 # The next capture reads these files itself all the same: it relies on no word but a capture's.
 

@@ -169,8 +169,8 @@ def _read(text: bytes) -> LoggedVerdict | None:
 
 # An environment that is captured again is known already: its verdict is shown with the moment it was reached at.
 #
-# That holds as long as all that a check depends on agrees: what the files are (`Env-Content`), which packages the machine
-# had, and which services ran at which ports, as far as the snapshot has facts of them.
+# That holds as long as all that a check depends on agrees: what the files are (`Env-Content`), which packages the
+# machine had, and which services ran at which ports, as far as the snapshot has facts of them.
 
 FACTS = layout.FACTS + b"/"
 DUMP = b"dump"

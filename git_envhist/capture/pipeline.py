@@ -35,7 +35,7 @@ from git_envhist.model.work import CheckListener
 from git_envhist.platform import read_or_stop, worker_mode
 from git_envhist.restore.unfinished import sweep_staged
 from git_envhist.secrets.keys import Key, KeyRing
-from git_envhist.services import NONE, Dumps
+from git_envhist.services import NONE
 from git_envhist.snapshots.log import read_chain, read_snapshot
 from git_envhist.snapshots.staging import Staging, sweep
 from git_envhist.snapshots.timelines import current_timeline
@@ -45,6 +45,7 @@ from git_envhist.worktree.unfinished_restore import has_unfinished_restore, rest
 if TYPE_CHECKING:
     from git_envhist.capture.captured_tree import CapturedTree
     from git_envhist.git.status import GitStatus
+    from git_envhist.services import Dumps
 
 
 # What a caller wants of a capture.

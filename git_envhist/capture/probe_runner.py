@@ -119,8 +119,8 @@ def hooks_of(repository: Repository) -> str:
 
 # Shows probes of files what changed: the directories that hold files of their names, and these files' bytes.
 #
-# What is said of a directory is said anew if one of these files is another one, and dropped if the directory went. Where
-# nothing is known of last time, every directory counts.
+# What is said of a directory is said anew if one of these files is another one, and dropped if the directory went.
+# Where nothing is known of last time, every directory counts.
 
 BATCH = 1 << 20
 """So many bytes of files are shown at once."""

@@ -53,8 +53,8 @@ from git_envhist.worktree.stat_cache import SIZE, WIDTH, DirectoryRecord
 
 # Captured files as sources to be read here and there: a leaf says what it wants of those that are too large to show.
 #
-# Of a file in pieces only the pieces are read that are asked for: a database is cut at every 16 KiB, any other where its
-# content says so, and is read from its beginning.
+# Of a file in pieces only the pieces are read that are asked for: a database is cut at every 16 KiB, any other where
+# its content says so, and is read from its beginning.
 
 REMEMBERED = 512
 """Pieces: the pages of a table lie near each other."""
@@ -478,8 +478,8 @@ if __name__ == "__main__":
 
 # Asks probes, in a process of their own, and waits no longer than their time.
 #
-# The process is made when there is something to ask, which after most captures' changes there is not. Where a probe does
-# not answer in time the process is ended, and another one made for the next.
+# The process is made when there is something to ask, which after most captures' changes there is not. Where a probe
+# does not answer in time the process is ended, and another one made for the next.
 
 WORKER_MODULE = "git_envhist.capture.probe_worker"
 SECONDS = 5.0

@@ -33,8 +33,8 @@ from git_envhist.worktree.stat_cache import (
 # The tree of a large directory of which little changed: the old one with a few entries replaced.
 #
 # A directory of 20,000 files has a tree of a megabyte. Made of its entries, each looked up in the store first, it takes
-# 60 ms; found in the snapshot before and patched it takes 6. What is not replaced is as good as the old tree: that stands
-# in the store, and so does all that it leads to.
+# 60 ms; found in the snapshot before and patched it takes 6. What is not replaced is as good as the old tree: that
+# stands in the store, and so does all that it leads to.
 
 PATCHED_FROM = 200
 """Smaller directories are made anew as quickly."""

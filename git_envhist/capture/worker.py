@@ -159,9 +159,9 @@ def make_policy(job: dict[str, Any]) -> ContentPolicy:
 
 # A second look at an environment that was captured a moment ago, by the same command and under the same locks.
 #
-# A restore records where it arrived. Of a hundred thousand files it wrote a few, each of them verified; the others are as
-# the capture before it saw them, or somebody changed them meanwhile: the next capture finds that, as it would had they
-# been changed right after a look at them.
+# A restore records where it arrived. Of a hundred thousand files it wrote a few, each of them verified; the others are
+# as the capture before it saw them, or somebody changed them meanwhile: the next capture finds that, as it would had
+# they been changed right after a look at them.
 
 Wanted = Mapping[bytes, frozenset[bytes] | None]
 """Directories, and in each the names of which something may have happened; None where any may be another one."""

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 from git_envhist.cli.output import Output
 from git_envhist.cli.terminal import SPELLED_PLAINLY, as_bytes, shows_symbols
 from git_envhist.errors import EnvhistError, Interrupted, Refused
-from git_envhist.git.repository import Repository
 from git_envhist.text import escape
-from git_envhist.worktree.unfinished_restore import has_unfinished_restore
 
 if TYPE_CHECKING:
     from git_envhist.api import AroundHistory
     from git_envhist.cli.command import Session
+    from git_envhist.git.repository import Repository
     from git_envhist.model import CaptureResult, Verdict
 
 
@@ -343,6 +342,10 @@ def after_verdict(session: Session, verdict: Verdict) -> None:
 
 def warn_if_half_way(history: AroundHistory) -> None:
     """Say so: what is here is neither of two moments, and whoever changes it first would not know."""
+    from git_envhist.worktree.unfinished_restore import (
+        has_unfinished_restore,  # loaded late: only a failure needs it
+    )
+
     if has_unfinished_restore(history.repository.state):
         warn(
             "a restore was broken off here: git envrestore --continue finishes it, git envrestore --abort takes it back"

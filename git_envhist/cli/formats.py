@@ -17,7 +17,7 @@ from git_envhist.errors import UsageError
 from git_envhist.history.timeline import NO_INTENT, subject
 from git_envhist.history.times import DAYS, printed_time
 from git_envhist.history.titles import title
-from git_envhist.lazy import dataclass
+from git_envhist.lazy import dataclass, pattern
 from git_envhist.model import Snapshot, Trigger, Verdict, VerdictStatus
 from git_envhist.text import escape, for_people
 
@@ -346,7 +346,7 @@ WORDS: dict[str, Piece] = {
     "complete": lambda snapshot, look: "complete" if snapshot.complete else "partial",
 }
 PRESETS = {"oneline": "%h %s"}
-TOKEN = re.compile(
+TOKEN = pattern(
     r"%(?:x(?P<byte>[0-9a-fA-F]{2})|\((?P<lead>[^()]*?)(?P<word>[a-z]+)\)|(?P<letter>[ac][a-zA-Z]|[^x(]))|%"
 )
 

@@ -6,11 +6,9 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from git_envhist.cli.views.restore import plan_id
 from git_envhist.diff.classes import is_nested_repository
-from git_envhist.diff.facts import command_for, without_secrets
-from git_envhist.diff.sizes import EnvironmentSize
 from git_envhist.diff.summary import changes_phrase, count, with_ascii_signs
 from git_envhist.history.work import effects_of, observed_of, tasks_of
 from git_envhist.lazy import dataclass
@@ -34,9 +32,11 @@ from git_envhist.model import (
     Snapshot,
     Verdict,
 )
-from git_envhist.restore.execute import ExecuteResult
-from git_envhist.restore.untrusted import executables
 from git_envhist.text import escape_invalid
+
+if TYPE_CHECKING:
+    from git_envhist.diff.sizes import EnvironmentSize
+    from git_envhist.restore.execute import ExecuteResult
 
 SCHEMA = 1
 PATHS_IN_LISTS = 200
@@ -323,6 +323,9 @@ def _fact(fact: FactChange) -> Json:
 
 def restored_json(restored: RestoreResult, back: str, *, dry_run: bool) -> Json:
     """The plan, what came of it, and what takes it back; the plan of a dry run is the same."""
+    from git_envhist.cli.views.restore import plan_id  # loaded late: only a plan needs it
+    from git_envhist.diff.facts import without_secrets  # loaded late: only changed facts need it
+
     return {
         "schema": SCHEMA,
         "dry_run": dry_run,
@@ -356,12 +359,16 @@ def restored_json(restored: RestoreResult, back: str, *, dry_run: bool) -> Json:
 
 
 def _outside(change: FactChange) -> Json:
+    from git_envhist.diff.facts import command_for  # loaded late: only changed facts need it
+
     told = {**fact_json(change), "command": command_for(change)}
     return {key: escape_invalid(value) if isinstance(value, str) else value for key, value in told.items()}
 
 
 def _executables(restored: RestoreResult) -> list[Json] | None:
     """The programs that are new or changed, where somebody else made them."""
+    from git_envhist.restore.untrusted import executables  # loaded late: only a plan needs it
+
     if restored.target.trusted is not False:
         return None
     return [path_fields(path) for path in executables(restored.plan)]

@@ -18,7 +18,7 @@ from git_envhist.cli import hear_interrupts, is_echo
 from git_envhist.cli.errors import SignalReceived, as_defect, report_error
 from git_envhist.cli.output import Output, OutputClosed
 from git_envhist.cli.parser import first_operand, split_words, wants_json, with_dashes
-from git_envhist.cli.subcommands import SYNONYMS, PROGRAMS, SUBCOMMANDS, did_you_mean, load
+from git_envhist.cli.subcommands import PROGRAMS, SUBCOMMANDS, SYNONYMS, did_you_mean, load
 from git_envhist.errors import EnvhistError, UsageError
 
 if TYPE_CHECKING:

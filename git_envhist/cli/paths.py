@@ -9,8 +9,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 
 from git_envhist.cli.command import Session
-from git_envhist.cli.subcommands import SYNONYMS, SUBCOMMANDS
-from git_envhist.consent import is_unattended
+from git_envhist.cli.subcommands import SUBCOMMANDS, SYNONYMS
 from git_envhist.errors import EnvhistError, Refused, UsageError
 from git_envhist.history.revisions import why_not_a_name
 from git_envhist.history.timeline import is_id
@@ -124,6 +123,8 @@ def _holds(session: Session, snapshot: Snapshot, word: str) -> bool:
 
 def refuse_place(session: Session, path: str | None) -> None:
     """Refuse to write to a path if no person is present and an agent may not write there."""
+    from git_envhist.consent import is_unattended  # loaded late: only a fork needs it
+
     history = session.history
     if path is None or not is_unattended(history.environ):
         return

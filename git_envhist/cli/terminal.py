@@ -110,12 +110,12 @@ def _columns(letter: str) -> int:
 
 # How what we say keeps to the width of a terminal: the one place that breaks lines.
 #
-# Prose breaks between words. A path, an id and a command are never broken, however narrow the terminal: they are there to
-# be copied. What goes on stands below where it began: in the last column of a row, behind a label. In a pipe nothing is
-# broken, nor is anything that somebody else wrote as lines: a patch, a file, a list of names.
+# Prose breaks between words. A path, an id and a command are never broken, however narrow the terminal: they are there
+# to be copied. What goes on stands below where it began: in the last column of a row, behind a label. In a pipe nothing
+# is broken, nor is anything that somebody else wrote as lines: a patch, a file, a list of names.
 
-PAINT_SEQUENCE = re.compile(rf"{MARK}\[[0-9;]*m")
-WHOLE = re.compile(
+PAINT_SEQUENCE = pattern(rf"{MARK}\[[0-9;]*m")
+WHOLE = pattern(
     r"""(?:
     (?<![^\s(\[])'[^']*'(?=[\s;:,.)\]]|$)                       # 'what is quoted', most of all a path with spaces
     | (?:\A|(?<=:\ )|(?<=\())(?:git|echo|sudo)\ [^;),]*[^;),\s]   # a command, to be typed
@@ -123,8 +123,8 @@ WHOLE = re.compile(
     | \S)+""",
     re.VERBOSE,
 )
-SAID = re.compile(r"(?:error|hint|warning|note): ")
-GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
+SAID = pattern(r"(?:error|hint|warning|note): ")
+GAP = pattern(r"(?<=\S) {2,}(?=\S)")
 NARROWEST = 16
 """A column with less room than this holds no prose: it goes on at the left."""
 RESET = f"{MARK}[m"

@@ -1,4 +1,4 @@
-"""The interfaces of other checkpoint libraries, on this history: whoever uses one of them changes an import.
+"""Offer the interfaces of other checkpoint libraries on this history: their users change one import.
 
-Nothing of theirs is imported here. What each of them promises, and the line to change, stands in docs/compat.md.
+Nothing of those libraries is imported. docs/compat.md lists what each promises and the line to change.
 """

@@ -6,12 +6,10 @@ the place it stands in; and in directories that package managers fill whatever d
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 
-from git_envhist.lazy import dataclass
+from git_envhist.lazy import dataclass, pattern
 from git_envhist.model import SQLITE_SIDECARS, Change, ChangeKind, ChangeSide, EntryKind, EnvPath, FactChange
-from git_envhist.probes.variables import is_variables
 
 # The classes of things an environment holds, told by their paths (pure): what `--only` chooses from.
 
@@ -59,6 +57,8 @@ DATABASE_ENDINGS = (b".db", b".db3", b".sqlite", b".sqlite3", b".s3db", b".sl3")
 
 def class_of(path: bytes) -> str:
     """The class of what stands at a path."""
+    from git_envhist.probes.variables import is_variables  # loaded late: only changed files need it
+
     directories = path.split(b"/")
     name = directories.pop()
     if not INSTALLED.isdisjoint(directories) or name in INSTALLED:
@@ -106,7 +106,7 @@ def is_nested_repository(change: Change) -> bool:
 
 # Tell dumps of databases and of memory from other files (pure): by their names, and by how they begin.
 
-NAMES = re.compile(
+NAMES = pattern(
     rb".*\.(?:sql|dump|pgdump|bson|rdb|mdb|accdb|bak)(?:\.(?:gz|bz2|xz|zst|zip))|.*\.(?:dump|pgdump|bson|rdb|hprof|mdmp|dmp|core)"
     rb"|.*(?:dump|backup|export|customers?|users?|prod(?:uction)?)(?:[._-].*)?\.(?:sql|csv|tsv|ndjson|jsonl|parquet|xlsx)"
     rb"(?:\.(?:gz|bz2|xz|zst|zip))?|core(?:\.\d+)?"
@@ -218,7 +218,7 @@ def _installed_in(path: bytes) -> bytes | None:
 
 PROBE, LINK = "program", "link"
 BINARIES = frozenset((b"bin", b"sbin", b".bin", b"Scripts"))
-LIBRARY = re.compile(rb"\.(?:so|dylib|dll|pyd)(?:\.[0-9.]+)?\Z")
+LIBRARY = pattern(rb"\.(?:so|dylib|dll|pyd)(?:\.[0-9.]+)?\Z")
 """Names of what is loaded and not run, though its mode often says otherwise."""
 EXECUTABLE = 0o111
 MAX_ELSEWHERE = 20

@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from git_envhist.diff.manifest import MetadataPair, PathMetadata, ShardDiff, read_differences, settled_shards
+from git_envhist.diff.manifest import MetadataPair
 from git_envhist.errors import Damaged, EnvhistError, GitFailed
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.diff import (
@@ -47,13 +47,13 @@ from git_envhist.model import (
     shown_path,
 )
 from git_envhist.objects.reader import ObjectReader
-from git_envhist.secrets.seal import sealed_key_id
 from git_envhist.snapshots.layout import MISSING, root_directory, stored_below
 from git_envhist.snapshots.names import RESERVED, stored_name, stored_path, true_name, true_path
-from git_envhist.snapshots.reader import TreeReader
 
 if TYPE_CHECKING:
+    from git_envhist.diff.manifest import PathMetadata, ShardDiff
     from git_envhist.objects.reader import OwnFirst
+    from git_envhist.snapshots.reader import TreeReader
 
 
 # Secret files that are what they were, and are sealed with another key now.
@@ -81,6 +81,8 @@ def _as_then(pair: DirectoryPair, contents: ObjectReader) -> DirectoryPair:
 
 
 def _is_same(shown: EnvPath, one: Entry, other: Entry, contents: ObjectReader) -> bool:
+    from git_envhist.secrets.seal import sealed_key_id  # loaded late: only sealed files need it
+
     if other.stored is not StoredAs.SEALED or one.oid is None or other.oid is None or one.oid == other.oid:
         return False
     try:
@@ -118,9 +120,12 @@ class PathSides(NamedTuple):
     traits: MetadataPair = NOTHING
 
 
-def join_changes(contents: Mapping[bytes, DiffRow], nested: Mapping[bytes, DiffRow], known: Mapping[bytes, MetadataPair], look_up: LookUp) -> (
-    dict[EnvPath, Change]
-):  # fmt: skip
+def join_changes(
+    contents: Mapping[bytes, DiffRow],
+    nested: Mapping[bytes, DiffRow],
+    known: Mapping[bytes, MetadataPair],
+    look_up: LookUp,
+) -> dict[EnvPath, Change]:
     """Everything that differs, as changes by their paths."""
     found: dict[EnvPath, PathSides] = {}
     modified: dict[EnvPath, Change] = {}
@@ -299,8 +304,8 @@ def _attributes(before: ChangeSide | None, after: ChangeSide | None, traits: Met
 # Two snapshots side by side: what git sees differ in their trees, and what only the manifest knows.
 #
 # One `git diff-tree` gives all that differs in the environment; meanwhile the shards of the manifest are found in packs
-# of captures. Equal subtrees are skipped. What counts as a change is told in `history/diff.py`. Paths are true names; two
-# kinds stand beside the environment's own:
+# of captures. Equal subtrees are skipped. What counts as a change is told in `history/diff.py`. Paths are true names;
+# two kinds stand beside the environment's own:
 #
 # - `<name>://<path>`: a path of the further root `<name>` (no path of the environment has an empty component);
 # - `<path>/.git`: the `.git` of a nested repository, whatever differs in it, as one directory whose `oid` is its tree.
@@ -346,6 +351,10 @@ def find_changes(
     brief: bool = False,
 ) -> dict[EnvPath, Change]:
     """The changes that rows of git's diff and the shards among them tell, by their paths; `after`: the later side."""
+    from git_envhist.snapshots.reader import (
+        TreeReader,  # loaded late: only directories without entries need it
+    )
+
     known = _read_metadata(reader, rows, after, brief) if metadata else {}
     tree = TreeReader(reader, after, rows.id_length)
     changes = join_changes(rows.contents, rows.nested, known, tree.look_up)
@@ -377,6 +386,8 @@ def _compare_trees(
 
 
 def _without_settled(rows: DiffRows, lines: Sequence[ShardDiff]) -> DiffRows:
+    from git_envhist.diff.manifest import settled_shards  # loaded late: only differing shards need it
+
     settled = settled_shards(lines, *_certain(rows)) if lines else set()
     return rows._replace(shards=[row for row in rows.shards if (row.old_oid, row.new_oid) not in settled])
 
@@ -393,6 +404,8 @@ def _certain(rows: DiffRows) -> tuple[set[bytes], list[bytes]]:
 def _read_metadata(
     reader: CatFile | OwnFirst, rows: DiffRows, after: str, brief: bool
 ) -> Mapping[bytes, MetadataPair]:
+    from git_envhist.diff.manifest import read_differences  # loaded late: only differing shards need it
+
     shards = [(row.before, row.after) for row in rows.shards]
     if not brief:
         return read_differences(reader, shards, rows.contents, after)
@@ -458,8 +471,8 @@ def _pair_renames(changes: Mapping[EnvPath, Change], renames: Iterable[RenameRow
 
 # Which of many snapshots changed some paths: told of all of them together, as exactly as of each alone.
 #
-# One git compares them all, one reads the shards that differ, and one is asked which paths are meant: on 2,000 snapshots
-# that is 4,000 processes less than comparing each.
+# One git compares them all, one reads the shards that differ, and one is asked which paths are meant: on 2,000
+# snapshots that is 4,000 processes less than comparing each.
 
 HINT = "'git envlog fsck' says what is missing"
 PLAIN_DIFF = ("--no-textconv", "--no-ext-diff")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
+from git_envhist.lazy import pattern
 from git_envhist.model import FactChange
 
-SET_OFF = re.compile(r"(?<![:/])//(?=[^/])")
+SET_OFF = pattern(r"(?<![:/])//(?=[^/])")
 """Sets off a name that has slashes itself; in front of a further root's own paths there is a colon."""
 
 

@@ -7,32 +7,19 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from git_envhist.diff.compare import compare
 from git_envhist.diff.fact_keys import name_of, place_of
 from git_envhist.diff.importance import by_importance, mark_of, role_rank
-from git_envhist.diff.packages import INSTALLED, assign_roles, disagreements
-from git_envhist.diff.packages import PROBE as DECLARED
 from git_envhist.errors import Damaged
-from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import Git
-from git_envhist.lazy import dataclass, replace
+from git_envhist.lazy import dataclass, pattern, replace
 from git_envhist.model import UNREAD, Change, EnvPath, Fact, FactChange, Role
-from git_envhist.objects.trees import FILE, decode_tree
 from git_envhist.paths import join
-from git_envhist.probes import PROBES
 from git_envhist.snapshots.layout import FACTS
 from git_envhist.snapshots.names import RESERVED
-from git_envhist.snapshots.records import (
-    NAME,
-    SUFFIX,
-    FactText,
-    differing_facts,
-    read_fact,
-    read_fact_text,
-    write_facts,
-)
 
 if TYPE_CHECKING:
+    from git_envhist.git.cat_file import CatFile
+    from git_envhist.snapshots.records import FactText
     from git_envhist.snapshots.sealed_facts import FindFactsKey
 
 
@@ -44,10 +31,10 @@ SEALED, DIGEST = "sealed:", "#"
 TABLE_OF_A_FILE = "table"
 """The name of the one table of a file."""
 KINDS = ("index ", "view ", "trigger ", "migration ")
-TABLE = re.compile(
+TABLE = pattern(
     r"(?:(\d{1,19}) (rows|pages|keys|cells|outputs|blocks)|(virtual))?(?:(?:^|(?<=\w) )\((.*)\))?", re.DOTALL
 )
-COUNT = re.compile(r"(\d{1,9}) columns #[0-9a-f]+\Z")
+COUNT = pattern(r"(\d{1,9}) columns #[0-9a-f]+\Z")
 MAX_COLUMNS = 3
 
 
@@ -130,10 +117,10 @@ def _amount(number: int | None, unit: str) -> str:
 # What a restore cannot bring back, because it is no file of the environment, and by what command somebody else can:
 # packages of the machine, services that ran (pure).
 
-WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._:@~-]*\Z")
+WORD = pattern(r"[A-Za-z0-9][A-Za-z0-9+._:@~-]*\Z")
 """What may stand in a command that somebody will copy: a snapshot may come from anywhere."""
 SERVICE = "service"
-CALLED = re.compile(r"[A-Za-z0-9_./:@%+=,-]+\Z")
+CALLED = pattern(r"[A-Za-z0-9_./:@%+=,-]+\Z")
 """The same of the words that start a program: what stands for a secret is none of them."""
 REMOVE = {
     "dpkg": "sudo apt-get remove {name}",
@@ -420,6 +407,9 @@ PLACE = (RESERVED + b"/" + FACTS).decode("ascii")
 
 def fact_ids(reader: CatFile, tree: str) -> dict[str, str]:
     """By probe, the id of what a commit or tree, given by its full id, says; nothing where it has no facts."""
+    from git_envhist.objects.trees import FILE, decode_tree  # loaded late: a list compares nothing
+    from git_envhist.snapshots.records import NAME, SUFFIX  # loaded late: a list compares nothing
+
     answer = reader.read(f"{tree}:{PLACE}")
     if answer is None or answer.kind != "tree":
         return {}
@@ -441,6 +431,9 @@ def compare_facts(
 
     `find_key`: finds the keys of sealed facts; `opens`: the probes whose sealed facts are compared (all).
     """
+    from git_envhist.diff.packages import INSTALLED, assign_roles  # loaded late: a list compares nothing
+    from git_envhist.diff.packages import PROBE as DECLARED
+
     old, new = fact_ids(reader, before), fact_ids(reader, after)
     changes: list[FactChange] = []
     for probe in sorted(old.keys() & new.keys() - {DECLARED}):
@@ -457,6 +450,8 @@ def compare_facts(
 
 def _failed_dumps(reader: CatFile, oid: str) -> list[FactChange]:
     """Return the services that could not be dumped, where the snapshot before says nothing of services."""
+    from git_envhist.snapshots.records import read_fact_text  # loaded late: a list compares nothing
+
     facts = _facts(DUMP, read_fact_text(DUMP, _text(reader, oid)))
     return [FactChange(DUMP, fact.key, "", fact.value) for fact in facts if fact.value == FAILED]
 
@@ -472,6 +467,8 @@ def _differences(
     reader: CatFile, probe: str, old: Mapping[str, str], new: Mapping[str, str], find_key: FindFactsKey | None
 ) -> tuple[FactChange, ...]:
     """Return the differences of one probe; none where sealed facts differ and cannot be opened."""
+    from git_envhist.snapshots.records import SUFFIX, differing_facts  # loaded late: a list compares nothing
+
     twin = probe + SUFFIX
     if probe.endswith(SUFFIX) or (old[probe], old.get(twin)) == (new[probe], new.get(twin)):
         return ()
@@ -487,6 +484,12 @@ def _whole_text(
     reader: CatFile, probe: str, ids: Mapping[str, str], find_key: FindFactsKey | None
 ) -> bytes | None:
     """Return the text of a probe with its sealed facts; None where these cannot be opened."""
+    from git_envhist.snapshots.records import (  # loaded late: a list compares nothing
+        SUFFIX,
+        read_fact_text,
+        write_facts,
+    )
+
     data, twin = _text(reader, ids[probe]), ids.get(probe + SUFFIX)
     if twin is None:
         return data
@@ -503,6 +506,9 @@ def compare_declared(
     reader: CatFile, before: str, after: str, find_key: FindFactsKey | None = None
 ) -> tuple[FactChange, ...]:
     """Where what is asked for and what is installed began to disagree, and where they came to agree."""
+    from git_envhist.diff.packages import PROBE as DECLARED  # loaded late: a list compares nothing
+    from git_envhist.snapshots.records import SUFFIX  # loaded late: a list compares nothing
+
     sides = [_texts_held(reader, side) for side in (before, after)]
     if sides[0] == sides[1] or not all(DECLARED in side for side in sides):
         return ()
@@ -522,6 +528,10 @@ def compare_declared(
 
 
 def _texts_held(reader: CatFile, tree: str) -> dict[str, str]:
+    from git_envhist.diff.packages import INSTALLED  # loaded late: a list compares nothing
+    from git_envhist.diff.packages import PROBE as DECLARED
+    from git_envhist.snapshots.records import SUFFIX  # loaded late: a list compares nothing
+
     held = (DECLARED, *INSTALLED)
     return {probe: oid for probe, oid in fact_ids(reader, tree).items() if probe.removesuffix(SUFFIX) in held}
 
@@ -529,16 +539,23 @@ def _texts_held(reader: CatFile, tree: str) -> dict[str, str]:
 def _opened(
     reader: CatFile, probe: str, ids: Mapping[str, str], find_key: FindFactsKey | None
 ) -> FactText | None:
+    from git_envhist.snapshots.records import read_fact_text  # loaded late: a list compares nothing
+
     text = _whole_text(reader, probe, ids, find_key)
     return read_fact_text(probe, _text(reader, ids[probe]) if text is None else text)
 
 
 def _disagreements(facts: Mapping[str, list[Fact]]) -> tuple[Fact, ...]:
+    from git_envhist.diff.packages import INSTALLED, disagreements  # loaded late: a list compares nothing
+    from git_envhist.diff.packages import PROBE as DECLARED
+
     installed = [fact for probe in INSTALLED for fact in facts.get(probe, ())]
     return disagreements(facts.get(DECLARED, []), installed)
 
 
 def _facts(probe: str, text: FactText | None) -> list[Fact]:
+    from git_envhist.snapshots.records import read_fact  # loaded late: a list compares nothing
+
     lines = text.lines if text is not None else []
     return [fact for line in lines if (fact := read_fact(probe, line)) is not None]
 
@@ -552,6 +569,8 @@ def compare_moments(
     find_key: FindFactsKey | None = None,
 ) -> tuple[tuple[Change, ...], tuple[FactChange, ...]]:
     """What differs between two trees: the files, and what is told beside them."""
+    from git_envhist.diff.compare import compare  # loaded late: a list compares nothing
+
     changes = compare(git, before, after, pathspecs=pathspecs, renames=renames)
     return changes, changed_facts(git, before, after, pathspecs, find_key)
 
@@ -564,6 +583,8 @@ def changed_facts(
     find_key: FindFactsKey | None = None,
 ) -> tuple[FactChange, ...]:
     """What the facts of two trees differ in; with pathspecs, spelled as from the top, of what they mean."""
+    from git_envhist.git.cat_file import CatFile  # loaded late: a list compares nothing
+
     if before is None:
         return ()
     with CatFile(git) as reader:
@@ -593,6 +614,8 @@ def facts_between(
 
 def by_probe(changes: Iterable[FactChange]) -> tuple[FactChange, ...]:
     """Return the changes in the order of the probes; those of one probe keep their order."""
+    from git_envhist.probes import PROBES  # loaded late: only new facts need it
+
     places = {probe: place for place, probe in enumerate(PROBES)}
     return tuple(sorted(changes, key=lambda change: places.get(change.probe, len(places))))
 

@@ -7,10 +7,10 @@ rest.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from git_envhist.diff.fact_keys import name_of, place_of
+from git_envhist.lazy import pattern
 from git_envhist.model import FactChange, Role
 
 ROLES = (Role.DIRECT, Role.DEVELOPMENT, Role.TRANSITIVE, Role.NESTED)
@@ -18,10 +18,10 @@ MARKS = "~+−"
 LOST, MIGRATED, OTHER = range(3)
 """The classes of changes of data, the most important first."""
 MIGRATION = "migration "
-AMOUNT = re.compile(r"(?:^|\s)(\d{1,19}) (?:rows|keys|cells|outputs)\b|\A(\d{1,19})\Z")
+AMOUNT = pattern(r"(?:^|\s)(\d{1,19}) (?:rows|keys|cells|outputs)\b|\A(\d{1,19})\Z")
 WITH_DATA = frozenset(("sqlite", "redis", "dump", "parquet", "duckdb", "csv", "notebook"))
 """Probes whose values hold numbers of rows, keys or cells."""
-NUMBERS = re.compile(r"\D{0,2}(\d{1,12}(?:\.\d{1,12}){0,7})")
+NUMBERS = pattern(r"\D{0,2}(\d{1,12}(?:\.\d{1,12}){0,7})")
 MAJOR, MINOR, PATCH = range(3)
 
 Rank = tuple[int, int, int, int, bool, int, str]

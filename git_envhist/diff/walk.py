@@ -354,8 +354,8 @@ def _whole(entry: Entry, path: EnvPath, own: Entry, oid: bytes | None) -> Entry:
 
 # One snapshot, directory by directory, for who writes all of it.
 #
-# Which directories there are is told by the trees, and for those that no tree can hold (empty ones, say) by what is left
-# of the manifest then. What stands in one is read with the same suspicion as `pairs` has, in any process: 100,000
+# Which directories there are is told by the trees, and for those that no tree can hold (empty ones, say) by what is
+# left of the manifest then. What stands in one is read with the same suspicion as `pairs` has, in any process: 100,000
 # entries take a second to read, which the processes that write the files share.
 
 ShardIds = tuple[bytes, bytes]

@@ -29,8 +29,8 @@ from git_envhist.platform import free_bytes, keep_below, pipe_ours
 
 # How much a git may take that reads what somebody else made: memory and time, held to by the kernel.
 #
-# A few bytes of a pack stand for any number of them: a thousand for each where zeros are deflated, without end where one
-# object is told as a change of another. git makes room for what it is told. An honest export is well below: what a
+# A few bytes of a pack stand for any number of them: a thousand for each where zeros are deflated, without end where
+# one object is told as a change of another. git makes room for what it is told. An honest export is well below: what a
 # capture stores whole has some 64 MB, and git passes on what is larger without holding it.
 #
 # Measured on 400,000 objects of six bytes: `git index-pack --strict` takes 60 MB, the walk after it 53.

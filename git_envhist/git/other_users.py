@@ -20,9 +20,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from git_envhist.platform import open_file_only
+from git_envhist.platform import PROCESSES, open_file_only
 
-PROCESSES = "/proc"
 DAC_OVERRIDE, DAC_READ_SEARCH = 1 << 1, 1 << 2
 """Bits of CapEff in /proc/<pid>/status: access without permission, and the same for reading only."""
 READ, WRITE, SEARCH = 4, 2, 1

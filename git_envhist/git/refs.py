@@ -15,12 +15,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from git_envhist.errors import EnvhistError
-from git_envhist.git.other_users import NO_ACCESS, PROCESSES, Access, access_of, parent_of, runs_no_code
 from git_envhist.lazy import dataclass, pattern
-from git_envhist.platform import SYSTEM, open_file_only
+from git_envhist.platform import PROCESSES, SYSTEM, open_file_only
+
+if TYPE_CHECKING:
+    from git_envhist.git.other_users import Access
 
 START_TIME = 19
 """The field of /proc/<pid>/stat after the command's name that says when the process began, in ticks since the boot."""
@@ -80,6 +82,8 @@ def gits_at_work(
 
 def callers() -> frozenset[int]:
     """The processes that this one was started by, directly or not."""
+    from git_envhist.git.other_users import parent_of  # loaded late: hardly anybody is in the way
+
     found: set[int] = set()
     pid = os.getppid()
     while pid > 1 and pid not in found:
@@ -169,6 +173,8 @@ def _examine(
     name: str, started: float, places: frozenset[Identity], common_dir: str, processes: str
 ) -> RunningGit | None:
     """Return a git if it can be working in one of the places."""
+    from git_envhist.git.other_users import Access  # loaded late: hardly anybody is in the way
+
     process = f"{processes}/{name}"
     try:
         directory, paths = _look_at(process)
@@ -187,6 +193,8 @@ def _examine(
 
 def _look_at(process: str) -> tuple[str, list[bytes]]:
     """Return the directory of a process, and all paths by which it can have found its repository."""
+    from git_envhist.git.other_users import runs_no_code  # loaded late: hardly anybody is in the way
+
     for attempt in range(LOOKS):
         try:
             directory = os.readlink(f"{process}/cwd")
@@ -203,6 +211,12 @@ def _look_at(process: str) -> tuple[str, list[bytes]]:
 
 
 def _access_of_hidden(process: str, places: frozenset[Identity], common_dir: str, processes: str) -> Access:
+    from git_envhist.git.other_users import (  # loaded late: hardly anybody is in the way
+        NO_ACCESS,
+        access_of,
+        runs_no_code,
+    )
+
     if runs_no_code(process):
         return NO_ACCESS
     # `git -C /srv/other fetch` works there, wherever it was started.
@@ -333,7 +347,7 @@ def read_loose_ref(common_dir: str, ref: str) -> str | None:
 
 GITDIR = b"gitdir: "
 MAX_LENGTH = 1 << 13
-MODULES = re.compile(rb"(?:worktrees/[^/]+/)?modules/(.+)", re.DOTALL)
+MODULES = pattern(rb"(?:worktrees/[^/]+/)?modules/(.+)", re.DOTALL)
 
 
 def git_directory_of(directory: bytes, pointer: bytes) -> bytes | None:
@@ -375,8 +389,8 @@ def has_submodules(common_dir: str) -> bool:
 # A git that is killed in that moment leaves its lock for ever, and every later capture would fail. Nothing in the file
 # says who made it: git closes it before it renames it, so that no open file tells either. Taken away is only a lock on
 # a ref of ours, by who holds the kernel's lock of the working tree (no other capture moves the ref), when it has stood
-# for a while (git holds one for milliseconds), and no git that may have made it is at work in this repository. Where the
-# system does not tell, it stays, and a person is told.
+# for a while (git holds one for milliseconds), and no git that may have made it is at work in this repository. Where
+# the system does not tell, it stays, and a person is told.
 
 STALE_AFTER = 5.0
 """Seconds. A git that we cannot see (in another container, on another machine) has long moved its ref by then."""

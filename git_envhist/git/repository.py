@@ -7,32 +7,25 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from git_envhist.disk import READ_ONLY_ERRNOS, OUT_OF_SPACE_ERRNOS, cannot_write
+from git_envhist.disk import OUT_OF_SPACE_ERRNOS, READ_ONLY_ERRNOS, cannot_write
 from git_envhist.errors import EnvhistError, GitFailed, NotARepository
 from git_envhist.git.config import SHOW_SOURCES, Config, parse_config, shared_bits
 from git_envhist.git.process import COMMAND, SAFE_GIT, Git, GitProcess, GitResult, clean_environment, spawn
-from git_envhist.git.refs import (
-    TABLES_LOCK,
-    WAIT,
-    RefLocked,
-    RunningGit,
-    gits_at_work,
-    is_hidden,
-    read_loose_ref,
-    remove_stale_lock,
-)
 from git_envhist.lazy import dataclass, field
 from git_envhist.platform import open_file_only
+
+if TYPE_CHECKING:
+    from git_envhist.git.refs import RunningGit
 
 FORKS = "envhist-forks"
 
 
 # Where a repository is, told by what git lists of its configuration; only where that is as plain as it mostly is.
 #
-# Each start of git costs a quick command 2 ms. Where `.git` is a directory right here, and git read the configuration in
-# it, which it does for nobody whom it would refuse the repository, it need not be asked where that is. Whatever is
+# Each start of git costs a quick command 2 ms. Where `.git` is a directory right here, and git read the configuration
+# in it, which it does for nobody whom it would refuse the repository, it need not be asked where that is. Whatever is
 # unusual (a linked worktree, a variable of git's, a place that is set) is left to `git rev-parse`.
 
 OWN = (b"local", b"file:.git/config")
@@ -286,6 +279,8 @@ class Repository:
 
     def resolve_ref(self, ref: str) -> str | None:
         """The hash that a ref names, or None where there is no such ref."""
+        from git_envhist.git.refs import read_loose_ref  # loaded late: only writers need it
+
         found = (
             read_loose_ref(self.common_dir, ref)
             if ref.startswith((TIMELINE_REFS, NOTES_REFS, TRASH_REFS))
@@ -322,11 +317,15 @@ class Repository:
             raise _why_not_moved(done, self.common_dir, self.git_dir)
 
     def _update_refs(self, transaction: bytes) -> GitResult:
+        from git_envhist.git.refs import WAIT  # loaded late: only writers need it
+
         return self.git.try_run_inside(
             *WAIT, *SYNCED, "update-ref", "--no-deref", "-z", "--stdin", stdin=transaction
         )
 
     def _remove_stale_locks(self, done: GitResult, moves: Sequence[RefUpdate]) -> bool:
+        from git_envhist.git.refs import remove_stale_lock  # loaded late: only writers need it
+
         if b"File exists" not in done.err:
             return False
         locks = [os.path.join(self.common_dir, move.ref + ".lock") for move in moves]
@@ -335,6 +334,8 @@ class Repository:
 
     def gits_at_work(self) -> list[RunningGit] | None:
         """Return every git that can be working in this repository now; None where the system has no list."""
+        from git_envhist.git.refs import gits_at_work, is_hidden  # loaded late: only writers need it
+
         gits = gits_at_work(self.common_dir, (self.root, self.git_dir))
         if gits is None or not self.ignores_hidden:
             return gits
@@ -468,6 +469,8 @@ def _not_a_repository(directory: str, done: GitResult) -> EnvhistError:
 
 def _why_not_moved(done: GitResult, common_dir: str, git_dir: str) -> EnvhistError:
     """Return the error for what git printed; its paths are relative to the directory that it worked in."""
+    from git_envhist.git.refs import TABLES_LOCK, RefLocked  # loaded late: only writers need it
+
     if b"cannot lock references" in done.err:
         return RefLocked(os.path.join(common_dir, TABLES_LOCK))
     if b"but expected" in done.err or b"reference already exists" in done.err:

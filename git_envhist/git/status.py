@@ -288,8 +288,8 @@ def _lfs_pointer(sha256: str, size: int) -> bytes:
 
 # git's own view of a working tree at one moment: the code commit, what differs from it, what is staged.
 #
-# Computed from the index and from bytes we hash ourselves (`judge`): `git status` and `git diff` run filters and rewrite
-# the index.
+# Computed from the index and from bytes we hash ourselves (`judge`): `git status` and `git diff` run filters and
+# rewrite the index.
 
 
 @dataclass(frozen=True, slots=True)

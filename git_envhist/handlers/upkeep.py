@@ -1,3 +1,9 @@
+"""Run the daily upkeep of one repository: the program that a capture starts in the background.
+
+The repository is named by its directories, never searched for: a directory without git, or the workspace of a
+checkpoint library, may lie in a repository of the user.
+"""
+
 from __future__ import annotations
 
 import os

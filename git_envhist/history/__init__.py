@@ -1,1 +1,4 @@
-"""Questions about the past, answered without touching the world."""
+"""Answer questions about the past: which snapshots a revision means, how they are ordered, filtered, titled and folded.
+
+`revisions` parses, `resolve` finds, `catalog` reads the timelines. The other modules are pure.
+"""

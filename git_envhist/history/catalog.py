@@ -16,7 +16,6 @@ from git_envhist.lazy import once, replace
 from git_envhist.model import EnvPath, Snapshot
 from git_envhist.snapshots.fetched import REMOTES, FetchedStore, is_fetched
 from git_envhist.snapshots.log import Tell, read_chain
-from git_envhist.snapshots.notes import add_fetched_notes, add_local_notes
 
 if TYPE_CHECKING:
     from git_envhist.secrets.keys import KeyRing
@@ -36,6 +35,11 @@ def refuse_unknown(verb: str, said: Iterable[str], known: Iterable[str]) -> None
 
 def read_timeline(repository: Repository, name: str, limit: int | None, tell: Tell) -> list[Snapshot]:
     """The snapshots of a timeline, newest first; none where there is no such timeline."""
+    from git_envhist.snapshots.notes import (  # loaded late: most snapshots have no old notes
+        add_fetched_notes,
+        add_local_notes,
+    )
+
     fetched = FetchedStore.of(repository)
     if is_fetched(name) and fetched.is_there:
         found = _read_fetched(fetched, name, limit, tell)

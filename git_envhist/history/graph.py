@@ -18,9 +18,9 @@ from git_envhist.model import ChangeCount, IntentSource, RestoreRole, Snapshot, 
 
 # Fold snapshots into the lines of a list (pure).
 #
-# One line shows all captures of one turn of an agent; a restore with the copy saved before it, if that held nothing new;
-# and the captures of one day that followed each other automatically and changed only files. A snapshot that changed
-# nothing, and for which nobody gave a reason, has no line unless it is the newest.
+# One line shows all captures of one turn of an agent; a restore with the copy saved before it, if that held nothing
+# new; and the captures of one day that followed each other automatically and changed only files. A snapshot that
+# changed nothing, and for which nobody gave a reason, has no line unless it is the newest.
 #
 # A snapshot with a name, a note, a verdict of its own, a task, an effect or a missing path keeps its line. So does the
 # first of all: a turn's changes are counted from it. The newest of a run represents it: the turn's intent finds it.

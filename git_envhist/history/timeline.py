@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from git_envhist.diff.fact_keys import place_of
 from git_envhist.diff.facts import compare_facts, fact_words
 from git_envhist.diff.summary import changes_phrase
 from git_envhist.errors import UsageError
-from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import Git
 from git_envhist.history.times import TimeSpan, TimeUnit, read_moment
 from git_envhist.lazy import dataclass, replace
 from git_envhist.model import Snapshot, Verdict, VerdictStatus
 from git_envhist.model.snapshots import latest_judged
-from git_envhist.snapshots.sealed_facts import FindFactsKey
+
+if TYPE_CHECKING:
+    from git_envhist.snapshots.sealed_facts import FindFactsKey
 
 # Find the snapshots whose summary contains a text: when did flask appear?
 
@@ -26,6 +27,7 @@ def filter_by_summary(
     git: Git, found: Sequence[Snapshot], text: str, find_key: FindFactsKey
 ) -> list[Snapshot]:
     """Those whose story contains a text: the line of the list, or any fact that differs from the snapshot before."""
+    from git_envhist.git.cat_file import CatFile  # loaded late: a list reads no facts
 
     def tells(snapshot: Snapshot) -> bool:
         if text in changes_phrase(snapshot):

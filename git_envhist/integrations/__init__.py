@@ -1,5 +1,5 @@
-"""What causes a capture without somebody asking for it: git's hooks, those of coding agents; installed and taken away.
+"""Install hooks for git and coding agents, and remove them byte for byte.
 
-Whoever plugs into a program of others says what is to stand in its files as plain values (`edits.py`), which one
-function carries out and a dry run prints; `kept.py` remembers what stood there before.
+Each integration describes the files that it wants as plain values (`edits`); one function writes them, and a dry run
+prints them. What a file contained before is kept, so that `uninstall` restores it.
 """

@@ -38,8 +38,8 @@ HOOKS = (*EVENTS, RIDING)
 
 # What hooks left to do, and what came of it: a mark and a short log in the git directory of the working tree.
 #
-# The mark is written before anything else and goes when a capture holds what it stands for: whatever kills a worker, the
-# next hook makes up for it. The log is bounded; it is written by the worker that holds the lock, and may be lost.
+# The mark is written before anything else and goes when a capture holds what it stands for: whatever kills a worker,
+# the next hook makes up for it. The log is bounded; it is written by the worker that holds the lock, and may be lost.
 
 MAX_COUNT = 50
 """So many outcomes are kept."""
@@ -224,7 +224,7 @@ SHELL = re.compile(rb"#!\s*(/usr/bin/env\s+)?(/\S*/)?(sh|bash|dash|ash|ksh|mksh|
 @cache
 def template(name: str) -> str:
     """A shim as it stands in `hooks/`; an installation carries them inside the package."""
-    package = os.path.realpath(__file__).rsplit("/", 3)[0]
+    package = os.path.realpath(__file__).rsplit("/", 2)[0]
     carried = os.path.join(package, "_hooks", name)
     beside = os.path.join(os.path.dirname(package), "hooks", name)
     with open(carried if os.path.exists(carried) else beside, encoding="utf-8") as file:
@@ -380,9 +380,9 @@ def _dotted(version: tuple[int, ...]) -> str:
 # Hooks in the directory that git uses: what stands there keeps running, and comes back byte for byte.
 #
 # A script of the shell gets our lines before all that it does: it keeps its name, its place, its input and its status,
-# whatever it goes by (husky's scripts go by their own name, pre-commit's are known to it by their content). Anything else
-# (another language, a program, a link, a script that is switched off) gets the ending `.pre-envhist` and is called by
-# ours.
+# whatever it goes by (husky's scripts go by their own name, pre-commit's are known to it by their content). Anything
+# else (another language, a program, a link, a script that is switched off) gets the ending `.pre-envhist` and is called
+# by ours.
 
 EXECUTABLE = 0o111
 MOVED_AWAY = (".legacy", ".old")

@@ -51,8 +51,9 @@ from git_envhist.snapshots.staging import Staging, open_published, share
 
 # Takes our packs out of a repository, less what is the user's: that is handed back to git.
 #
-# A `git add` that finds its content in a pack of ours stores nothing. Whatever a branch, an index, a reflog or something
-# half done leads to is written into a pack of git's own before ours go; they come back where anything is missing then.
+# A `git add` that finds its content in a pack of ours stores nothing. Whatever a branch, an index, a reflog or
+# something half done leads to is written into a pack of git's own before ours go; they come back where anything is
+# missing then.
 
 
 class PackContents(NamedTuple):

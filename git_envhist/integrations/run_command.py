@@ -259,7 +259,8 @@ def run_with_snapshots(
 
 # A terminal of its own for a program that is run in between: ours shows what comes there, and hands it what is typed.
 #
-# Ours hands over every key as it is (Ctrl-C, too: the inner one makes a signal of it), and the inner one has ours' size.
+# Ours hands over every key as it is (Ctrl-C, too: the inner one makes a signal of it), and the inner one has ours'
+# size.
 
 IN = 0
 SIZE = 8

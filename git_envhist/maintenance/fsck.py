@@ -15,7 +15,7 @@ from git_envhist.disk import read_exactly, state_directory, sync_directory
 from git_envhist.errors import Damaged, EnvhistError, GitFailed, GitKilled
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import Git
-from git_envhist.git.repository import TIMELINE_REFS, NOTES_REFS, Repository, states_of
+from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, Repository, states_of
 from git_envhist.lazy import dataclass, field
 from git_envhist.maintenance.merge_packs import SINGLE, list_is_damaged
 from git_envhist.model import BrokenSnapshot, Fault, FsckReport, Snapshot

@@ -26,7 +26,7 @@ from contextlib import contextmanager, suppress
 from git_envhist.disk import UPKEEP_LOCK, locked, locked_now, state_directory, system_errors
 from git_envhist.errors import EnvhistError, GitFailed, UsageError
 from git_envhist.git.refs import sweep_locks
-from git_envhist.git.repository import TIMELINE_REFS, NOTES_REFS, TRASH_REFS, Repository
+from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, TRASH_REFS, Repository
 from git_envhist.lazy import replace
 from git_envhist.maintenance.daily import lower_priority, postpone, save_problems
 from git_envhist.maintenance.fsck import check, check_packs

@@ -29,8 +29,6 @@ from git_envhist.disk import (
 from git_envhist.errors import Damaged, EnvhistError
 from git_envhist.git.refs import RunningGit, callers
 from git_envhist.git.repository import Repository
-from git_envhist.maintenance.daily import begin_if_due
-from git_envhist.maintenance.weigh_packs import read_kinds
 from git_envhist.objects.own_packs import (
     GONE,
     drop_caches,
@@ -87,6 +85,8 @@ def merge_packs(
     shared: int = 0,
 ) -> int:
     """Merge what should be merged; how many packs went. To be called while no capture runs."""
+    from git_envhist.maintenance.weigh_packs import read_kinds  # loaded late: most captures merge nothing
+
     common_dir = os.path.dirname(os.path.dirname(pack_dir))
     own = open_published(common_state, pack_dir, object_format)
     try:
@@ -232,8 +232,8 @@ def _take_away(
 
 # git's own list of several packs (its multi-pack-index): one file to look in, where each of them would be another.
 #
-# Whoever asks git for an object that stands in no pack, as all of a young repository's do, has it open the index of every
-# pack there is. With this list it opens one file in the place of all that stand there.
+# Whoever asks git for an object that stands in no pack, as all of a young repository's do, has it open the index of
+# every pack there is. With this list it opens one file in the place of all that stand there.
 #
 # Packs that a cleaning wrote stand in ours: they change once a day, by cleanings alone. Those of captures are merged
 # every few captures, and to write the list takes some 25 milliseconds; so they come into it only where they cannot be
@@ -274,6 +274,8 @@ def keep_listed(repository: Repository, before: Collection[str], most: int) -> N
 
     To be called while nobody captures or cleans: what is listed must not be on its way out.
     """
+    from git_envhist.maintenance.weigh_packs import read_kinds  # loaded late: most captures merge nothing
+
     own = set(own_names(repository.pack_dir)) - unpublished(repository.common_state, repository.pack_dir)
     now = listed(repository)
     cleaned = own & read_kinds(repository.common_state).keys()
@@ -307,6 +309,8 @@ The next capture does it."""
 def merge_packs_after(repository: Repository, most: int = MAX_PACKS) -> None:
     """Merge small packs where there are more than so many, unless a capture of another working tree, or a git that goes
     by packs, is under way; where gits leave no gap for it, have them know all packs by one list."""
+    from git_envhist.maintenance.daily import begin_if_due  # loaded late: most captures merge nothing
+
     state = repository.common_state
     try:
         with (

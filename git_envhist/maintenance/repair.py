@@ -15,7 +15,7 @@ from git_envhist.capture.pipeline import CapturePipeline
 from git_envhist.disk import COMMON_LOCK, UPKEEP_LOCK, locked, state_directory
 from git_envhist.errors import Damaged, EnvhistError, GitFailed
 from git_envhist.git.cat_file import CatFile
-from git_envhist.git.repository import TIMELINE_REFS, NOTES_REFS, TRASH_REFS, RefUpdate, Repository, states_of
+from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, TRASH_REFS, RefUpdate, Repository, states_of
 from git_envhist.lazy import dataclass
 from git_envhist.maintenance.fsck import FsckFindings, check, mend
 from git_envhist.maintenance.merge_packs import drop_damaged_list
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
 # Brings lost objects back: from what was fetched, from remotes that have them, from the working tree as it is now.
 #
-# The working tree is captured once more, into a staging that is thrown away: what is there now and was lost (a file that
-# did not change, what is said of a directory, the pieces of a database) is among what the capture would store.
+# The working tree is captured once more, into a staging that is thrown away: what is there now and was lost (a file
+# that did not change, what is said of a directory, the pieces of a database) is among what the capture would store.
 
 MAX_SINGLE = 200
 """Where a remote gives not all that is asked for, so many objects are asked for one by one."""

@@ -96,11 +96,7 @@ def _told_as_value(broken: type[Exception]) -> Iterator[None]:
 # The deflate of git objects: isal where it is installed (four times as fast), else zlib; the streams are alike.
 
 if TYPE_CHECKING:
-    from zlib import adler32 as adler32
-    from zlib import compress as compress
-    from zlib import crc32 as crc32
-    from zlib import decompress as decompress
-    from zlib import decompressobj as decompressobj
+    from zlib import adler32, compress, crc32, decompress, decompressobj
 
     InflateError: tuple[type[Exception], ...]
     QUICKEST: int

@@ -326,8 +326,9 @@ def _readable_as(directory: os.stat_result) -> int:
 
 # Packs of ours that are replaced by others: put out of sight, brought back, let go. And who may still want them.
 #
-# Packs that go are first put aside, into a staging. Who puts them there says what a kill means: below `GONE` they are on
-# their way out, and the next sweep takes the rest; below `ASIDE` it is not decided yet, and the sweep brings them back.
+# Packs that go are first put aside, into a staging. Who puts them there says what a kill means: below `GONE` they are
+# on their way out, and the next sweep takes the rest; below `ASIDE` it is not decided yet, and the sweep brings them
+# back.
 
 GONE = "gone"
 ASIDE = "aside"
@@ -405,9 +406,10 @@ def _move(source: str, target: str, bases: Sequence[str], suffixes: Sequence[str
 
 # A second name for the index of every pack of ours, by which it comes back when somebody took it for garbage.
 #
-# `git gc` removes an index beside which it saw no pack. It reads the directory while others write to it: where there are
-# more names than the system hands out at a time, one that came later may be seen and one that came before it missed. Then
-# the index of a fresh pack goes, and with it, if that was seen, the mark; the pack stays, and nobody finds what is in it.
+# `git gc` removes an index beside which it saw no pack. It reads the directory while others write to it: where there
+# are more names than the system hands out at a time, one that came later may be seen and one that came before it
+# missed. Then the index of a fresh pack goes, and with it, if that was seen, the mark; the pack stays, and nobody finds
+# what is in it.
 #
 # The second name is a hard link. It is there before the first one, and goes before it, so that nothing comes back that
 # was taken away on purpose.

@@ -534,9 +534,9 @@ def _rest_of_size(data: memoryview, at: int, size: int) -> tuple[int, int]:
 # The objects of snapshots, read in this process from the packs of captures; git's own reader answers for the rest.
 #
 # A restore reads every file's blob once: from our packs that takes 15 µs and the inflating, through a pipe to git five
-# times as long. Every object is held to its id, whoever read it; a file's, where that is enough, to the checksum by which
-# it was packed (decision 38). To be opened in the process that uses it: a child that was forked shares no pipe with its
-# parent.
+# times as long. Every object is held to its id, whoever read it; a file's, where that is enough, to the checksum by
+# which it was packed (decision 38). To be opened in the process that uses it: a child that was forked shares no pipe
+# with its parent.
 
 HINT = "'git envlog fsck' says what else is missing"
 OpenSealed = Callable[[EnvPath, bytes], bytes]

@@ -153,8 +153,8 @@ def _segments(data: bytes) -> list[Segment]:
 
 # Go's modules, where they are: downloaded into a module cache, vendored, built into a program.
 #
-# A module's name has slashes, so it stands behind two: `go/pkg/mod//golang.org/x/text`. What a program was built from is
-# told below the program: `bin/gopls` has a version, `bin/gopls//golang.org/x/text` another one.
+# A module's name has slashes, so it stands behind two: `go/pkg/mod//golang.org/x/text`. What a program was built from
+# is told below the program: `bin/gopls` has a version, `bin/gopls//golang.org/x/text` another one.
 
 PROBE = "go"
 DOWNLOADED = re.compile(rb"(?:^|/)cache/download/([^@]+)/@v\Z")

@@ -11,8 +11,8 @@ from git_envhist.probes.base import Files, Keyed
 
 # Probe module for the variables that sealed files set: `.env`, `.env.local`, `.envrc`.
 #
-# A fact names a variable. Its value is the beginning of a keyed hash, bound to the file and the variable: it says that a
-# value changed, and without the key nothing can be tried out against it.
+# A fact names a variable. Its value is the beginning of a keyed hash, bound to the file and the variable: it says that
+# a value changed, and without the key nothing can be tried out against it.
 
 PROBE = "env"
 SET = "set"

@@ -58,8 +58,8 @@ from git_envhist.snapshots.tree_size import TreeSizer, trees_of_moments, trees_o
 #
 # Commits, trees and notes are read whole by whoever lists a history, and some bytes of a pack stand for gigabytes of
 # them. git holds a pack to its checksums and its objects to their form, not to a size; so the sizes of what is new are
-# asked, which takes no more than their heads. Trees that hold each other over and over are the same thing told in another
-# way: those that moments and notes lead to are weighed. What is too much goes again, with all that came along.
+# asked, which takes no more than their heads. Trees that hold each other over and over are the same thing told in
+# another way: those that moments and notes lead to are weighed. What is too much goes again, with all that came along.
 
 ENDINGS = (INDEX, ".rev", ".promisor", ".pack")
 """In this order a pack goes: git sees it as long as there is an index."""

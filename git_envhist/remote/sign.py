@@ -14,7 +14,7 @@ from git_envhist.disk import COMMON_LOCK, locked, state_directory
 from git_envhist.errors import Damaged, EnvhistError
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import Git
-from git_envhist.git.repository import TIMELINE_REFS, NOTES_REFS, Repository
+from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, Repository
 from git_envhist.lazy import dataclass, replace
 from git_envhist.objects.commits import parse_commit
 from git_envhist.secrets.keys import KeyRing

@@ -158,7 +158,8 @@ def shown_place(one: OutgoingObject, data: bytes = b"") -> bytes:
 
 # Secrets in the words that leave: messages of snapshots and notes, judged by the mask that a capture applies to them.
 #
-# What this version captured is masked already. An older version masked fewer forms, and plain git may write any message.
+# What this version captured is masked already. An older version masked fewer forms, and plain git may write any
+# message.
 
 META = b"Env-Meta: "
 SSH_ALONE = pattern(
@@ -368,10 +369,10 @@ def shown_kind(word: str) -> str:
 
 # Lets git see what the other side has already, where a chain has no parent that would say so.
 #
-# A push leaves out what the parents of new commits hold, and nothing else: of a timeline that was rewritten or forked, or
-# whose files arrived in parts, or stand in commits of code, it would send all of it again. So for the time of a push the
-# oldest of the new commits has these for further parents, by a file of grafts that git is given. Nothing is written into
-# the repository, and the commits that arrive are what they are.
+# A push leaves out what the parents of new commits hold, and nothing else: of a timeline that was rewritten or forked,
+# or whose files arrived in parts, or stand in commits of code, it would send all of it again. So for the time of a push
+# the oldest of the new commits has these for further parents, by a file of grafts that git is given. Nothing is written
+# into the repository, and the commits that arrive are what they are.
 
 MAX_BASES = 40
 """The tree of each is walked."""
@@ -407,8 +408,8 @@ def _line(git: Git, new: str, old: str | None, onto: Sequence[str]) -> str:
 
 # What is remembered of a remote: that its owner agreed to send there, what we put there last, and what an upload left.
 #
-# One small file for each address, `<common git dir>/envhist/remotes/<key>`, written by rename: whoever loses it is asked
-# once more, and rewrites nothing there without `--delete`.
+# One small file for each address, `<common git dir>/envhist/remotes/<key>`, written by rename: whoever loses it is
+# asked once more, and rewrites nothing there without `--delete`.
 
 FIRST = "envhist-remote 1"
 PUT = re.compile(r"put ([0-9a-f]{40}|[0-9a-f]{64}) (refs/[!-~]+)")
@@ -497,12 +498,12 @@ def with_tried(memory: RemoteState, moves: Mapping[str, str | None]) -> RemoteSt
 
 # Uploads in parts, where all at once would be more than a host takes in one pack.
 #
-# What is to leave is divided; each part is a commit of a flat tree and goes to `refs/envhist/upload/<ours>/<part>` first.
-# When all parts are there, the push of the timelines themselves sends what is left (commits and trees), and then the
-# upload refs go. Nobody sees a timeline of which anything is missing.
+# What is to leave is divided; each part is a commit of a flat tree and goes to `refs/envhist/upload/<ours>/<part>`
+# first. When all parts are there, the push of the timelines themselves sends what is left (commits and trees), and then
+# the upload refs go. Nobody sees a timeline of which anything is missing.
 #
-# The commits and trees of the parts are kept in a directory of objects of ours until then: so a push that was broken off
-# knows, by the refs that it left there, what has arrived already. Not one object is written into the repository.
+# The commits and trees of the parts are kept in a directory of objects of ours until then: so a push that was broken
+# off knows, by the refs that it left there, what has arrived already. Not one object is written into the repository.
 
 NOBODY = {
     b"GIT_AUTHOR_NAME": b"git-envhist", b"GIT_AUTHOR_EMAIL": b"", b"GIT_AUTHOR_DATE": b"1000000000 +0000",

@@ -115,9 +115,9 @@ class WorktreeReader(ObjectReader):
 
 # Contents that know the original: what stands there unchanged is cloned, not written.
 #
-# Two files share their blocks then until one of them is written to (`cp --reflink`, on Btrfs, XFS and others); where that
-# cannot be had, big files are copied by the kernel. A file is taken for unchanged by its time, and believed by its bytes:
-# whoever borrows it reads back what came of that.
+# Two files share their blocks then until one of them is written to (`cp --reflink`, on Btrfs, XFS and others); where
+# that cannot be had, big files are copied by the kernel. A file is taken for unchanged by its time, and believed by its
+# bytes: whoever borrows it reads back what came of that.
 
 BLOCK = 512
 

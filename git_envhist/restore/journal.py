@@ -306,8 +306,8 @@ def _path(value: str) -> EnvPath:
 
 # Whether a journal speaks of what is here: the numbers of devices are given anew at every mount, those of files stay.
 #
-# What changed places is told by its number. Where a journal was copied along with an environment, or where a file system
-# numbers its files anew, these tell nothing, and nobody may go by them.
+# What changed places is told by its number. Where a journal was copied along with an environment, or where a file
+# system numbers its files anew, these tell nothing, and nobody may go by them.
 
 
 def spots_of(door: RestoreDisk) -> tuple[SlotLocation, ...]:

@@ -420,8 +420,8 @@ def forget_way(private: str) -> None:
 
 # A restore from the locks to the moment that records it.
 #
-# What is here now is captured once: the plan is made on it, and it becomes the moment to come back to. What that takes is
-# loaded while the workers look.
+# What is here now is captured once: the plan is made on it, and it becomes the moment to come back to. What that takes
+# is loaded while the workers look.
 
 
 @dataclass(slots=True)

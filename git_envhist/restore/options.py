@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from git_envhist.diff.classes import CLASSES
 from git_envhist.errors import UsageError
 from git_envhist.history.catalog import as_sequence, refuse_unknown
 from git_envhist.lazy import dataclass, replace
 from git_envhist.model import CaptureProgress, RestoreResult, Snapshot, SnapshotId
-from git_envhist.services import NONE, Dumps
+from git_envhist.services import NONE
+
+if TYPE_CHECKING:
+    from git_envhist.services import Dumps
 
 STOPPED = "stopped"
 """The word of a journal for the services that do not run while it is not at its end."""

@@ -131,8 +131,8 @@ def _stands_as_it_is(
 
 # Databases and what belongs to them: replaced together, or not at all (pure).
 #
-# Between two renames a new database would stand beside the old one's log, and whoever opened it then would apply the one
-# to the other. So a log goes before its database is replaced, and the new one comes after it.
+# Between two renames a new database would stand beside the old one's log, and whoever opened it then would apply the
+# one to the other. So a log goes before its database is replaced, and the new one comes after it.
 
 
 def split_units(removals: Iterable[PlanStep], arrivals: Iterable[PlanStep]) -> tuple[PlanStep, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import closing, suppress
 from functools import partial
 
+from git_envhist import trace
 from git_envhist.capture.captured_tree import CapturedTree
 from git_envhist.capture.collect import RecordChanges
 from git_envhist.capture.environment import CapturedEnvironment
@@ -55,7 +56,6 @@ from git_envhist.restore.untrusted import Findings
 from git_envhist.snapshots.manifest import BUDGET
 from git_envhist.snapshots.names import RESERVED, true_path
 from git_envhist.snapshots.records import ROOT_MARK
-from git_envhist.trace import step
 from git_envhist.worktree.scan import ROW, id_width
 from git_envhist.worktree.stat_cache import (
     CTIME,
@@ -193,8 +193,8 @@ def _recorded(realm: bytes, path: bytes) -> bytes:
 
 # What differs between what is here and a moment, given what differs between the newest snapshot and that moment.
 #
-# The second is found out while the workers look. What they then found to be another one is told by records, old and new:
-# nothing is read for it. Where anything is out of the ordinary there is no answer, and trees are compared as ever.
+# The second is found out while the workers look. What they then found to be another one is told by records, old and
+# new: nothing is read for it. Where anything is out of the ordinary there is no answer, and trees are compared as ever.
 
 KINDS = {stat.S_IFREG: EntryKind.FILE, stat.S_IFLNK: EntryKind.LINK}
 Key = tuple[bytes, EnvPath]
@@ -364,7 +364,7 @@ class Planner:
         self.unreached: tuple[SkippedPath, ...] = ()
         """What cannot come to where it was, for what stands there and is no part of the environment."""
 
-    @step("the plan is made")
+    @trace.step("the plan is made")
     def plan(
         self, before: str, after: str, wish: RestoreOptions, findings: Findings | None = None
     ) -> RestorePlan:

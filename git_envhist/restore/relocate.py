@@ -67,8 +67,8 @@ def _open(root: str) -> Repository | None:
 
 # How a file that names one place is made to name another (pure).
 #
-# A place is named where nothing that could be part of a longer name stands on either side of it: `/srv/app` is not named
-# by `/srv/app-2`, nor by `/old/srv/app`.
+# A place is named where nothing that could be part of a longer name stands on either side of it: `/srv/app` is not
+# named by `/srv/app-2`, nor by `/old/srv/app`.
 
 SPELLED = re.compile(r"[A-Za-z0-9_./+=@:,-]+")
 NAME = rb"[\w.+@~%\x80-\xff-]"

@@ -544,8 +544,8 @@ def why_unsafe(path: bytes, targets: Mapping[bytes, bytes]) -> str | None:
 
 # Decide what may come from the repositories within an unsigned snapshot (pure).
 #
-# git runs what a repository's configuration and hooks name as soon as somebody asks for its status. A directory counts as
-# a repository if git would take it for one in the end: by its name, or because HEAD, objects and refs are in it, no
+# git runs what a repository's configuration and hooks name as soon as somebody asks for its status. A directory counts
+# as a repository if git would take it for one in the end: by its name, or because HEAD, objects and refs are in it, no
 # matter which of these come and which exist already.
 
 PARTS = frozenset((b"head", b"objects", b"refs"))

@@ -21,7 +21,7 @@ from git_envhist.platform import DIRECTORY, open_itself
 from git_envhist.restore.attributes import AttributeSetter, Lose, read_xattrs
 from git_envhist.restore.compare_files import file_equals, has_bytes
 from git_envhist.restore.fs import NO_LINKS, DiskCalls, open_directory
-from git_envhist.restore.plan import SKIP_OWN_FILES, PRIVATE, check_kinds, skip_reason
+from git_envhist.restore.plan import PRIVATE, SKIP_OWN_FILES, check_kinds, skip_reason
 from git_envhist.restore.stage import NO_STEP, StagedItem, first_names
 from git_envhist.restore.verify import compare, compare_stat
 from git_envhist.restore.write_entry import (

@@ -24,7 +24,7 @@ from git_envhist.errors import Damaged, EnvhistError, GitFailed, Refused, Snapsh
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.config import current_actor, signature
 from git_envhist.git.process import Git
-from git_envhist.git.repository import TIMELINE_REFS, NOTES_REFS, RefUpdate, Repository, states_of
+from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, RefUpdate, Repository, states_of
 from git_envhist.lazy import dataclass, field, replace
 from git_envhist.maintenance.gc import NOTHING_STAYS, collect
 from git_envhist.maintenance.repack import RepositoryBusy
@@ -71,9 +71,9 @@ from git_envhist.worktree.unfinished_restore import restore_directory
 # What verdicts say they were reached on, where that was erased since: a digest is a guess's confirmation.
 #
 # Whoever has all of a tree but a short secret can try what its `Env-Content` would be. After an erasure the snapshots
-# say a keyed digest of theirs; here the notes of all timelines and the private list of checks follow. What is the content
-# of a snapshot as it stands now is left as it is; everything else becomes its keyed digest, the same everywhere, so that
-# what was equal stays equal.
+# say a keyed digest of theirs; here the notes of all timelines and the private list of checks follow. What is the
+# content of a snapshot as it stands now is left as it is; everything else becomes its keyed digest, the same
+# everywhere, so that what was equal stays equal.
 
 TREES = ("tree_before", "tree_after")
 

@@ -18,7 +18,7 @@ from git_envhist.errors import Damaged, EnvhistError, GitFailed, GitKilled
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.config import moment_of
 from git_envhist.git.refs import HASH_BYTES
-from git_envhist.git.repository import TIMELINE_REFS, NOTES_REFS, RefUpdate, Repository
+from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, RefUpdate, Repository
 from git_envhist.lazy import dataclass
 from git_envhist.model import Snapshot
 from git_envhist.objects.commits import Commit, parse_commit
@@ -36,8 +36,8 @@ from git_envhist.snapshots.timelines import current_commit, read_left_behind, re
 
 # Whether our refs can be read, and lead somewhere; one that does not is set aside, so that git goes on.
 #
-# A ref whose object is missing ends the user's own `git gc`, `push` and `clone`. It is written down in a file beside our
-# state, word for word, before it goes: what it named can still be looked for.
+# A ref whose object is missing ends the user's own `git gc`, `push` and `clone`. It is written down in a file beside
+# our state, word for word, before it goes: what it named can still be looked for.
 
 PLACES = ("refs/envhist/", "refs/notes/envhist/")
 ASIDE = "set-aside"

@@ -29,8 +29,8 @@ from git_envhist.git.cat_file import CatFile
 from git_envhist.git.config import current_actor, signature
 from git_envhist.git.process import Git
 from git_envhist.git.repository import (
-    TIMELINE_REFS,
     NOTES_REFS,
+    TIMELINE_REFS,
     TRASH_REFS,
     RefsMoved,
     RefUpdate,

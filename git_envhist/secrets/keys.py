@@ -166,8 +166,8 @@ def _remove_quietly(path: str) -> None:
 
 # Keyed hashes (HMAC) by what the interpreter itself brings.
 #
-# `hmac` and `hashlib` load OpenSSL: 2 ms of every command that says who signed a moment, which has a few hundred bytes to
-# hash. As the library's `random` does, the interpreter's own modules are asked first.
+# `hmac` and `hashlib` load OpenSSL: 2 ms of every command that says who signed a moment, which has a few hundred bytes
+# to hash. As the library's `random` does, the interpreter's own modules are asked first.
 
 BLOCKS = {"sha256": 64, "sha512": 128}
 _INNER, _OUTER = bytes(byte ^ 0x36 for byte in range(256)), bytes(byte ^ 0x5C for byte in range(256))
@@ -211,9 +211,9 @@ def constant_time_equal(one: str, other: str) -> bool:
 
 # One key: its id, the subkeys derived from it, and its form as a file and as a line of text.
 #
-# A key is 512 random bits and the id of the repository that made it. Everything is done with subkeys derived from both by
-# a label, so that no two uses and no two repositories share one. The id of a key is a hash keyed by itself: it names the
-# key and tells nothing about it. Keys of the first form have no repository, and ids of 48 bits.
+# A key is 512 random bits and the id of the repository that made it. Everything is done with subkeys derived from both
+# by a label, so that no two uses and no two repositories share one. The id of a key is a hash keyed by itself: it names
+# the key and tells nothing about it. Keys of the first form have no repository, and ids of 48 bits.
 
 SECRET_LENGTH, REPOSITORY_LENGTH = 64, 16
 FIRST_FORM_LENGTH = 12

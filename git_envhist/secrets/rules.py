@@ -292,8 +292,8 @@ PACKAGE_DIRECTORIES: Globs = (
 
 # Return the name that a copy of a file was made from: without what editors, backups and people add to it.
 #
-# `.env.old`, `#.env#`, `..env.swp`, `.env (copy)`, `prod.tfvars~`, `secrets-backup.yml` and `Copy of release.jks` are as
-# secret as what they are copies of.
+# `.env.old`, `#.env#`, `..env.swp`, `.env (copy)`, `prod.tfvars~`, `secrets-backup.yml` and `Copy of release.jks` are
+# as secret as what they are copies of.
 
 ROUNDS = 4
 """A copy of a copy of a copy: `.env.bak.old~`."""

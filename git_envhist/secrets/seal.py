@@ -208,8 +208,9 @@ def _show(text: bytes) -> str:
 #
 # envhist-key-w1-<id of the key>-<base32: salt, wrapped secret, checksum>
 #
-# The passphrase is stretched by scrypt (128 MiB, about half a second: what somebody pays for each guess), and the secret
-# is encrypted with AES-256 in SIV mode; the id is bound to it. The checksum tells a slip of the pen from wrong words.
+# The passphrase is stretched by scrypt (128 MiB, about half a second: what somebody pays for each guess), and the
+# secret is encrypted with AES-256 in SIV mode; the id is bound to it. The checksum tells a slip of the pen from wrong
+# words.
 
 HEAD = "envhist-key-w1-"
 SALT, WRAPPED_TAG, CHECK = 16, 16, 4

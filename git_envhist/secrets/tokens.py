@@ -244,9 +244,9 @@ TOKENS: dict[str, Form] = {**CODE, **CLOUDS, **MODELS, **SERVICES, **GENERAL}
 # unmistakable prefix, or a password where a password must stand, are in the table: a file is not to be sealed because
 # a long word stands in it.
 #
-# Most files hold none. So a file is first searched for signs (`tokensigns`), and then only for the forms that a sign can
-# stand for: 64 MB/s over the sources of Python and its packages, for 158 forms (measured on files of up to 64 KiB, on
-# two shared cores; `python -m tests.capture.measure_secrets` measures it again).
+# Most files hold none. So a file is first searched for signs (`tokensigns`), and then only for the forms that a sign
+# can stand for: 64 MB/s over the sources of Python and its packages, for 158 forms (measured on files of up to 64 KiB,
+# on two shared cores; `python -m tests.capture.measure_secrets` measures it again).
 
 SCAN_LIMIT = 64 << 10
 """Larger files are data: nobody keeps a token in them by hand."""

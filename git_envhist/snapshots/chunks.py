@@ -266,10 +266,10 @@ def pieces_path(tree: bytes) -> tuple[str, str]:
 
 # Cut what is sealed in pieces where only the key says so, so that lengths of pieces confirm no guess of the content.
 #
-# Cuts by content alone are the same for everybody: with a guess of a dump anybody can cut and deflate it, and compare the
-# lengths with those of the sealed pieces. So the cutter sees the bytes through a secret substitution, with a secret seed:
-# equal content still has equal pieces under one key, and without the key no cut can be told. A piece is padded as well,
-# to a length that tells the size of the deflated piece within 6 % at most.
+# Cuts by content alone are the same for everybody: with a guess of a dump anybody can cut and deflate it, and compare
+# the lengths with those of the sealed pieces. So the cutter sees the bytes through a secret substitution, with a secret
+# seed: equal content still has equal pieces under one key, and without the key no cut can be told. A piece is padded as
+# well, to a length that tells the size of the deflated piece within 6 % at most.
 
 
 def secret_cuts(blocks: Iterable[bytes], secret: bytes) -> Iterator[Pieces]:

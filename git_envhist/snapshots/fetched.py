@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from git_envhist.disk import (
     cannot_write,
@@ -27,7 +28,9 @@ from git_envhist.git.repository import Repository, sync_refs
 from git_envhist.lazy import replace
 from git_envhist.model import Snapshot
 from git_envhist.platform import open_file_only
-from git_envhist.snapshots.log import Tell, read_chain
+
+if TYPE_CHECKING:
+    from git_envhist.snapshots.log import Tell
 
 REMOTES = "refs/envhist/remotes/"
 FETCHED_NOTES = "refs/notes/envhist/"
@@ -227,6 +230,8 @@ class FetchedStore:
 
     def read(self, timeline: str, limit: int | None, tell: Tell) -> Iterator[Snapshot]:
         """The snapshots of one, newest first, under the name that it has here."""
+        from git_envhist.snapshots.log import read_chain  # loaded late: only fetched timelines need it
+
         chain = read_chain(
             self.git, REMOTES + timeline, limit=limit, notes=FETCHED_NOTES + timeline, tell=tell
         )

@@ -31,7 +31,6 @@ from git_envhist.model import (
     Trigger,
     Verdict,
 )
-from git_envhist.secrets.keys import constant_time_equal
 from git_envhist.snapshots.records import VERDICT, format_record, read_verdict
 
 # The values of a message's trailers, each on its one line (pure).
@@ -370,6 +369,8 @@ def with_trust(snapshot: Snapshot, find_key: FindKey) -> Snapshot:
 
 def is_signed(snapshot: Snapshot, find_key: FindKey) -> bool:
     """Whether a key that is here signed just this tree, this author and this message."""
+    from git_envhist.secrets.keys import constant_time_equal  # loaded late: only signed messages need it
+
     message, mac = split_mac(snapshot.message)
     key = find_key(snapshot.key) if mac is not None and snapshot.key is not None else None
     if key is None or mac is None:
@@ -387,6 +388,8 @@ def signed_again(
     record: NoteRecord, changed: Mapping[str, object], snapshot: SnapshotId, find_key: FindKey
 ) -> NoteRecord:
     """The record of a verdict with other fields; signed by the key that had signed it, where that is here."""
+    from git_envhist.secrets.keys import constant_time_equal  # loaded late: only signed messages need it
+
     fields = {name: value for name, value in record.fields.items() if name != MAC}
     told, mac = NoteRecord(record.kind, record.at, {**fields, **changed}), record.fields.get(MAC)
     if mac is None:
@@ -425,6 +428,8 @@ def _judged_verdict(record: NoteRecord, verdict: Verdict, snapshot: Snapshot, fi
 
 
 def _is_signed_verdict(record: NoteRecord, snapshot: Snapshot, find_key: FindKey) -> bool:
+    from git_envhist.secrets.keys import constant_time_equal  # loaded late: only signed messages need it
+
     name, mac = signing_key_id(record), record.fields.get(MAC)
     key = find_key(name) if name is not None else None
     if key is None or not isinstance(mac, str) or not mac.isascii():

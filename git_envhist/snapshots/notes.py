@@ -359,8 +359,8 @@ def with_records(snapshot: Snapshot, more: tuple[NoteRecord, ...]) -> Snapshot:
 # speaks of somebody else's snapshots is listed once, as it comes, in a file beside the refs: a fleet has hundreds of
 # writers, hardly one of them says anything of another's, and a log shall not ask them all.
 #
-# From elsewhere remarks and verdicts are taken, with whose word it is. A name is not: it would decide what a word of ours
-# means.
+# From elsewhere remarks and verdicts are taken, with whose word it is. A name is not: it would decide what a word of
+# ours means.
 
 HEADS = "refs/envhist/heads/"
 FIRST = "envhist-crossed 1"

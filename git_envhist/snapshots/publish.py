@@ -16,7 +16,7 @@ from git_envhist.disk import COMMON_LOCK, locked, state_directory
 from git_envhist.errors import Damaged, EnvhistError, GitFailed, in_words
 from git_envhist.git.cat_file import CatFile, GitObject
 from git_envhist.git.process import Git
-from git_envhist.git.repository import TIMELINE_REFS, NOTES_REFS, TRASH_REFS, RefsMoved, RefUpdate, Repository
+from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, TRASH_REFS, RefsMoved, RefUpdate, Repository
 from git_envhist.lazy import dataclass
 from git_envhist.model import NoteRecord, Snapshot
 from git_envhist.objects.commits import encode_commit

@@ -6,7 +6,6 @@ that is ever written is not looked at.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -45,7 +44,7 @@ MAX_SIZE = 64 << 20
 MAX_LINE = 1 << 14
 SUFFIX = ".sealed"
 """Ends the name of the text that holds a probe's facts of sealed files."""
-NAME = re.compile(r"[a-z][a-z0-9-]{0,31}\Z")
+NAME = pattern(r"[a-z][a-z0-9-]{0,31}\Z")
 
 
 class FactText(NamedTuple):
@@ -142,8 +141,8 @@ def _fact_text(raw: bytes) -> str:
 
 # The short lists beside the manifest: what is missing and why, and how git saw the working tree (pure).
 #
-# A line for each, sorted by path; paths and details are quoted as everywhere, and a path of a further root has the root's
-# name and `://` in front:
+# A line for each, sorted by path; paths and details are quoted as everywhere, and a path of a further root has the
+# root's name and `://` in front:
 #
 # data/big.iso budget 5.2%20GiB
 # nginx://conf.d/secret.key unreadable

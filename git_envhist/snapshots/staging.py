@@ -73,8 +73,8 @@ from git_envhist.platform import NOFOLLOW, open_cloexec_guarded
 
 # The directories that captures write into before they publish: where they stand, who is alive, what they noted.
 #
-# They stand beside our other state, or, where that is on another file system than the packs, beside the packs: a pack is
-# published by rename, which cannot cross file systems.
+# They stand beside our other state, or, where that is on another file system than the packs, beside the packs: a pack
+# is published by rename, which cannot cross file systems.
 
 BESIDE_PACKS = ".envhist-staging"
 TURN = "turn"

@@ -219,8 +219,8 @@ def forget_left_behind(common_state: str) -> None:
 
 # Which commit a rewritten one has become: a private list, for whoever still holds the old hash.
 #
-# A check that ran for an hour notes its verdict on the commit that it knew; what is remembered of the environment relies
-# on one. Ids need no such list, they stand in the commits. To lose it costs time, and a note its place.
+# A check that ran for an hour notes its verdict on the commit that it knew; what is remembered of the environment
+# relies on one. Ids need no such list, they stand in the commits. To lose it costs time, and a note its place.
 
 REWRITTEN_IDS_FILE = "rewritten"
 MAX_SIZE = 1 << 20

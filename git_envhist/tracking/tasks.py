@@ -16,11 +16,11 @@ from git_envhist.lazy import replace
 from git_envhist.model import (
     AgentName,
     CaptureResult,
-    SnapshotRef,
     NoteRecord,
     ResumePoint,
     Snapshot,
     SnapshotAttachments,
+    SnapshotRef,
     Task,
     TaskStatus,
     Trigger,

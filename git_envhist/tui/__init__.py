@@ -1,1 +1,4 @@
-"""A history on a terminal: the timeline on the left, what is told of a moment on the right."""
+"""Show a history on a terminal: the list of snapshots on the left, the selected one on the right.
+
+It runs our own programs and reads their JSON (`programs`); it imports nothing that reads a repository.
+"""

@@ -22,7 +22,7 @@ from git_envhist.tui.programs import Json, SnapshotRow, changes_of, steps_of
 
 if TYPE_CHECKING:
     # The type of what is made of such texts as well: rich makes its own of them.
-    from rich.text import Text as Text
+    from rich.text import Text
 else:
 
     class Text(Styled):
@@ -35,6 +35,8 @@ else:
             """Add a text at the end."""
             return super().append(for_people(text) if isinstance(text, str) else text, style)
 
+
+__all__ = ["Text", "diff_text", "headline", "snapshot_text"]
 
 HANG = 4
 LABEL = 10

@@ -368,9 +368,9 @@ class DatabaseFiles:
 
 # Directories that a database server works on: read file by file they are no state of its data, and it is said so.
 #
-# What tells is the server's own sign, never a guess by names: the lock that it keeps on a file of its own for as long as
-# it runs (a crash lets go of it), or a process of its name that has the directory as its working directory. Who works
-# where we can see neither (on another machine, in a container whose processes are hidden from us) is not seen.
+# What tells is the server's own sign, never a guess by names: the lock that it keeps on a file of its own for as long
+# as it runs (a crash lets go of it), or a process of its name that has the directory as its working directory. Who
+# works where we can see neither (on another machine, in a container whose processes are hidden from us) is not seen.
 
 CLUSTER_MARK, CLUSTER_LOCK = b"PG_VERSION", b"postmaster.pid"
 POSTGRES = (b"postgres", b"postmaster")

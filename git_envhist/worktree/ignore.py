@@ -22,8 +22,8 @@ from git_envhist.platform import open_file_only
 # A regular expression with several stars in one name tries every way to share the name among them: 30 stars against a
 # long name take for ever. Here each part between two stars is matched once, at the first place where it fits
 # (`(?>[^/]*?part)`): if that place does not lead to a match, no later one does. The same holds for `**` and the names
-# between. The work for a path of n characters is at most in the order of n times the length of the pattern, and for `**`
-# times the number of names in the path.
+# between. The work for a path of n characters is at most in the order of n times the length of the pattern, and for
+# `**` times the number of names in the path.
 
 STAR = "*"
 SLASH = "/"

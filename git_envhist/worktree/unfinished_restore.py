@@ -1,3 +1,5 @@
+"""Answer whether a restore of a working tree was broken off, from the files in its state directory."""
+
 from __future__ import annotations
 
 import os

@@ -106,9 +106,9 @@ def test_programs_go_on_reading_and_writing_while_a_log_is_held(data: Path) -> N
     assert connection.execute("select count(*) from t").fetchone() == (1,)
     hold = """
         import os, sys
-        from git_envhist.capture.databases import Patience, held_still
+        from git_envhist.worktree.databases import WaitBudget, locked_database
         os.chdir(sys.argv[1])
-        with held_still(os.open("app.db", os.O_RDONLY), b"app.db", Patience()):
+        with locked_database(os.open("app.db", os.O_RDONLY), b"app.db", WaitBudget()):
             print("held", flush=True)
             input()
     """

@@ -14,7 +14,7 @@ from pathlib import Path
 from git_envhist.api import AroundHistory
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.config import identity_line
-from git_envhist.git.repository import TIMELINE_REFS, NOTES_REFS, RefUpdate
+from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, RefUpdate
 from git_envhist.model import ChangeCount, NoteRecord
 from git_envhist.objects.commits import encode_commit
 from git_envhist.objects.pack_writer import PackWriter

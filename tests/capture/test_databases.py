@@ -56,12 +56,12 @@ def writing(database: Path, mode: str) -> Iterator[Talk]:
 # Locks belong to a process, so a copy is made as a worker makes it: in one of its own.
 COPIER = """
     import os, sys
-    from git_envhist.capture.databases import Patience, held_still
+    from git_envhist.worktree.databases import WaitBudget, locked_database
     source, target = map(os.fsencode, sys.argv[1:3])
     os.chdir(os.path.dirname(source))
     name = os.path.basename(source)
     descriptor = os.open(name, os.O_RDONLY)
-    with held_still(descriptor, name, Patience()) as hold:
+    with locked_database(descriptor, name, WaitBudget()) as hold:
         for suffix in (b"", b"-wal", *([b"-journal"] if hold.is_hot else [])):
             try:
                 data = open(name + suffix, "rb").read() if suffix else os.pread(descriptor, 1 << 30, 0)

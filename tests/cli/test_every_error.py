@@ -115,7 +115,7 @@ ELSEWHERE = {
     "cannot-sign": ("sharing/test_heads.py", "is not signed: user.signingKey is not set"),
     "rolled-back": ("sharing/test_heads.py", "was seen before"),
     "slow-patterns": ("capture/test_globs.py", "TooSlow"),
-    "busy": ("upkeep/test_collect.py", "SomebodyAtWork"),
+    "busy": ("upkeep/test_collect.py", "RepositoryBusy"),
     "no-recipient": ("secrets/test_recipients.py", '("remove", "nobody")'),
     "place-obeyed": ("restoring/test_obeyed_places.py", "PlaceObeyed"),
     "interrupted": ("services/test_services.py", "stopped: "),

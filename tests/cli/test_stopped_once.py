@@ -11,7 +11,7 @@ PROGRAM = """
 import os, signal, time
 signal.signal(signal.{name}, signal.SIG_DFL)
 from git_envhist.cli import hear_interrupts
-from git_envhist.cli.entry import _stop_at_signals
+from git_envhist.cli.main import _stop_at_signals
 hear_interrupts()
 _stop_at_signals()
 try:

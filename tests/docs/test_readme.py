@@ -60,11 +60,3 @@ def test_every_file_that_a_page_names_exists(page: Path) -> None:
         r"`((?:docs|tests|git_envhist|hooks|\.ci)/[\w./-]*)`", page.read_text(encoding="utf-8")
     )
     assert not [name for name in named if not (CHECKOUT / name).exists()]
-
-
-def test_the_plan_of_the_house_names_files_that_stand_in_it() -> None:
-    page = (CHECKOUT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"\b[a-z_]+\.py\b", page))
-    there = {path.name for folder in ("git_envhist", "tests") for path in (CHECKOUT / folder).rglob("*.py")}
-    assert named
-    assert not named - there

@@ -22,11 +22,11 @@ AGENT = """
 import os, signal, sys
 from pathlib import Path
 from git_envhist import EnvHistory
-from git_envhist.doing.definitions import definition_of
-from git_envhist.model import Agent, TaskStatus
+from git_envhist.tracking.tasks import definition_of
+from git_envhist.model import AgentName, TaskStatus
 
 version, prompt, stop_in = sys.argv[1:]
-agent = Agent("builder", version, definition=definition_of(prompt))
+agent = AgentName("builder", version, definition=definition_of(prompt))
 history = EnvHistory.open(".", agent=agent, workers="here")
 tasks = history.tasks
 if not tasks.all():

@@ -88,8 +88,8 @@ def test_a_name_is_taken_away_again(repo: Repo) -> None:
 def test_every_type_and_error_is_a_public_name() -> None:
     for name in (
         "Snapshot",
-        "Comparison",
-        "Captured",
+        "SnapshotDiff",
+        "CaptureResult",
         "Entry",
         "EnvhistError",
         "SnapshotNotFound",

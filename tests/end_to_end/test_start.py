@@ -16,8 +16,8 @@ import re, sys
 import re._compiler as engine
 made, compiled = engine.compile, []
 engine.compile = lambda *words: (compiled.append(words[0]), made(*words))[1]
-from git_envhist.cli import entry
-status = entry.run_program(sys.argv[2], sys.argv[3:])
+from git_envhist.cli import main
+status = main.run_program(sys.argv[2], sys.argv[3:])
 with open(sys.argv[1], "w") as told:
     print(status, len(compiled), *sys.modules, file=told)
 """

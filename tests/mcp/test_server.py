@@ -306,7 +306,8 @@ def test_without_the_extra_there_is_one_clear_line_and_a_hint(repo: Repo, tmp_pa
 
 def test_no_other_program_loads_the_protocol() -> None:
     code = (
-        "import sys, git_envhist.cli.main, git_envhist.cli.commands.log, git_envhist.cli.commands.restore, git_envhist.cli.commands.capture\n"
+        "import sys, git_envhist.cli.main\n"
+        "from git_envhist.cli.commands import capture, log, restore\n"
         "sys.exit(bool({'mcp', 'anyio', 'pydantic'} & set(sys.modules)))"
     )
     checkout = Path(__file__).resolve().parents[2]

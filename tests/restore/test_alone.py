@@ -34,15 +34,15 @@ def test_what_a_killed_one_left_is_thrown_away_by_the_next(repo: Repo, tmp_path:
 
 KILLED = """
 import os, signal, sys
-from git_envhist.cli import entry
-from git_envhist.restore.hands import Hands
-moved, moves = Hands.move, iter(range(99))
+from git_envhist.cli import main
+from git_envhist.restore.fs import DiskCalls
+moved, moves = DiskCalls.move, iter(range(99))
 def move(*words):
     if next(moves) == int(sys.argv[1]):
         os.kill(os.getpid(), signal.SIGKILL)
     moved(*words)
-Hands.move = move
-entry.run_program("git-envrestore", sys.argv[2:])
+DiskCalls.move = move
+main.run_program("git-envrestore", sys.argv[2:])
 """
 
 
@@ -152,7 +152,7 @@ def test_it_is_cleared_up_while_nobody_else_can_begin_there(tmp_path: Path) -> N
 
 LEADER = """
 import os, signal, sys, time
-from git_envhist.restore.workers import share_stream
+from git_envhist.workers import share_stream
 
 def do(parent, piece):
     sys.stdin.buffer.raw.read(1)  # until all was sent

@@ -14,13 +14,12 @@ from tests.support.programs import CHECKOUT
 DEEP = "a/b/c/d/e/f"
 INTERRUPTED = """
 import os, signal, sys
-from git_envhist.restore.hands import open_directory
+from git_envhist.restore.fs import DiskCalls, open_directory
 from git_envhist.restore.slots import Slots, slot_directory
-from git_envhist.restore.hands import Hands
 
 signal.signal(signal.SIGALRM, signal.default_int_handler)
 base, deep = os.open(sys.argv[1], os.O_RDONLY), os.fsencode(sys.argv[2])
-slots = Slots(base, Hands())
+slots = Slots(base, DiskCalls())
 for turn in range(600):
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.00002 + turn % 50 * 0.000007)
@@ -48,7 +47,7 @@ if other == 0:
 """
 """One process interrupts the other, once for each byte that it gets."""
 FORKED = """
-from git_envhist.restore.workers import share_out
+from git_envhist.workers import share_out
 
 for turn in range(TURNS):
     try:
@@ -68,7 +67,7 @@ except ChildProcessError:
     print("none is left")
 """
 HELD_BACK = """
-from git_envhist.system import signals_held_back
+from git_envhist.platform import signals_held_back
 
 for turn in range(TURNS):
     try:

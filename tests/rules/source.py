@@ -35,8 +35,8 @@ class Source:
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
     @property
-    def room(self) -> str:
-        """The package below `git_envhist`, or the module's own name where it stands at the top: `store`, `model`."""
+    def package(self) -> str:
+        """The package below `git_envhist`, or the module itself if it lies at the top: `objects`, `disk`."""
         parts = self.name.split(".")
         return parts[1] if len(parts) > 1 else ""
 

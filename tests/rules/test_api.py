@@ -64,8 +64,11 @@ def test_help_names_all_that_a_verb_is_asked_by_name(verb: str) -> None:
 
 NO_VALUES = {
     **dict.fromkeys(("None", "Self", "Any", "Callable", "Iterator", "Generator"), "no class of ours"),
-    **dict.fromkeys(("Forget", "Asked", "EnvPath", "Git"), "a function, a dictionary, bytes, git itself"),
-    **dict.fromkeys(("Round", "FileReader", "Present"), "lives as long as its context"),
+    **dict.fromkeys(
+        ("Forget", "Asked", "CaptureKeywords", "EnvPath", "Git"),
+        "a function, a dictionary, bytes, git itself",
+    ),
+    **dict.fromkeys(("GuardedWork", "FileReader", "LiveTree"), "lives as long as its context"),
 }
 
 
@@ -74,7 +77,17 @@ def test_what_the_verbs_give_is_frozen() -> None:
     told = [str(verb.__annotations__.get("return")) for name, verb in verbs if not name.startswith("_")]
     given = {word for words in told for word in re.findall(r"\b[A-Z]\w+", words)} - set(NO_VALUES)
     for word in sorted(
-        {*given, "Resumed", "Task", "Effect", "Observed", "InTrash", "Thinned", "Sent", "Left"}
+        {
+            *given,
+            "ResumePoint",
+            "Task",
+            "Effect",
+            "ObservedCheckpoint",
+            "TrashedSnapshot",
+            "PrunedTimeline",
+            "PushedTimeline",
+            "RemainingObject",
+        }
     ):
         kind = getattr(model, word)
         frozen = kind.__dataclass_params__.frozen if hasattr(kind, "__dataclass_params__") else False

@@ -1,4 +1,4 @@
-"""Who may import whom: the arrows of docs/architecture.md, held on the syntax of every file, late imports included."""
+"""Check which package imports which, on the syntax of every file: the layers of docs/architecture.md."""
 
 from __future__ import annotations
 
@@ -6,66 +6,57 @@ import ast
 
 from tests.rules.source import Import, Source, sources
 
-VOCABULARY = {"model", "errors", "system", "values", "ourselves", "spelling", "trace", "_version", "dotenv"}
+# Each package or module below `git_envhist`, the lowest first: it may import what is in an earlier line, and nothing of
+# its own line. Late imports and those for type checkers count.
+LAYERS = """
+_version
+lazy
+errors
+trace
+text
+platform
+disk
+paths
+workers
+config dotenv
+model
+git
+objects
+secrets
+snapshots
+probes
+worktree
+diff
+history
+discovery
+consent
+services
+capture
+context
+tracking
+restore
+fork
+checks
+remote
+rewrite
+maintenance
+retention
+integrations
+recent
+around
+api
+aio
+handlers
+compat html mcp tui
+cli
+"""
+RANKS = {name: rank for rank, line in enumerate(LAYERS.split("\n")) for name in line.split()}
 
-WORKSHOPS = {"settings", "capture", "facts", "store", "history", "restore"}
-WIRING = {"api", "core", "moments", "capturing", "restoring", "forking", "verifying", "lookup"}
-
-# Which history is meant by a directory, and how one begins; the state of servers.
-WIRING |= {"opening", "beginning", "services"}
-
-# Tasks, and what happens outside the machine.
-WIRING |= {"doing"}
-
-# What is kept and what goes.
-WIRING |= {"keeping"}
-
-# What changed of late, without any snapshot.
-WIRING |= {"recently"}
-
-# Pushes, fetches, and what came with them.
-WIRING |= {"sharing"}
-
-# How large moments are.
-WIRING |= {"measuring"}
-
-# What keeps a history in order.
-WIRING |= {"upkeep"}
-
-# Each room and the rooms that it may know: any below its own. Siblings do not know each other: what one
-# needs from another it declares as a Protocol, and the wiring hands it in.
-MAY_KNOW = {
-    "": VOCABULARY | {"api", "library"},
-    "_version": set(),
-    "model": {"values"},
-    "values": set(),
-    "dotenv": {"values"},
-    "errors": set(),
-    "system": set(),
-    "ourselves": set(),
-    "spelling": set(),
-    "trace": set(),
-    "settings": VOCABULARY,
-    "capture": VOCABULARY,
-    "facts": VOCABULARY,
-    "store": VOCABULARY,
-    "history": VOCABULARY,
-    "restore": VOCABULARY | {"history"},
-    # What joins the rooms: the steps of a capture stand beside `api`.
-    **dict.fromkeys(WIRING, VOCABULARY | WORKSHOPS | WIRING),
-    "triggers": VOCABULARY | WORKSHOPS | WIRING,
-    # What a program of others is given: the verbs, and what only a host needs.
-    "library": VOCABULARY | WORKSHOPS | WIRING | {"triggers"},
-    "compat": VOCABULARY | WORKSHOPS | WIRING | {"triggers", "library"},
-    # What serves the protocol runs our programs, and knows nothing else of them.
-    # The mask is applied to all that leaves, whichever program says it.
-    "mcp": VOCABULARY | {"capture"},
-    # Likewise what shows a history on a terminal; it folds what they tell it as they do themselves.
-    "browse": VOCABULARY | {"history"},
-    # Values as `--json` has them in, a text out; it orders and words them as the list does.
-    "page": VOCABULARY | {"history"},
-    # Of `compat` it knows the one door by which a command line of others enters.
-    "cli": VOCABULARY | WORKSHOPS | WIRING | {"triggers", "mcp", "compat", "page", "browse"},
+# These run our programs and read their JSON: they may import these alone.
+READERS = {
+    "html": {"errors", "lazy", "text", "platform", "model", "history", "diff", "_version"},
+    "mcp": {"errors", "lazy", "text", "platform", "model", "secrets", "diff", "_version"},
+    "tui": {"errors", "lazy", "text", "platform", "model", "diff", "history", "_version"},
 }
 
 # A package that others made has one home.
@@ -73,14 +64,15 @@ HOMES = {
     "mcp": ("git_envhist.mcp",),
     "anyio": ("git_envhist.mcp",),
     "pydantic": ("git_envhist.mcp",),
-    "dulwich": ("git_envhist.snapshots",),
-    "zstandard": ("git_envhist.snapshots",),
-    "isal": ("git_envhist.snapshots",),
-    "pyfastcdc": ("git_envhist.snapshots",),
-    "cryptography": tuple(
-        f"git_envhist.worktree.{name}" for name in ("seal", "wrapping", "agefile", "agekeys")
+    "dulwich": (
+        *("git_envhist.objects", "git_envhist.rewrite", "git_envhist.retention", "git_envhist.maintenance"),
+        *("git_envhist.remote", "git_envhist.snapshots.chunks"),
     ),
-    "pathspec": ("git_envhist.worktree",),
+    "zstandard": ("git_envhist.objects.compress",),
+    "isal": ("git_envhist.objects.compress",),
+    "pyfastcdc": ("git_envhist.snapshots.chunks",),
+    "cryptography": ("git_envhist.secrets",),
+    "pathspec": ("git_envhist.worktree.ignore",),
     "click": ("git_envhist.cli",),
     "rich": ("git_envhist.cli", "git_envhist.tui"),
     "textual": ("git_envhist.tui",),
@@ -90,12 +82,27 @@ HOMES = {
 PURE = (
     "git_envhist.model",
     "git_envhist.errors",
-    "git_envhist.history",
-    "git_envhist.restore.plan",
+    "git_envhist.text",
+    "git_envhist.snapshots.quoting",
+    "git_envhist.snapshots.names",
+    "git_envhist.snapshots.layout",
     "git_envhist.snapshots.manifest",
     "git_envhist.snapshots.message",
-    "git_envhist.snapshots.names",
+    "git_envhist.snapshots.records",
+    "git_envhist.history.revisions",
+    "git_envhist.history.timeline",
+    "git_envhist.history.titles",
+    "git_envhist.history.graph",
+    "git_envhist.history.times",
+    "git_envhist.history.work",
+    "git_envhist.diff.packages",
+    "git_envhist.diff.config_files",
+    "git_envhist.diff.classes",
+    "git_envhist.diff.importance",
+    "git_envhist.diff.summary",
+    "git_envhist.restore.plan",
     "git_envhist.objects.trees",
+    "git_envhist.objects.commits",
     "git_envhist.secrets.rules",
 )
 EFFECTS = {
@@ -138,7 +145,7 @@ def within(module: str, home: str) -> bool:
     return module == home or module.startswith(home + ".")
 
 
-def room_of(module: str) -> str:
+def package_of(module: str) -> str:
     return [*module.split("."), ""][1]
 
 
@@ -151,9 +158,20 @@ def test_imports_point_down() -> None:
 
 
 def _imports_that_point_up(source: Source) -> list[str]:
-    allowed = MAY_KNOW[source.room] | {source.room}
-    targets = [found for found in source.imports if ours(found.module)]
-    return [place(source, found) for found in targets if room_of(found.module) not in allowed]
+    if source.package == "":  # the package's own `__init__`, which names what `api`, `aio` and `model` have
+        return []
+    targets = [
+        found for found in source.imports if ours(found.module) and package_of(found.module) != source.package
+    ]
+    return [
+        place(source, found) for found in targets if not _may_import(source.package, package_of(found.module))
+    ]
+
+
+def _may_import(importer: str, imported: str) -> bool:
+    if importer in READERS:
+        return imported in READERS[importer]
+    return imported == "" or RANKS[imported] < RANKS[importer]
 
 
 def test_libraries_are_imported_in_their_home_alone() -> None:
@@ -205,5 +223,5 @@ def _unexplained_late_imports(source: Source) -> list[str]:
     ]
 
 
-def test_every_room_of_the_house_is_known_here() -> None:
-    assert {source.room for source in SOURCES} <= set(MAY_KNOW)
+def test_every_package_has_a_layer() -> None:
+    assert {source.package for source in SOURCES} - {""} == set(RANKS)

@@ -60,5 +60,5 @@ def test_no_exception_outlives_its_reason() -> None:
 
 def test_browser_makes_texts_of_one_type() -> None:
     for source in sources():
-        if source.room == "browse" and not source.name.endswith(".plaintext"):
+        if source.package == "tui" and source.name != "git_envhist.tui.text":
             assert "from rich.text import" not in source.text, source.name

@@ -694,8 +694,8 @@ def test_a_pack_that_is_not_durable_yet_is_made_so_before_anything_speaks_of_it(
         synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
         os.fsync(descriptor)
 
-    for module in ("packs", "staging", "durable"):
-        monkeypatch.setattr(f"git_envhist.snapshots.{module}.sync", sync)
+    for module in ("objects.pack_writer", "snapshots.staging", "disk"):
+        monkeypatch.setattr(f"git_envhist.{module}.sync", sync)
     with place.create() as staging:
         writer = PackWriter(staging.pack_dir, "sha1")
         writer.add(b"blob", b"a tree, say")

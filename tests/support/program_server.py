@@ -34,8 +34,9 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 MAX_REQUEST = 1 << 20
 EXIT_FAILED = 70
 """EX_SOFTWARE: the program could not be started, or raised what it should have reported."""
-MODULES = ("capture", "capturing", "cli", "doing", "facts", "forking", "history", "keeping", "recently", "restore",
-           "restoring", "services", "sharing", "store", "triggers", "upkeep", "verifying", "core", "api")  # fmt: skip
+MODULES = ("capture", "checks", "cli", "diff", "fork", "git", "handlers", "history", "integrations", "maintenance",
+           "objects", "probes", "recent", "remote", "restore", "retention", "rewrite", "services", "snapshots",
+           "tracking", "worktree", "api")  # fmt: skip
 """Modules and packages of ours that are loaded before the first request; the others are loaded by their users."""
 LIBRARIES = ("click", "pathspec", "rich.console", "rich.text", "zstandard", "asyncio", "selectors", "traceback",
              "cryptography.hazmat.primitives.ciphers.aead", "dulwich.object_store", "dulwich.pack")  # fmt: skip

@@ -21,7 +21,7 @@ import sys
 sys.dont_write_bytecode = False
 sys.path.insert(0, {checkout!r})
 sys.argv[0] = {name!r}
-from git_envhist.cli.entry import {program}
+from git_envhist.cli.main import {program}
 sys.exit({program}())
 """
 

@@ -275,7 +275,7 @@ def _measure(base: Path, history: AroundHistory, times: list[float]) -> tuple[st
     program = [
         sys.executable,
         "-c",
-        "import sys; from git_envhist.cli import entry; sys.argv[0] = 'x'; entry.",
+        "import sys; from git_envhist.cli import main; sys.argv[0] = 'x'; main.",
     ]
     return (
         f"{kept:,} + {moments - kept:,}",

@@ -93,10 +93,10 @@ def test_what_is_left_in_the_background_neither_holds_us_nor_stays(tmp_path: Pat
 
 UNTAKEN = """
 import ctypes, os, sys
-from git_envhist.verifying import runner
+from git_envhist.checks import runner
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
 runner.GRACE = 60.0
-ended = runner.run("sleep 1000 & true", runner.Manner(sys.argv[1], dict(os.environ)))
+ended = runner.run("sleep 1000 & true", runner.RunOptions(sys.argv[1], dict(os.environ)))
 sys.exit(0 if ended.duration_ms < 60_000 else 1)
 """
 

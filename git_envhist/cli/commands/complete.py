@@ -76,7 +76,8 @@ def _timelines() -> Iterator[Offer]:
 
 
 def _told(snapshot: Snapshot, look: FormatContext) -> str:
-    return f"{look.time(snapshot)} {verdict_symbol(snapshot.verdict)} {shorten(escape(subject(snapshot.intent)), WIDEST)}"
+    title = shorten(escape(subject(snapshot.intent)), WIDEST)
+    return f"{look.time(snapshot)} {verdict_symbol(snapshot.verdict)} {title}"
 
 
 OFFERED: dict[str, Callable[[], Iterator[Offer]]] = {

@@ -13,12 +13,10 @@ from git_envhist.cli.errors import warn_if_half_way
 from git_envhist.cli.parser import argument, option
 from git_envhist.cli.views.details import anchored_paths, diff_manner, fetch_sides, fetch_snapshots
 from git_envhist.cli.views.diff_source import DiffSource
-from git_envhist.cli.views.patch import FORMS, print_diff
 from git_envhist.diff.compare import compare
 from git_envhist.errors import UsageError
 from git_envhist.git.diff import empty_tree
 from git_envhist.git.process import meanwhile
-from git_envhist.history.resolve import End, resolve_end, resolve_range
 from git_envhist.history.revisions import Now
 from git_envhist.lazy import dataclass, replace
 from git_envhist.model import Change, FactChange, Snapshot
@@ -27,6 +25,7 @@ from git_envhist.snapshots.fetched import is_fetched, split_name
 if TYPE_CHECKING:
     from git_envhist.api import AroundHistory
     from git_envhist.git.process import Git
+    from git_envhist.history.resolve import End
 
 
 NOW = "now"
@@ -111,6 +110,11 @@ def _load_readers() -> None:
 
 def read_moments(history: AroundHistory, revisions: Sequence[str]) -> tuple[Moment, Moment]:
     """The two ends that the words mean; what is left out is the newest snapshot, and then what is here now."""
+    from git_envhist.history.resolve import (  # loaded late: only words that are no name need it
+        resolve_end,
+        resolve_range,
+    )
+
     world, now = history.world, history.now
     if len(revisions) > 2:
         raise UsageError(f"more than two moments are given: '{revisions[2]}'", hint="paths stand behind '--'")
@@ -148,6 +152,8 @@ def _moment(end: End) -> Moment:
 
 
 def _read_options(options: dict[str, Any]) -> DiffOptions:
+    from git_envhist.cli.views.patch import FORMS  # loaded late: only -p needs it
+
     forms = [form for form in FORMS if options.get(form)]
     if len(forms) > 1:
         told = " and ".join("--" + form.replace("_", "-") for form in forms[:2])
@@ -258,6 +264,8 @@ def _choose(changes: tuple[Change, ...], wanted: DiffOptions, *, story: bool) ->
 
 
 def _show(session: Session, source: DiffSource, wanted: DiffOptions) -> None:
+    from git_envhist.cli.views.patch import print_diff  # loaded late: only -p needs it
+
     manner = diff_manner(session, ended_by_nul=wanted.ended_by_nul, whole_ids=wanted.whole_ids)
     manner = replace(manner, reveal=wanted.reveal)
     if source.changes:

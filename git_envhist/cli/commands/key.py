@@ -284,7 +284,10 @@ def _copies(ring: KeyRing, each: Key) -> list[str]:
 
 # `git envlog key recipients` and `git envlog key identity`: public keys that open what this repository seals.
 
-RECIPIENTS_USAGE = "git envlog key recipients [list] | add <public key | file | ->... | remove <public key | comment>... | reset"
+RECIPIENTS_USAGE = (
+    "git envlog key recipients [list] | add <public key | file | ->... | "
+    "remove <public key | comment>... | reset"
+)
 KEYS = ("age1", "AGE1", "ssh-")
 """The beginnings of public keys."""
 MAX_FILE = 1 << 20

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from git_envhist.cli.command import Session
 from git_envhist.cli.errors import print_error_line, warn
-from git_envhist.cli.formats import first_line, seconds, symbol, verdict_cause
 from git_envhist.git.cat_file import CatFile
 from git_envhist.lazy import replace
 from git_envhist.model import (
@@ -48,6 +47,13 @@ def watching(session: Session) -> CheckListener:
 
 def verdict_line(verdict: Verdict) -> str:
     """`✓ npm test (1.2 s)`, `✗ npm test exit 1 (0.81 s)`."""
+    from git_envhist.cli.formats import (  # loaded late: only a card needs it
+        first_line,
+        seconds,
+        symbol,
+        verdict_cause,
+    )
+
     told = verdict_cause(verdict) or first_line(verdict.command)
     if verdict.duration_ms is not None:
         told += f" ({seconds(verdict.duration_ms / 1000)})"
@@ -58,6 +64,8 @@ def verdict_line(verdict: Verdict) -> str:
 
 def warn_of(verdict: Verdict) -> None:
     """A check that did not pass costs a warning, and nothing else."""
+    from git_envhist.cli.formats import verdict_cause  # loaded late: only a card needs it
+
     if verdict.status is not VerdictStatus.PASS:
         what = "the check failed" if verdict.status is VerdictStatus.FAIL else "the check could not tell"
         warn(f"{what}: {verdict_cause(verdict)}")
@@ -65,6 +73,8 @@ def warn_of(verdict: Verdict) -> None:
 
 def _say_what_runs(session: Session, command: str) -> None:
     # What was answered so far comes before what the check says.
+    from git_envhist.cli.formats import first_line  # loaded late: only a card needs it
+
     session.output.flush()
     if os.isatty(STDERR):
         print_error_line(f"check: {escape(first_line(command))}")

@@ -21,15 +21,11 @@ from git_envhist.cli.formats import (
     verdict_phrase,
     verdict_symbol,
 )
-from git_envhist.cli.json_values import PATHS_IN_LISTS, Json, dump, snapshot_json
 from git_envhist.cli.main import is_slip, unknown_subcommand
 from git_envhist.cli.output import Palette
 from git_envhist.cli.terminal import pad, shorten, width
-from git_envhist.cli.views.details import details_of, with_lists, with_outputs
-from git_envhist.diff.compare import AT_ONCE, changes_of
 from git_envhist.diff.summary import changes_phrase, describe_counts
 from git_envhist.errors import EnvhistError, SnapshotNotFound, UsageError
-from git_envhist.git.cat_file import CatFile
 from git_envhist.history.graph import (
     GraphRow,
     LogLine,
@@ -50,6 +46,7 @@ from git_envhist.text import escape
 if TYPE_CHECKING:
     from git_envhist.api import AroundHistory
     from git_envhist.cli.command import Session
+    from git_envhist.cli.json_values import Json
 
 
 # Many moments as JSON values: one git tells what they changed, where asking of each took two processes a moment.
@@ -57,6 +54,15 @@ if TYPE_CHECKING:
 
 def json_values(history: AroundHistory, shown: Sequence[Snapshot], *, most_paths: int) -> Iterator[Json]:
     """The moments in their order, each as `--json` has it, some at a time."""
+    from git_envhist.cli.json_values import snapshot_json  # loaded late: only JSON needs it
+    from git_envhist.cli.views.details import (  # loaded late: only a card needs it
+        details_of,
+        with_lists,
+        with_outputs,
+    )
+    from git_envhist.diff.compare import AT_ONCE, changes_of  # loaded late: only -S needs it
+    from git_envhist.git.cat_file import CatFile  # loaded late: only a card needs it
+
     git = history.repository.git
     with CatFile(git) as reader:
         for start in range(0, len(shown), AT_ONCE):
@@ -69,6 +75,8 @@ def json_values(history: AroundHistory, shown: Sequence[Snapshot], *, most_paths
 
 def print_list(session: Session, shown: list[Snapshot], *, measured: bool) -> None:
     """Print the list as JSON: an array, or one object per line."""
+    from git_envhist.cli.json_values import dump  # loaded late: only JSON needs it
+
     values = map(dump, _json_values(session.history, shown, measured=measured))
     if session.json == "lines":
         for value in values:
@@ -81,6 +89,8 @@ def print_list(session: Session, shown: list[Snapshot], *, measured: bool) -> No
 
 
 def _json_values(history: AroundHistory, shown: list[Snapshot], *, measured: bool) -> Iterable[Json]:
+    from git_envhist.cli.json_values import PATHS_IN_LISTS  # loaded late: only JSON needs it
+
     if measured:
         from git_envhist.cli.views.html import json_values_with_sizes  # loaded late: only --stat needs it
 
@@ -461,11 +471,11 @@ def _as_one(line: LogLine, story: str | None) -> Snapshot:
 
 
 def _stories(history: AroundHistory, steps: Sequence[tuple[str, str | None]]) -> Iterator[tuple[str, str]]:
-    from git_envhist.diff.compare import changes_of  # loaded late: likewise
+    from git_envhist.diff.compare import changes_of  # loaded late: only -S needs it  # loaded late: likewise
     from git_envhist.diff.facts import compare_facts  # loaded late: keeps envlog fast
     from git_envhist.diff.summary import count as count_changes  # loaded late: likewise
     from git_envhist.diff.summary import summarize  # loaded late: likewise
-    from git_envhist.git.cat_file import CatFile  # loaded late: likewise
+    from git_envhist.git.cat_file import CatFile  # loaded late: only a card needs it  # loaded late: likewise
     from git_envhist.probes import kinds  # loaded late: likewise
 
     git, before = history.repository.git, dict(steps)

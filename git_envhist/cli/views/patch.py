@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from git_envhist.cli.formats import size
 from git_envhist.cli.output import RESET, Output, Palette
@@ -21,15 +22,15 @@ from git_envhist.cli.views.diff_source import (
     is_in_pieces,
     is_sealed,
 )
-from git_envhist.cli.views.stat import side_mode
 from git_envhist.diff.classes import has_other_bytes, is_nested_repository
-from git_envhist.diff.config_files import is_binary, unified_hunks
 from git_envhist.diff.patches import PIECE, GitPatch, read_patches
 from git_envhist.errors import SealingError
 from git_envhist.git.cat_file import CatFile
 from git_envhist.model import Change, ChangeKind, ChangeSide, EntryKind, StoredAs
-from git_envhist.probes.variables import VariableChange, compare_variables
 from git_envhist.text import escape
+
+if TYPE_CHECKING:
+    from git_envhist.probes.variables import VariableChange
 
 # The views of a diff that `git envdiff` and `git envlog` share, by the names of their options.
 
@@ -160,6 +161,8 @@ def _in_words(change: Change, contents: DiffContents, manner: DiffStyle) -> byte
 
 
 def _head(change: Change, manner: DiffStyle) -> Iterator[bytes]:
+    from git_envhist.cli.views.stat import side_mode  # loaded late: only --stat needs it
+
     old, new = (quoted(prefix + path, quote_all=manner.quote_all) for prefix, path in _names(change))
     yield PIECE + old + b" " + new
     if change.before is None and change.after is not None:
@@ -180,6 +183,8 @@ def _move_lines(change: Change, manner: DiffStyle) -> Iterator[bytes]:
 
 
 def _mode_lines(change: Change) -> list[bytes]:
+    from git_envhist.cli.views.stat import side_mode  # loaded late: only --stat needs it
+
     assert change.before is not None
     assert change.after is not None
     old, new = side_mode(change.before), side_mode(change.after)
@@ -187,6 +192,8 @@ def _mode_lines(change: Change) -> list[bytes]:
 
 
 def _sealed_lines(change: Change, contents: DiffContents, manner: DiffStyle) -> list[bytes]:
+    from git_envhist.probes.variables import compare_variables  # loaded late: only files of variables need it
+
     told = b"sealed file " + {"A": b"added", "D": b"removed"}.get(change.kind.value, b"changed")
     shows_values = manner.reveal
     if not shows_values and not is_environment_file(change):
@@ -248,6 +255,11 @@ def _sides(change: Change, manner: DiffStyle) -> tuple[bytes, bytes]:
 
 
 def _revealed(change: Change, old: bytes, new: bytes, manner: DiffStyle) -> list[bytes]:
+    from git_envhist.diff.config_files import (  # loaded late: only configuration files need it
+        is_binary,
+        unified_hunks,
+    )
+
     left, right = _sides(change, manner)
     if is_binary(old) or is_binary(new):
         return [b"Binary files " + left + b" and " + right + b" differ"]

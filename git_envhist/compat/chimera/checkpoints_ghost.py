@@ -22,7 +22,7 @@ from git_envhist.compat.chimera.storage import (
 )
 from git_envhist.compat.storage import LibraryRules, ThreadLock, literal_pattern, read_json, write_json
 from git_envhist.disk import locked
-from git_envhist.lazy import dataclass, replace
+from git_envhist.lazy import replace
 from git_envhist.model import EnvPath, Snapshot
 from git_envhist.rewrite.marking import drop_soon
 from git_envhist.snapshots.reader import FileReader, NoSuchFile

@@ -25,8 +25,8 @@ from git_envhist.tracking.effects import PlatformFailed, ask_platform, known_ids
 # A command line as platforms have it, on git-envhist: `checkpoint create|list|info|delete`, and `restore`.
 #
 # `git-envhist workbench checkpoint create --comment "clean setup"` says `v3`, and `restore v3` goes back there. Where a
-# platform is below us (`envhist.platformCreate`, `envhist.platformList`), its own checkpoint is made with ours, which is
-# known by its id, and those that it made by itself are listed as observed.
+# platform is below us (`envhist.platformCreate`, `envhist.platformList`), its own checkpoint is made with ours, which
+# is known by its id, and those that it made by itself are listed as observed.
 
 
 def main(words: Sequence[str]) -> int:

@@ -187,8 +187,8 @@ def _hash(text: str) -> str:
 # The turns of one session: which prompt is worked on, how many tools have changed something, what was seen (pure).
 #
 # Two hooks may be called for one event: an agent may read another's settings beside its own, and one may be installed
-# for a repository and for the user. The second is known by the id of the call, or by coming from elsewhere with the same
-# words.
+# for a repository and for the user. The second is known by the id of the call, or by coming from elsewhere with the
+# same words.
 
 AT_ONCE = 60.0
 """Seconds after which the same words are another event."""
@@ -278,8 +278,8 @@ def _look(turn: SessionState, event: AgentEvent, now: float) -> tuple[SessionSta
 
 # What is kept between two hooks: what agents left in the spool, and where each session stands.
 #
-# Both are read and written under one lock, events in the order in which they came: whoever comes first, the process that
-# a hook left behind or the hook that waits, does what is due up to its own event.
+# Both are read and written under one lock, events in the order in which they came: whoever comes first, the process
+# that a hook left behind or the hook that waits, does what is due up to its own event.
 
 TOLD = ".told"
 LOCK = "lock"

@@ -1,3 +1,5 @@
+"""Read the result of the last event of each kind that an agent's hooks sent, for `git envlog status`."""
+
 from __future__ import annotations
 
 import os

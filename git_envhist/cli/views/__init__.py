@@ -1,0 +1,1 @@
+"""Turn results into text: lists, cards, diffs, plans."""

@@ -1,0 +1,1 @@
+"""Entry points that git, agents and the daily timer call. They print nothing and never make the caller fail."""

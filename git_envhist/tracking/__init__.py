@@ -1,0 +1,1 @@
+"""Record what happens beside the files: tasks, effects outside the machine, attached files."""
