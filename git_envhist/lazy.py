@@ -3,7 +3,7 @@
 `dataclasses` compiles some six functions for each class when its module is imported, and brings `inspect` along: of the
 60 ms that `git envlog` may take, its 40 classes took 16. Here a class is made without compiling anything: its
 `__init__` is written when the first instance is, the other methods are the same few for all, and what the standard
-library's own functions (`fields`, `replace`, `asdict`) look for is made when they ask. tests/test_values.py holds every
+library's own functions (`fields`, `replace`, `asdict`) look for is made when they ask. tests/test_lazy.py holds every
 class of the package to what the standard library makes of it.
 
 `once` is `functools.cached_property` without its lock (which the standard library itself gave up in 3.12): that is one

@@ -76,7 +76,7 @@ FOREIGN_NAMES = (
     "VISUAL",
 )
 
-SHARED_FIXTURES = ("tests/real/", "tests/page/", "tests/compat/upstream/")
+SHARED_FIXTURES = ("tests/real/", "tests/html/", "tests/compat/upstream/")
 """Directories whose tests share fixtures that take long to make: one worker runs all tests of each."""
 MEMORY = "/dev/shm"
 MEMORY_NEEDED = 3 << 30

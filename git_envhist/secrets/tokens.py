@@ -4,7 +4,7 @@ Each form is a prefix that names its kind and stays readable, and a secret part 
 are in the table: a long word alone is no reason to seal a file. `docs/security.md` shows the same table.
 
 A new line needs three things: the form here, a sign in `SIGNS` or an expression in `ANCHORS` (a test generates
-tokens of every form and asks for an anchor), and an example in `tests/capture/test_tokens.py`.
+tokens of every form and asks for an anchor), and an example in `tests/secrets/test_tokens.py`.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ TOKENS: dict[str, Form] = {**CODE, **CLOUDS, **MODELS, **SERVICES, **GENERAL}
 #
 # Most files hold none. So a file is first searched for signs (`tokensigns`), and then only for the forms that a sign
 # can stand for: 64 MB/s over the sources of Python and its packages, for 158 forms (measured on files of up to 64 KiB,
-# on two shared cores; `python -m tests.capture.measure_secrets` measures it again).
+# on two shared cores; `python -m tests.secrets.measure_secrets` measures it again).
 
 SCAN_LIMIT = 64 << 10
 """Larger files are data: nobody keeps a token in them by hand."""

@@ -8,7 +8,7 @@ Each directory has one *shard*, a text with a line for each entry, sorted by nam
     run%20me f 0755 1763461083123456789 l=1 x=user.note:aGVsbG8=
 
 A capture writes a hundred thousand such lines, so `format_line` and `join_shard` take plain values; `write_shard` is
-made of them. Measured by tests/store/test_manifest.py: 0.5 µs a line to write, 3 to read. A reader trusts nothing:
+made of them. Measured by tests/snapshots/test_manifest.py: 0.5 µs a line to write, 3 to read. A reader trusts nothing:
 see `read_shard`.
 """
 

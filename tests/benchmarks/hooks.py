@@ -18,9 +18,9 @@ from functools import partial
 from pathlib import Path
 
 from tests.conftest import sealed_environment
+from tests.integrations.hooks import is_idle, wait_for, write_hook
 from tests.support.programs import make_programs
 from tests.support.repository import Repo, make_repo
-from tests.triggers.hooks import is_idle, wait_for, write_hook
 
 COMMITS = 200
 NOTHING = "#!/bin/sh\nexit 0\n"

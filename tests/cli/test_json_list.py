@@ -6,8 +6,8 @@ import json
 import shutil
 
 from git_envhist.diff.compare import AT_ONCE
-from tests.browse.growing import grow_timeline
 from tests.support.repository import Repo
+from tests.tui.growing import grow_timeline
 
 
 def listed(repo: Repo, *words: str) -> list[dict[str, object]]:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.crash.campaign import sealed_repo
 from tests.crash.faults import age_locks
-from tests.store.packing import noise
+from tests.objects.packing import noise
 from tests.support.oracle import Listing, git_fsck, listing
 from tests.support.repository import Repo, Result
 

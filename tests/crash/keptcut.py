@@ -27,7 +27,7 @@ from tests.crash.disk import Platter, apply, read_log
 from tests.crash.faults import age_locks, debris
 from tests.crash.keptkills import Known, look
 from tests.crash.powercut import CannotBeHad, in_own_mounts, mounted, must, on_logged_disk, seal
-from tests.keeping.test_purge import holding
+from tests.retention.test_purge import holding
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo, make_repo
 

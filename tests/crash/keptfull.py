@@ -20,7 +20,7 @@ from tests.crash import repairkills
 from tests.crash.campaign import sealed_repo
 from tests.crash.faults import age_locks, debris, traced
 from tests.crash.keptkills import Known, judge, look, prepare
-from tests.keeping.test_purge import holding
+from tests.retention.test_purge import holding
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo, Result
 

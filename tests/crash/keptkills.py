@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.crash.campaign import KILL, sealed_repo
 from tests.crash.faults import age_locks, traced
-from tests.keeping.test_purge import holding
+from tests.retention.test_purge import holding
 from tests.support.repository import Repo, Result
 
 VERBS = {

@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.crash.campaign import KILL, sealed_repo
 from tests.crash.faults import age_locks, debris, traced
 from tests.crash.keptkills import Known, look
-from tests.store.packing import damage, flip, noise
+from tests.objects.packing import damage, flip, noise
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo, Result
 

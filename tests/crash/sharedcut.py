@@ -25,7 +25,7 @@ from pathlib import Path
 from tests.crash.disk import Platter, apply, read_log
 from tests.crash.faults import age_locks
 from tests.crash.powercut import CannotBeHad, in_own_mounts, mounted, must, on_logged_disk, seal
-from tests.sharing.conftest import hook, make_remote, refs
+from tests.remote.conftest import hook, make_remote, refs
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo, make_repo
 

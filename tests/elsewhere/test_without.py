@@ -100,12 +100,12 @@ def test_a_restore_leads_to_the_moment_and_nowhere_out_of_it(repo: Repo, tmp_pat
 
 
 CORE = (
-    "capture/test_reading.py::test_a_file_replaced_between_the_look_and_the_reading",
-    "capture/test_reading.py::test_a_directory_swapped_for_a_link_is_no_way_out",
+    "worktree/test_read_file.py::test_a_file_replaced_between_the_look_and_the_reading",
+    "worktree/test_read_file.py::test_a_directory_swapped_for_a_link_is_no_way_out",
     "capture/test_budget.py::test_the_largest_files_are_left_out[fork-2]",
     "capture/test_extent.py::test_a_deep_tree_needs_few_descriptors[here]",
-    "capture/test_pool.py::test_each_ticket_is_drawn_once",
-    "capture/test_pool.py::test_a_capture_leaves_the_process_as_it_was",
+    "capture/test_collect.py::test_each_ticket_is_drawn_once",
+    "capture/test_collect.py::test_a_capture_leaves_the_process_as_it_was",
 )
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from git_envhist.api import AroundHistory
 from git_envhist.model import Snapshot
-from tests.capture.test_databases import newest_row, writing
 from tests.support.repository import Repo
+from tests.worktree.test_databases import newest_row, writing
 
 
 def give_back(repo: Repo, history: AroundHistory, snapshot: Snapshot, target: Path) -> Path:

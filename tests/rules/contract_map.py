@@ -18,8 +18,10 @@ class Line:
     tests: tuple[str, ...]
 
 
-AGENTS = "triggers/agents/test_called.py::"
-FORK_PLAN = "forking/test_fork.py::test_fork_writes_nothing_in_a_dry_run_and_refuses_another_plan_than_the_printed_one"
+AGENTS = "integrations/agents/test_called.py::"
+FORK_PLAN = (
+    "fork/test_fork.py::test_fork_writes_nothing_in_a_dry_run_and_refuses_another_plan_than_the_printed_one"
+)
 
 WORDS = (
     Line(
@@ -274,32 +276,32 @@ CONFIG = (
     Line(
         "config envhist.remote",
         "where the history is shared, if not where the code is",
-        ("sharing/test_push.py::test_the_configuration_names_another_repository_for_the_history",),
+        ("remote/test_push.py::test_the_configuration_names_another_repository_for_the_history",),
     ),
     Line(
         "config envhist.uploadsize",
         "most bytes in one push",
-        ("sharing/test_push.py::test_what_is_too_much_for_one_pack_goes_in_parts_that_are_gone_afterwards",),
+        ("remote/test_push.py::test_what_is_too_much_for_one_pack_goes_in_parts_that_are_gone_afterwards",),
     ),
     Line(
         "config envhist.largestobject",
         "what hosts refuse for its size is refused before",
-        ("sharing/test_push.py::test_an_object_that_hosts_refuse_is_refused_before_anything_is_sent",),
+        ("remote/test_push.py::test_an_object_that_hosts_refuse_is_refused_before_anything_is_sent",),
     ),
     Line(
         "config envhist.fetchmemory",
         "most memory that a fetch may take",
-        ("sharing/test_hostile_servers.py::test_what_would_unfold_is_refused_and_takes_no_more_than_it_may",),
+        ("remote/test_hostile_servers.py::test_what_would_unfold_is_refused_and_takes_no_more_than_it_may",),
     ),
     Line(
         "config envhist.fetchpatience",
         "so long a remote may say nothing before a fetch gives up",
-        ("sharing/test_stopped.py::test_a_server_that_says_nothing_is_given_up",),
+        ("remote/test_stopped.py::test_a_server_that_says_nothing_is_given_up",),
     ),
     Line(
         "config envhist.pushpatience",
         "so long a remote may say nothing before a push gives up",
-        ("sharing/test_stopped.py::test_one_that_says_nothing_to_a_push_is_given_up_too",),
+        ("remote/test_stopped.py::test_one_that_says_nothing_to_a_push_is_given_up_too",),
     ),
     Line(
         "config envhist.exclude",
@@ -358,7 +360,7 @@ ENVDIFF = (
         "envdiff, its changes",
         "what git sees and what only the manifest knows",
         (
-            "store/test_compare.py::test_any_two_trees_differ_in_what_was_described",
+            "diff/test_compare.py::test_any_two_trees_differ_in_what_was_described",
             "cli/test_envdiff.py::test_a_capture_counts_what_a_diff_shows",
         ),
     ),
@@ -367,7 +369,7 @@ ENVDIFF = (
         "git's pathspecs, with their magic",
         (
             "cli/test_envdiff.py::test_pathspecs_are_gits_and_start_where_the_user_stands",
-            "store/test_compare.py::test_pathspecs_mean_what_git_diff_means_by_them",
+            "diff/test_compare.py::test_pathspecs_mean_what_git_diff_means_by_them",
         ),
     ),
     Line(
@@ -438,8 +440,8 @@ ENVDIFF = (
         "classes of changes",
         (
             "cli/test_envdiff.py::test_only_chooses_classes",
-            "facts/test_sqlite.py::test_what_changed_in_a_database_is_told_in_a_row",
-            "facts/test_data_directories.py::test_a_cluster_is_told_by_version_and_how_its_server_left_it",
+            "probes/test_sqlite.py::test_what_changed_in_a_database_is_told_in_a_row",
+            "probes/test_data_directories.py::test_a_cluster_is_told_by_version_and_how_its_server_left_it",
         ),
     ),
     Line(
@@ -509,7 +511,7 @@ LIST = (
     Line(
         "envlog --in-summary",
         "whose summary contains the text",
-        ("facts/test_story.py::test_a_list_finds_when_something_came",),
+        ("probes/test_story.py::test_a_list_finds_when_something_came",),
     ),
     Line(
         "envlog -S",
@@ -562,12 +564,12 @@ LIST = (
     Line(
         "envlog install --shell",
         "man and the shells find what uv leaves out",
-        ("triggers/test_shellfiles.py::test_man_and_shells_find_what_an_installation_leaves_out",),
+        ("integrations/test_shellfiles.py::test_man_and_shells_find_what_an_installation_leaves_out",),
     ),
     Line(
         "envlog uninstall --shell",
         "and no longer",
-        ("triggers/test_shellfiles.py::test_what_was_linked_goes_and_nothing_else",),
+        ("integrations/test_shellfiles.py::test_what_was_linked_goes_and_nothing_else",),
     ),
     Line(
         "symbols",
@@ -619,8 +621,8 @@ LIST = (
         "envlog --html",
         "one self-contained page",
         (
-            "page/test_written.py::test_a_page_is_written_and_written_anew",
-            "page/test_browser.py::test_a_moment_is_chosen_and_told",
+            "html/test_written.py::test_a_page_is_written_and_written_anew",
+            "html/test_browser.py::test_a_moment_is_chosen_and_told",
         ),
     ),
     Line(
@@ -628,7 +630,7 @@ LIST = (
         "what each changed, below it",
         (
             "end_to_end/test_reading.py::test_what_each_changed_stands_below_it",
-            "page/test_measured.py::test_sizes_are_those_that_du_finds",
+            "html/test_measured.py::test_sizes_are_those_that_du_finds",
         ),
     ),
     Line(
@@ -686,22 +688,22 @@ LIST = (
         "envlog fork",
         "a linked worktree at a snapshot's code commit with the whole environment in it, on its own timeline",
         (
-            "forking/test_fork.py::test_a_fork_holds_the_whole_environment_and_git_tells_the_truth_there",
-            "forking/test_fork.py::test_its_timeline_begins_with_it_and_says_where_it_came_from",
-            "forking/test_fork.py::test_forks_of_one_moment_are_identical_and_touch_nothing_of_each_other",
-            "forking/test_fork.py::test_the_better_of_two_forks_is_adopted",
-            "forking/test_fork.py::test_where_the_code_commit_is_gone_the_fork_is_an_orphan",
-            "forking/test_fork.py::test_a_plain_directory_is_forked_into_another",
-            "forking/test_fork.py::test_a_fork_that_fails_leaves_nothing",
-            "forking/test_submodules.py::test_git_works_in_a_fork_and_in_its_submodules",
-            "forking/test_submodules.py::test_what_is_done_in_a_fork_s_submodule_is_done_nowhere_else",
-            "forking/test_clones.py::test_what_is_unchanged_shares_its_blocks_and_nothing_else",
+            "fork/test_fork.py::test_a_fork_holds_the_whole_environment_and_git_tells_the_truth_there",
+            "fork/test_fork.py::test_its_timeline_begins_with_it_and_says_where_it_came_from",
+            "fork/test_fork.py::test_forks_of_one_moment_are_identical_and_touch_nothing_of_each_other",
+            "fork/test_fork.py::test_the_better_of_two_forks_is_adopted",
+            "fork/test_fork.py::test_where_the_code_commit_is_gone_the_fork_is_an_orphan",
+            "fork/test_fork.py::test_a_plain_directory_is_forked_into_another",
+            "fork/test_fork.py::test_a_fork_that_fails_leaves_nothing",
+            "fork/test_submodules.py::test_git_works_in_a_fork_and_in_its_submodules",
+            "fork/test_submodules.py::test_what_is_done_in_a_fork_s_submodule_is_done_nowhere_else",
+            "fork/test_clones.py::test_what_is_unchanged_shares_its_blocks_and_nothing_else",
         ),
     ),
     Line(
         "envlog fork --branch",
         "a new branch at the code commit",
-        ("forking/test_fork.py::test_a_branch_is_made_where_one_is_wished",),
+        ("fork/test_fork.py::test_a_branch_is_made_where_one_is_wished",),
     ),
     Line(
         "envlog fork --dry-run",
@@ -727,14 +729,14 @@ LIST = (
         "envlog fork --relocate",
         "what names the place it was made of is rewritten in it",
         (
-            "forking/test_running.py::test_a_relocated_virtual_environment_runs_what_is_its_own",
-            "forking/test_running.py::test_a_relocated_package_of_node_runs_what_is_its_own",
+            "fork/test_running.py::test_a_relocated_virtual_environment_runs_what_is_its_own",
+            "fork/test_running.py::test_a_relocated_package_of_node_runs_what_is_its_own",
         ),
     ),
     Line(
         "envlog fork --allow-unsigned",
         "what no key that is here signed is forked only when told so",
-        ("forking/test_fork.py::test_what_nobody_here_signed_is_forked_only_when_told_so",),
+        ("fork/test_fork.py::test_what_nobody_here_signed_is_forked_only_when_told_so",),
     ),
     Line(
         "python around",
@@ -842,48 +844,48 @@ LIST = (
         "python attach",
         "a conversation, outputs of tools, files: kept with a moment that is there, sealed",
         (
-            "doing/test_keeping.py::test_what_is_attached_later_comes_back_as_it_was_given",
-            "doing/test_keeping.py::test_what_is_attached_stays_through_gc_and_goes_where_the_notes_go",
-            "doing/test_keeping.py::test_nobody_reads_it_without_the_key_or_at_another_moment",
+            "tracking/test_keeping.py::test_what_is_attached_later_comes_back_as_it_was_given",
+            "tracking/test_keeping.py::test_what_is_attached_stays_through_gc_and_goes_where_the_notes_go",
+            "tracking/test_keeping.py::test_nobody_reads_it_without_the_key_or_at_another_moment",
         ),
     ),
     Line(
         "python get",
         "a moment and what was kept with it, byte-equal",
         (
-            "doing/test_keeping.py::test_what_is_attached_later_comes_back_as_it_was_given",
-            "doing/test_keeping.py::test_what_is_given_with_a_capture_comes_back_the_same_way",
+            "tracking/test_keeping.py::test_what_is_attached_later_comes_back_as_it_was_given",
+            "tracking/test_keeping.py::test_what_is_given_with_a_capture_comes_back_the_same_way",
         ),
     ),
     Line(
         "python foresee",
         "the plan of a restore, and what goes with it",
-        ("restoring/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
+        ("restore/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
     ),
     Line(
         "python write_to",
         "a moment in a directory of its own",
-        ("restoring/test_verbs.py::test_a_moment_is_written_elsewhere",),
+        ("restore/test_verbs.py::test_a_moment_is_written_elsewhere",),
     ),
     Line(
         "python finish_restore",
         "as --continue",
-        ("restoring/test_verbs.py::test_a_restore_that_was_broken_off_is_ended",),
+        ("restore/test_verbs.py::test_a_restore_that_was_broken_off_is_ended",),
     ),
     Line(
         "python take_back_restore",
         "as --abort",
-        ("restoring/test_verbs.py::test_a_restore_that_was_broken_off_is_ended",),
+        ("restore/test_verbs.py::test_a_restore_that_was_broken_off_is_ended",),
     ),
     Line(
         "python attachments",
         "what was attached to a moment, byte for byte",
-        ("doing/test_doing.py::test_a_host_program_keeps_what_was_said_with_a_moment",),
+        ("tracking/test_doing.py::test_a_host_program_keeps_what_was_said_with_a_moment",),
     ),
     Line(
         "python fork",
         "another EnvHistory",
-        ("forking/test_fork.py::test_from_python_a_fork_is_another_history",),
+        ("fork/test_fork.py::test_from_python_a_fork_is_another_history",),
     ),
     Line(
         "envlog init",
@@ -938,8 +940,8 @@ LIST = (
         "envlog browse",
         "the timeline on a terminal: stories, differences, restore and undo",
         (
-            "browse/test_terminal.py::test_the_timeline_stands_left_and_what_changed_right",
-            "browse/test_terminal.py::test_a_restore_is_shown_first_done_and_undone",
+            "tui/test_terminal.py::test_the_timeline_stands_left_and_what_changed_right",
+            "tui/test_terminal.py::test_a_restore_is_shown_first_done_and_undone",
         ),
     ),
     Line(
@@ -974,63 +976,65 @@ LIST = (
         "envlog push",
         "sends a timeline, its notes and names; grows it, or replaces our own by lease, and nothing else",
         (
-            "sharing/test_push.py::test_a_timeline_its_notes_and_names_arrive_over_every_transport",
-            "sharing/test_push.py::test_what_was_rewritten_here_replaces_what_we_put_there",
-            "sharing/test_push.py::test_what_somebody_else_put_there_is_never_replaced",
-            "sharing/test_push.py::test_a_token_in_the_clear_keeps_a_push_here_and_is_never_told",
-            "sharing/test_push.py::test_nothing_of_the_users_changes",
-            "sharing/test_push.py::test_an_upload_that_was_broken_off_is_gone_on_with",
+            "remote/test_push.py::test_a_timeline_its_notes_and_names_arrive_over_every_transport",
+            "remote/test_push.py::test_what_was_rewritten_here_replaces_what_we_put_there",
+            "remote/test_push.py::test_what_somebody_else_put_there_is_never_replaced",
+            "remote/test_push.py::test_a_token_in_the_clear_keeps_a_push_here_and_is_never_told",
+            "remote/test_push.py::test_nothing_of_the_users_changes",
+            "remote/test_push.py::test_an_upload_that_was_broken_off_is_gone_on_with",
         ),
     ),
     Line(
         "envlog push --dry-run",
         "says what would leave, sends nothing",
-        ("sharing/test_push.py::test_a_dry_run_sends_and_remembers_nothing",),
+        ("remote/test_push.py::test_a_dry_run_sends_and_remembers_nothing",),
     ),
     Line(
         "envlog push --yes",
         "what the first push lists may leave",
-        ("sharing/test_push.py::test_the_first_push_tells_what_leaves_and_wants_a_yes",),
+        ("remote/test_push.py::test_the_first_push_tells_what_leaves_and_wants_a_yes",),
     ),
     Line(
         "envlog push --delete",
         "takes a timeline away there",
-        ("sharing/test_push.py::test_a_timeline_can_be_taken_away_there",),
+        ("remote/test_push.py::test_a_timeline_can_be_taken_away_there",),
     ),
     Line(
         "envlog push --allow",
         "a path may leave with a token in it, or too large",
         (
-            "sharing/test_push.py::test_a_token_in_the_clear_keeps_a_push_here_and_is_never_told",
-            "sharing/test_push.py::test_an_object_that_hosts_refuse_is_refused_before_anything_is_sent",
+            "remote/test_push.py::test_a_token_in_the_clear_keeps_a_push_here_and_is_never_told",
+            "remote/test_push.py::test_an_object_that_hosts_refuse_is_refused_before_anything_is_sent",
         ),
     ),
     Line(
         "envlog gc --force",
         "works also where the system hides in which repository a git of another user works",
-        ("store/test_otherusers.py::test_error_names_process_user_and_directory",),
+        ("git/test_other_users.py::test_error_names_process_user_and_directory",),
     ),
     Line(
         "envlog gc",
         "packs are few and small, what no moment holds is gone, everything else is as it was",
         (
-            "upkeep/test_collect.py::test_every_snapshot_stays_as_it_was_and_packs_become_one",
-            "upkeep/test_collect.py::test_what_no_ref_reaches_goes_and_its_space_comes_back",
-            "upkeep/test_collect.py::test_what_the_user_reaches_stays_wherever_it_stands",
-            "upkeep/test_collect.py::test_packs_that_a_clone_inherited_go_and_leave_what_it_needs",
-            "upkeep/test_collect.py::test_git_gc_and_its_caches_go_on_after_it",
-            "upkeep/test_gc.py::test_the_program_tells_what_became_of_it",
+            "maintenance/test_collect.py::test_every_snapshot_stays_as_it_was_and_packs_become_one",
+            "maintenance/test_collect.py::test_what_no_ref_reaches_goes_and_its_space_comes_back",
+            "maintenance/test_collect.py::test_what_the_user_reaches_stays_wherever_it_stands",
+            "maintenance/test_collect.py::test_packs_that_a_clone_inherited_go_and_leave_what_it_needs",
+            "maintenance/test_collect.py::test_git_gc_and_its_caches_go_on_after_it",
+            "maintenance/test_gc.py::test_the_program_tells_what_became_of_it",
         ),
     ),
     Line(
         "envlog gc --prune",
         "since when a pack must not have been used, for what no moment holds to go",
         (
-            "upkeep/test_gc.py::test_prune_takes_times_as_git_does",
-            "upkeep/test_collect.py::test_what_nothing_reaches_stays_for_a_while_by_itself",
+            "maintenance/test_gc.py::test_prune_takes_times_as_git_does",
+            "maintenance/test_collect.py::test_what_nothing_reaches_stays_for_a_while_by_itself",
         ),
     ),
-    Line("envlog gc --no-prune", "only packs", ("upkeep/test_gc.py::test_prune_takes_times_as_git_does",)),
+    Line(
+        "envlog gc --no-prune", "only packs", ("maintenance/test_gc.py::test_prune_takes_times_as_git_does",)
+    ),
     Line(
         "envlog gc --empty-trash",
         "what was dropped goes for good, at once",
@@ -1039,95 +1043,95 @@ LIST = (
     Line(
         "envlog gc --auto",
         "what comes by itself once a day, in the background",
-        ("upkeep/test_gc.py::test_once_a_day_it_comes_by_itself_and_nobody_waits",),
+        ("maintenance/test_gc.py::test_once_a_day_it_comes_by_itself_and_nobody_waits",),
     ),
     Line(
         "python gc",
         "packs, and takes away what nothing reaches",
-        ("upkeep/test_gc.py::test_the_program_tells_what_became_of_it",),
+        ("maintenance/test_gc.py::test_the_program_tells_what_became_of_it",),
     ),
     Line(
         "python daily",
         "what is done once a day",
-        ("upkeep/test_gc.py::test_once_a_day_it_comes_by_itself_and_nobody_waits",),
+        ("maintenance/test_gc.py::test_once_a_day_it_comes_by_itself_and_nobody_waits",),
     ),
     Line(
         "envlog du",
         "what holds the space, by moment, directory and class; what dropping or leaving out frees, truly",
         (
-            "upkeep/test_du.py::test_what_a_moment_frees_is_what_comes_back_when_it_goes",
-            "upkeep/test_du.py::test_what_a_directory_frees_is_what_its_objects_take",
-            "upkeep/test_du.py::test_what_moments_free_together_is_more_than_each_alone",
-            "upkeep/test_du.py::test_the_words_and_the_json",
+            "maintenance/test_du.py::test_what_a_moment_frees_is_what_comes_back_when_it_goes",
+            "maintenance/test_du.py::test_what_a_directory_frees_is_what_its_objects_take",
+            "maintenance/test_du.py::test_what_moments_free_together_is_more_than_each_alone",
+            "maintenance/test_du.py::test_the_words_and_the_json",
         ),
     ),
-    Line("envlog du --max-count", "so many rows", ("upkeep/test_du.py::test_the_words_and_the_json",)),
+    Line("envlog du --max-count", "so many rows", ("maintenance/test_du.py::test_the_words_and_the_json",)),
     Line(
         "python du",
         "the same",
-        ("upkeep/test_du.py::test_what_moments_free_together_is_more_than_each_alone",),
+        ("maintenance/test_du.py::test_what_moments_free_together_is_more_than_each_alone",),
     ),
     Line(
         "envlog fsck",
         "every byte; damaged paths and moments are named; status 1; a share every day, told by envlog",
         (
-            "upkeep/test_fsck.py::test_a_whole_history_is_whole",
-            "upkeep/test_fsck.py::test_a_flipped_bit_is_named_by_path_and_moment",
-            "upkeep/test_fsck.py::test_a_damaged_index_costs_nothing",
-            "upkeep/test_fsck.py::test_damaged_notes_keep_what_can_be_read",
-            "upkeep/test_fsck.py::test_a_damaged_cache_is_found_and_forgotten",
-            "upkeep/test_fsck.py::test_a_share_is_checked_every_day_and_trouble_is_shown",
+            "maintenance/test_fsck.py::test_a_whole_history_is_whole",
+            "maintenance/test_fsck.py::test_a_flipped_bit_is_named_by_path_and_moment",
+            "maintenance/test_fsck.py::test_a_damaged_index_costs_nothing",
+            "maintenance/test_fsck.py::test_damaged_notes_keep_what_can_be_read",
+            "maintenance/test_fsck.py::test_a_damaged_cache_is_found_and_forgotten",
+            "maintenance/test_fsck.py::test_a_share_is_checked_every_day_and_trouble_is_shown",
         ),
     ),
     Line(
         "envlog fsck --quick",
         "whether all is there",
         (
-            "upkeep/test_fsck.py::test_a_pack_cut_short_is_found_at_once",
-            "upkeep/test_fsck.py::test_a_lost_pack_is_found",
+            "maintenance/test_fsck.py::test_a_pack_cut_short_is_found_at_once",
+            "maintenance/test_fsck.py::test_a_lost_pack_is_found",
         ),
     ),
     Line(
         "envlog fsck --repair",
         "brings back what can be had, sets the rest aside; the user's git goes on; nothing is deleted",
         (
-            "upkeep/test_fsck.py::test_what_still_stands_in_the_working_tree_comes_back",
-            "upkeep/test_fsck.py::test_what_a_remote_has_comes_back",
-            "upkeep/test_fsck.py::test_a_bad_ref_is_set_aside_and_its_history_is_there_again",
-            "upkeep/test_fsck.py::test_a_lost_moment_in_the_middle_takes_no_other_along",
+            "maintenance/test_fsck.py::test_what_still_stands_in_the_working_tree_comes_back",
+            "maintenance/test_fsck.py::test_what_a_remote_has_comes_back",
+            "maintenance/test_fsck.py::test_a_bad_ref_is_set_aside_and_its_history_is_there_again",
+            "maintenance/test_fsck.py::test_a_lost_moment_in_the_middle_takes_no_other_along",
         ),
     ),
     Line(
         "python fsck",
         "the same",
-        ("upkeep/test_fsck.py::test_a_share_is_checked_every_day_and_trouble_is_shown",),
+        ("maintenance/test_fsck.py::test_a_share_is_checked_every_day_and_trouble_is_shown",),
     ),
     Line(
         "envlog fetch",
         "timelines of a remote beside ours, lazily; hostile ones change nothing here",
         (
-            "sharing/test_fetch.py::test_a_timeline_comes_over_every_transport_and_contents_when_they_are_wanted",
-            "sharing/test_fetch.py::test_a_fetch_is_lazy_and_brings_what_is_asked_for",
-            "sharing/test_fetch.py::test_a_server_without_partial_clone_gives_all_of_it",
-            "sharing/test_fetch.py::test_the_users_repository_stays_what_it_is",
-            "sharing/test_fetch.py::test_what_a_remote_rewrites_or_puts_there_leaves_ours_alone",
-            "sharing/test_fetch.py::test_hostile_objects_are_refused_with_the_whole_pack",
-            "sharing/test_fetch.py::test_a_fetch_that_is_broken_off_leaves_what_is_whole_and_goes_on",
+            "remote/test_fetch.py::test_a_timeline_comes_over_every_transport_and_contents_when_they_are_wanted",
+            "remote/test_fetch.py::test_a_fetch_is_lazy_and_brings_what_is_asked_for",
+            "remote/test_fetch.py::test_a_server_without_partial_clone_gives_all_of_it",
+            "remote/test_fetch.py::test_the_users_repository_stays_what_it_is",
+            "remote/test_fetch.py::test_what_a_remote_rewrites_or_puts_there_leaves_ours_alone",
+            "remote/test_fetch.py::test_hostile_objects_are_refused_with_the_whole_pack",
+            "remote/test_fetch.py::test_a_fetch_that_is_broken_off_leaves_what_is_whole_and_goes_on",
         ),
     ),
     Line(
         "envlog fetch --accept-rollback",
         "takes what is not as its head was signed",
         (
-            "sharing/test_heads.py::test_fetch_refuses_what_is_not_as_it_was_signed",
-            "sharing/test_heads.py::test_rollback_to_an_earlier_signed_state_is_reported_as_rollback",
-            "sharing/test_heads.py::test_ssh_signature_is_enough_for_a_colleague_without_the_key",
+            "remote/test_heads.py::test_fetch_refuses_what_is_not_as_it_was_signed",
+            "remote/test_heads.py::test_rollback_to_an_earlier_signed_state_is_reported_as_rollback",
+            "remote/test_heads.py::test_ssh_signature_is_enough_for_a_colleague_without_the_key",
         ),
     ),
     Line(
         "envlog fetch --full",
         "with all contents",
-        ("sharing/test_fetch.py::test_with_full_nothing_is_asked_for_later",),
+        ("remote/test_fetch.py::test_with_full_nothing_is_asked_for_later",),
     ),
     Line(
         "config envhist.identity",
@@ -1138,84 +1142,84 @@ LIST = (
         "config envhist.sign",
         "a push signs heads with an SSH key too",
         (
-            "sharing/test_heads.py::test_ssh_signature_is_enough_for_a_colleague_without_the_key",
-            "sharing/test_heads.py::test_ssh_signature_of_a_stranger_vouches_for_nothing",
-            "sharing/test_heads.py::test_push_without_a_usable_ssh_key_warns_and_sends",
+            "remote/test_heads.py::test_ssh_signature_is_enough_for_a_colleague_without_the_key",
+            "remote/test_heads.py::test_ssh_signature_of_a_stranger_vouches_for_nothing",
+            "remote/test_heads.py::test_push_without_a_usable_ssh_key_warns_and_sends",
         ),
     ),
     Line(
         "config envhist.autopush",
         "the history rides along with git push: in the background, bounded, never failing it",
         (
-            "sharing/test_auto_push.py::test_what_was_captured_goes_along",
-            "sharing/test_auto_push.py::test_nothing_goes_where_nobody_said_yes_and_the_status_tells",
-            "sharing/test_auto_push.py::test_a_push_neither_waits_for_it_nor_fails_with_it",
-            "sharing/test_auto_push.py::test_a_hook_of_the_users_keeps_its_input_its_words_and_its_say",
+            "remote/test_auto_push.py::test_what_was_captured_goes_along",
+            "remote/test_auto_push.py::test_nothing_goes_where_nobody_said_yes_and_the_status_tells",
+            "remote/test_auto_push.py::test_a_push_neither_waits_for_it_nor_fails_with_it",
+            "remote/test_auto_push.py::test_a_hook_of_the_users_keeps_its_input_its_words_and_its_say",
         ),
     ),
     Line(
         "envlog export",
         "one file with chosen moments, their notes and names; plain git reads it",
         (
-            "sharing/test_export.py::test_a_whole_timeline_goes_and_comes_as_it_was",
-            "sharing/test_export.py::test_chosen_moments_leave_and_what_lies_between_stays",
-            "sharing/test_export.py::test_tar_and_git_alone_read_the_file",
-            "sharing/test_export.py::test_nothing_of_the_users_changes_on_either_side",
+            "remote/test_export.py::test_a_whole_timeline_goes_and_comes_as_it_was",
+            "remote/test_export.py::test_chosen_moments_leave_and_what_lies_between_stays",
+            "remote/test_export.py::test_tar_and_git_alone_read_the_file",
+            "remote/test_export.py::test_nothing_of_the_users_changes_on_either_side",
         ),
     ),
     Line(
         "envlog export --force",
         "writes over a file that is there",
-        ("sharing/test_export.py::test_a_file_that_is_there_is_not_written_over_unasked",),
+        ("remote/test_export.py::test_a_file_that_is_there_is_not_written_over_unasked",),
     ),
     Line(
         "envlog export --allow",
         "a path may leave with a token in it",
-        ("sharing/test_export.py::test_a_token_in_the_clear_keeps_it_here",),
+        ("remote/test_export.py::test_a_token_in_the_clear_keeps_it_here",),
     ),
     Line(
         "envlog import",
         "what a file holds, beside ours, checked whole and held to be hostile",
         (
-            "sharing/test_export.py::test_what_came_before_is_added_to_or_stands_beside",
-            "sharing/test_export.py::test_what_is_hostile_is_refused_whole",
-            "sharing/test_export.py::test_a_tar_of_another_kind_is_refused",
-            "sharing/test_export.py::test_a_flipped_bit_is_noticed",
+            "remote/test_export.py::test_what_came_before_is_added_to_or_stands_beside",
+            "remote/test_export.py::test_what_is_hostile_is_refused_whole",
+            "remote/test_export.py::test_a_tar_of_another_kind_is_refused",
+            "remote/test_export.py::test_a_flipped_bit_is_noticed",
         ),
     ),
     Line(
         "envlog import --as",
         "under another name",
-        ("sharing/test_export.py::test_a_remote_and_an_import_never_share_a_name",),
+        ("remote/test_export.py::test_a_remote_and_an_import_never_share_a_name",),
     ),
     Line(
         "python push",
         "the same as a verb",
-        ("sharing/test_push.py::test_a_timeline_its_notes_and_names_arrive_over_every_transport",),
+        ("remote/test_push.py::test_a_timeline_its_notes_and_names_arrive_over_every_transport",),
     ),
     Line(
         "python fetch",
         "the same as a verb",
         (
-            "sharing/test_fetch.py::test_a_timeline_comes_over_every_transport_and_contents_when_they_are_wanted",
+            "remote/test_fetch.py::test_a_timeline_comes_over_every_transport_and_contents_when_they_are_wanted",
         ),
     ),
     Line(
         "python export",
         "the same as a verb",
-        ("sharing/test_export.py::test_a_whole_timeline_goes_and_comes_as_it_was",),
+        ("remote/test_export.py::test_a_whole_timeline_goes_and_comes_as_it_was",),
     ),
     Line(
         "python import_",
         "the same as a verb",
-        ("sharing/test_export.py::test_a_whole_timeline_goes_and_comes_as_it_was",),
+        ("remote/test_export.py::test_a_whole_timeline_goes_and_comes_as_it_was",),
     ),
     Line(
         "revision origin/<timeline>",
         "on a fetched timeline; a claim until its key is here",
         (
-            "sharing/test_fetch.py::test_what_no_key_here_signed_is_a_claim_and_with_the_key_it_is_ours",
-            "sharing/test_fetch.py::test_a_fetched_moment_is_compared_with_what_is_here_now",
+            "remote/test_fetch.py::test_what_no_key_here_signed_is_a_claim_and_with_the_key_it_is_ours",
+            "remote/test_fetch.py::test_a_fetched_moment_is_compared_with_what_is_here_now",
         ),
     ),
     Line(
@@ -1302,22 +1306,22 @@ DIFF = (
         "classes of changes",
         (
             "cli/test_envdiff.py::test_only_chooses_classes",
-            "facts/test_story.py::test_packages_are_told_by_place_with_versions",
-            "facts/test_ecosystems.py::test_names_with_slashes_are_told_by_their_place",
-            "facts/test_article.py::test_a_database_and_its_clients_are_told_though_git_saw_nothing",
-            "facts/test_declared.py::test_the_story_says_what_was_installed_by_hand",
-            "facts/test_configuration.py::test_keys_of_tracked_and_ignored_configuration_are_told",
-            "facts/test_services.py::test_a_server_that_starts_moves_and_stops_is_told",
-            "facts/test_tools.py::test_versions_that_are_asked_for_are_told_where_they_change",
+            "probes/test_story.py::test_packages_are_told_by_place_with_versions",
+            "probes/test_ecosystems.py::test_names_with_slashes_are_told_by_their_place",
+            "probes/test_article.py::test_a_database_and_its_clients_are_told_though_git_saw_nothing",
+            "probes/test_declared.py::test_the_story_says_what_was_installed_by_hand",
+            "probes/test_configuration.py::test_keys_of_tracked_and_ignored_configuration_are_told",
+            "probes/test_services.py::test_a_server_that_starts_moves_and_stops_is_told",
+            "probes/test_tools.py::test_versions_that_are_asked_for_are_told_where_they_change",
         ),
     ),
     Line(
         "envdiff --no-fold",
         "between two machines: also what differs by nature, which is counted otherwise",
         (
-            "sharing/test_works_here.py::test_a_failure_there_is_read_here",
-            "sharing/test_works_here.py::test_one_machine_is_told_whole",
-            "history/test_nature.py::test_each_is_told_or_set_apart",
+            "remote/test_works_here.py::test_a_failure_there_is_read_here",
+            "remote/test_works_here.py::test_one_machine_is_told_whole",
+            "diff/test_path_classes.py::test_each_is_told_or_set_apart",
         ),
     ),
     Line(
@@ -1428,25 +1432,25 @@ RESTORE = (
         "envrestore",
         "brings everything back to a moment, saving what is here first; without a revision it only shows",
         (
-            "restoring/test_programs.py::test_everything_is_as_it_was_and_comes_back",
-            "restoring/test_programs.py::test_without_a_revision_the_likeliest_moments_are_shown",
-            "restoring/test_programs.py::test_what_is_as_it_was_is_not_touched",
-            "restoring/test_programs.py::test_what_the_snapshot_left_out_stays",
-            "restoring/test_programs.py::test_what_is_left_out_now_is_not_written_over",
+            "restore/test_programs.py::test_everything_is_as_it_was_and_comes_back",
+            "restore/test_programs.py::test_without_a_revision_the_likeliest_moments_are_shown",
+            "restore/test_programs.py::test_what_is_as_it_was_is_not_touched",
+            "restore/test_programs.py::test_what_the_snapshot_left_out_stays",
+            "restore/test_programs.py::test_what_is_left_out_now_is_not_written_over",
         ),
     ),
     Line(
         "envrestore --dry-run",
         "the plan, and nothing changed; --json the same as data",
-        ("restoring/test_programs.py::test_a_dry_run_shows_the_plan_and_changes_nothing",),
+        ("restore/test_programs.py::test_a_dry_run_shows_the_plan_and_changes_nothing",),
     ),
     Line(
         "envrestore --to",
         "elsewhere, and nothing here is touched",
         (
-            "restoring/test_programs.py::test_a_moment_is_written_elsewhere_and_nothing_here_is_touched",
-            "restoring/test_foreign.py::test_our_own_comes_as_it_was",
-            "restoring/test_foreign.py::test_privileges_and_owners_are_not_taken_over",
+            "restore/test_programs.py::test_a_moment_is_written_elsewhere_and_nothing_here_is_touched",
+            "restore/test_foreign.py::test_our_own_comes_as_it_was",
+            "restore/test_foreign.py::test_privileges_and_owners_are_not_taken_over",
         ),
     ),
     Line(
@@ -1457,35 +1461,35 @@ RESTORE = (
     Line(
         "envrestore --keep-new",
         "what came after stays",
-        ("restoring/test_programs.py::test_what_is_new_and_what_is_code_can_be_kept",),
+        ("restore/test_programs.py::test_what_is_new_and_what_is_code_can_be_kept",),
     ),
     Line(
         "envrestore --keep-code",
         "what HEAD tracks stays",
         (
-            "restoring/test_programs.py::test_what_is_new_and_what_is_code_can_be_kept",
-            "restoring/test_programs.py::test_tracked_files_that_differ_from_head_are_counted",
+            "restore/test_programs.py::test_what_is_new_and_what_is_code_can_be_kept",
+            "restore/test_programs.py::test_tracked_files_that_differ_from_head_are_counted",
         ),
     ),
     Line(
         "envrestore --only",
         "classes of things",
-        ("restoring/test_programs.py::test_paths_and_classes_choose",),
+        ("restore/test_programs.py::test_paths_and_classes_choose",),
     ),
     Line(
         "envrestore --head",
         "HEAD goes along where git would let it",
         (
-            "restoring/test_programs.py::test_head_moves_along_where_it_is_asked_to",
-            "restoring/test_head.py::test_a_kill_at_the_very_end_leaves_no_head_behind",
+            "restore/test_programs.py::test_head_moves_along_where_it_is_asked_to",
+            "restore/test_head.py::test_a_kill_at_the_very_end_leaves_no_head_behind",
         ),
     ),
     Line(
         "envrestore --relocate",
         "what comes of a fork and names its place names this one then",
         (
-            "forking/test_running.py::test_a_relocated_fork_is_adopted_and_runs_what_is_here",
-            "forking/test_running.py::test_what_is_adopted_from_a_relocated_fork_is_said_to_name_the_fork",
+            "fork/test_running.py::test_a_relocated_fork_is_adopted_and_runs_what_is_here",
+            "fork/test_running.py::test_what_is_adopted_from_a_relocated_fork_is_said_to_name_the_fork",
         ),
     ),
     Line(
@@ -1502,249 +1506,251 @@ RESTORE = (
     Line(
         "envrestore --attachments",
         "gives back what was attached",
-        ("restoring/test_programs.py::test_what_was_attached_is_given_back",),
+        ("restore/test_programs.py::test_what_was_attached_is_given_back",),
     ),
     Line(
         "envrestore --force",
         "overrides the refusals that name it",
         (
-            "restoring/test_programs.py::test_a_database_that_is_open_elsewhere_is_refused_by_name",
-            "restoring/test_programs.py::test_a_home_directory_is_not_restored_unasked",
-            "restoring/test_foreign.py::test_links_that_lead_out_are_not_made_unless_forced",
+            "restore/test_programs.py::test_a_database_that_is_open_elsewhere_is_refused_by_name",
+            "restore/test_programs.py::test_a_home_directory_is_not_restored_unasked",
+            "restore/test_foreign.py::test_links_that_lead_out_are_not_made_unless_forced",
         ),
     ),
     Line(
         "envrestore --allow-unsigned",
         "restores here what no key here signed",
         (
-            "restoring/test_programs.py::test_what_no_key_of_ours_signed_is_not_restored_here_unasked",
-            "restoring/test_foreign.py::test_in_place_the_same_holds_and_what_stands_here_stays",
-            "restoring/test_foreign.py::test_running_it_is_told_to_mean_trust_once",
+            "restore/test_programs.py::test_what_no_key_of_ours_signed_is_not_restored_here_unasked",
+            "restore/test_foreign.py::test_in_place_the_same_holds_and_what_stands_here_stays",
+            "restore/test_foreign.py::test_running_it_is_told_to_mean_trust_once",
         ),
     ),
     Line(
         "envrestore --roots",
         "changes additional roots too",
         (
-            "restoring/test_foreign_roots.py::test_unsigned_snapshot_changes_no_additional_root_without_option",
-            "restoring/test_foreign_roots.py::test_unsigned_snapshot_changes_additional_root_with_option",
+            "restore/test_foreign_roots.py::test_unsigned_snapshot_changes_no_additional_root_without_option",
+            "restore/test_foreign_roots.py::test_unsigned_snapshot_changes_additional_root_with_option",
         ),
     ),
     Line(
         "envrestore --undo",
         "takes back a restore",
-        ("restoring/test_programs.py::test_everything_is_as_it_was_and_comes_back",),
+        ("restore/test_programs.py::test_everything_is_as_it_was_and_comes_back",),
     ),
     Line(
         "envrestore --redo",
         "forth again",
-        ("restoring/test_programs.py::test_everything_is_as_it_was_and_comes_back",),
+        ("restore/test_programs.py::test_everything_is_as_it_was_and_comes_back",),
     ),
     Line(
         "envrestore --continue",
         "finishes what was broken off",
-        ("restoring/test_programs.py::test_a_restore_that_was_broken_off_is_told_by_whatever_comes_next",),
+        ("restore/test_programs.py::test_a_restore_that_was_broken_off_is_told_by_whatever_comes_next",),
     ),
     Line(
         "envrestore --abort",
         "takes back what was broken off",
-        ("restoring/test_programs.py::test_a_restore_that_was_broken_off_can_be_taken_back",),
+        ("restore/test_programs.py::test_a_restore_that_was_broken_off_can_be_taken_back",),
     ),
     Line(
         "envlog recent",
         "without any snapshot: what changed within a span, by change times and logs; what it cannot know is said",
         (
-            "recently/test_recent.py::test_what_changed_is_told_and_nothing_is_written",
-            "recently/test_recent.py::test_a_plain_directory_needs_no_git",
-            "recently/test_recent.py::test_rotated_logs_are_part_of_the_log",
+            "recent/test_recent.py::test_what_changed_is_told_and_nothing_is_written",
+            "recent/test_recent.py::test_a_plain_directory_needs_no_git",
+            "recent/test_recent.py::test_rotated_logs_are_part_of_the_log",
         ),
     ),
     Line(
         "envlog run",
         "a command between two moments; its status and its output are kept, and passed on",
         (
-            "triggers/test_run.py::test_there_is_a_moment_before_and_one_after_and_the_status_is_the_commands",
-            "triggers/test_run.py::test_a_program_on_a_terminal_has_one_and_ctrl_c_reaches_it",
-            "triggers/test_run.py::test_nothing_is_run_without_a_moment_before_it",
+            "integrations/test_run.py::test_there_is_a_moment_before_and_one_after_and_the_status_is_the_commands",
+            "integrations/test_run.py::test_a_program_on_a_terminal_has_one_and_ctrl_c_reaches_it",
+            "integrations/test_run.py::test_nothing_is_run_without_a_moment_before_it",
         ),
     ),
     Line(
         "envlog run --message",
         "why it is run",
-        ("triggers/test_run.py::test_there_is_a_moment_before_and_one_after_and_the_status_is_the_commands",),
+        (
+            "integrations/test_run.py::test_there_is_a_moment_before_and_one_after_and_the_status_is_the_commands",
+        ),
     ),
     Line(
         "envlog run --verify",
         "what came of it is checked; the status stays the command's",
-        ("triggers/test_run.py::test_what_came_of_it_can_be_checked",),
+        ("integrations/test_run.py::test_what_came_of_it_can_be_checked",),
     ),
     Line(
         "envlog watch",
         "captures when the environment settles after a change",
         (
-            "triggers/test_watch.py::test_what_changes_anywhere_is_captured_once_it_has_settled",
-            "triggers/test_watch.py::test_where_there_are_not_enough_watches_changes_are_looked_for",
-            "triggers/test_watch.py::test_no_more_than_there_is_room_for_is_added_within_an_hour",
+            "integrations/test_watch.py::test_what_changes_anywhere_is_captured_once_it_has_settled",
+            "integrations/test_watch.py::test_where_there_are_not_enough_watches_changes_are_looked_for",
+            "integrations/test_watch.py::test_no_more_than_there_is_room_for_is_added_within_an_hour",
         ),
     ),
     Line(
         "envlog watch --settle",
         "how long nothing is to change before a capture",
-        ("triggers/test_watch.py::test_what_changes_anywhere_is_captured_once_it_has_settled",),
+        ("integrations/test_watch.py::test_what_changes_anywhere_is_captured_once_it_has_settled",),
     ),
     Line(
         "envlog drop",
         "forgets moments; every other one stays what it is, and so does its id",
         (
-            "keeping/test_drop.py::test_what_is_dropped_is_gone_and_all_else_is_as_it_was",
-            "keeping/test_drop.py::test_verdicts_stay_ones_own",
-            "keeping/test_drop.py::test_tasks_and_effects_stay_on_the_timeline",
+            "retention/test_drop.py::test_what_is_dropped_is_gone_and_all_else_is_as_it_was",
+            "retention/test_drop.py::test_verdicts_stay_ones_own",
+            "retention/test_drop.py::test_tasks_and_effects_stay_on_the_timeline",
         ),
     ),
     Line(
         "envlog drop --dry-run",
         "says which, and drops nothing",
-        ("keeping/test_drop.py::test_the_words_for_what_is_in_the_trash",),
+        ("retention/test_drop.py::test_the_words_for_what_is_in_the_trash",),
     ),
     Line(
         "envlog undrop",
         "back to where they stood; without words, what can be brought back",
         (
-            "keeping/test_drop.py::test_what_is_brought_back_stands_where_it_stood",
-            "keeping/test_drop.py::test_the_words_for_what_is_in_the_trash",
+            "retention/test_drop.py::test_what_is_brought_back_stands_where_it_stood",
+            "retention/test_drop.py::test_the_words_for_what_is_in_the_trash",
         ),
     ),
     Line(
         "envlog undrop --all",
         "everything that is in the trash",
-        ("keeping/test_drop.py::test_everything_can_go_and_a_capture_begins_anew",),
+        ("retention/test_drop.py::test_everything_can_go_and_a_capture_begins_anew",),
     ),
     Line(
         "envlog undrop --dry-run",
         "says which, and brings nothing back",
-        ("keeping/test_drop.py::test_the_words_for_what_is_in_the_trash",),
+        ("retention/test_drop.py::test_the_words_for_what_is_in_the_trash",),
     ),
     Line(
         "python drop",
         "moments let go",
-        ("keeping/test_drop.py::test_what_is_brought_back_stands_where_it_stood",),
+        ("retention/test_drop.py::test_what_is_brought_back_stands_where_it_stood",),
     ),
     Line(
         "python undrop",
         "and brought back",
-        ("keeping/test_drop.py::test_what_is_brought_back_stands_where_it_stood",),
+        ("retention/test_drop.py::test_what_is_brought_back_stands_where_it_stood",),
     ),
     Line(
         "envlog prune",
         "what a policy keeps, and why",
         (
-            "keeping/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
-            "history/test_retention.py::test_what_somebody_said_something_of_stays",
-            "keeping/test_prune.py::test_after_thirty_days_the_trash_is_emptied_and_the_room_is_free",
+            "retention/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
+            "retention/test_policy.py::test_what_somebody_said_something_of_stays",
+            "retention/test_prune.py::test_after_thirty_days_the_trash_is_emptied_and_the_room_is_free",
         ),
     ),
     Line(
         "envlog prune --dry-run",
         "decides alike, and lets nothing go",
-        ("keeping/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",),
+        ("retention/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",),
     ),
     Line(
         "envlog prune --keep-last",
         "the newest so many",
         (
-            "history/test_retention.py::test_the_last_so_many_stay",
-            "keeping/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
+            "retention/test_policy.py::test_the_last_so_many_stay",
+            "retention/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
         ),
     ),
     Line(
         "envlog prune --keep-hourly",
         "of so many spans (hourly) the newest each",
         (
-            "history/test_retention.py::test_of_an_hour_a_day_and_a_week_the_newest_stays_and_spans_without_a_moment_do_not_count",
-            "keeping/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
+            "retention/test_policy.py::test_of_an_hour_a_day_and_a_week_the_newest_stays_and_spans_without_a_moment_do_not_count",
+            "retention/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
         ),
     ),
     Line(
         "envlog prune --keep-daily",
         "of so many spans (daily) the newest each",
         (
-            "history/test_retention.py::test_of_an_hour_a_day_and_a_week_the_newest_stays_and_spans_without_a_moment_do_not_count",
-            "keeping/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
+            "retention/test_policy.py::test_of_an_hour_a_day_and_a_week_the_newest_stays_and_spans_without_a_moment_do_not_count",
+            "retention/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
         ),
     ),
     Line(
         "envlog prune --keep-weekly",
         "of so many spans (weekly) the newest each",
         (
-            "history/test_retention.py::test_of_an_hour_a_day_and_a_week_the_newest_stays_and_spans_without_a_moment_do_not_count",
-            "keeping/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
+            "retention/test_policy.py::test_of_an_hour_a_day_and_a_week_the_newest_stays_and_spans_without_a_moment_do_not_count",
+            "retention/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
         ),
     ),
     Line(
         "envlog prune --all",
         "every timeline of the repository",
-        ("keeping/test_prune.py::test_every_timeline_of_the_repository_is_thinned_where_that_is_asked",),
+        ("retention/test_prune.py::test_every_timeline_of_the_repository_is_thinned_where_that_is_asked",),
     ),
     Line(
         "config envhist.keeplast",
         "the policy that holds where none is given",
         (
-            "keeping/test_prune.py::test_without_words_what_is_configured_holds",
-            "keeping/test_prune.py::test_once_a_day_it_comes_by_itself",
+            "retention/test_prune.py::test_without_words_what_is_configured_holds",
+            "retention/test_prune.py::test_once_a_day_it_comes_by_itself",
         ),
     ),
     Line(
         "config envhist.keephourly",
         "the policy that holds where none is given",
         (
-            "keeping/test_prune.py::test_without_words_what_is_configured_holds",
-            "keeping/test_prune.py::test_once_a_day_it_comes_by_itself",
+            "retention/test_prune.py::test_without_words_what_is_configured_holds",
+            "retention/test_prune.py::test_once_a_day_it_comes_by_itself",
         ),
     ),
     Line(
         "config envhist.keepdaily",
         "the policy that holds where none is given",
         (
-            "keeping/test_prune.py::test_without_words_what_is_configured_holds",
-            "keeping/test_prune.py::test_once_a_day_it_comes_by_itself",
+            "retention/test_prune.py::test_without_words_what_is_configured_holds",
+            "retention/test_prune.py::test_once_a_day_it_comes_by_itself",
         ),
     ),
     Line(
         "config envhist.keepweekly",
         "the policy that holds where none is given",
         (
-            "keeping/test_prune.py::test_without_words_what_is_configured_holds",
-            "keeping/test_prune.py::test_once_a_day_it_comes_by_itself",
+            "retention/test_prune.py::test_without_words_what_is_configured_holds",
+            "retention/test_prune.py::test_once_a_day_it_comes_by_itself",
         ),
     ),
     Line(
         "python prune",
         "thinned by a policy",
-        ("keeping/test_prune.py::test_a_moment_named_while_it_is_decided_stays",),
+        ("retention/test_prune.py::test_a_moment_named_while_it_is_decided_stays",),
     ),
     Line(
         "python thin",
         "what is done by itself once a day",
         (
-            "keeping/test_prune.py::test_once_a_day_it_comes_by_itself",
-            "keeping/test_prune.py::test_beyond_the_size_the_oldest_go_first_and_the_trash_does_not_wait",
+            "retention/test_prune.py::test_once_a_day_it_comes_by_itself",
+            "retention/test_prune.py::test_beyond_the_size_the_oldest_go_first_and_the_trash_does_not_wait",
         ),
     ),
     Line(
         "envlog purge",
         "a path is nowhere, in no object; what was pushed is told",
         (
-            "keeping/test_purge.py::test_a_file_is_nowhere_and_all_else_is_as_it_was",
-            "keeping/test_purge.py::test_whatever_stands_there_is_nowhere",
-            "keeping/test_purge.py::test_the_trash_and_every_timeline_are_without_it",
-            "keeping/test_purge.py::test_what_is_not_ours_is_told_and_not_touched",
-            "keeping/test_purge.py::test_what_was_fetched_goes_and_what_was_pushed_is_told",
+            "retention/test_purge.py::test_a_file_is_nowhere_and_all_else_is_as_it_was",
+            "retention/test_purge.py::test_whatever_stands_there_is_nowhere",
+            "retention/test_purge.py::test_the_trash_and_every_timeline_are_without_it",
+            "retention/test_purge.py::test_what_is_not_ours_is_told_and_not_touched",
+            "retention/test_purge.py::test_what_was_fetched_goes_and_what_was_pushed_is_told",
         ),
     ),
     Line(
         "envlog purge --dry-run",
         "says what holds them, and erases nothing",
-        ("keeping/test_purge.py::test_a_dry_run_erases_nothing_and_a_path_that_is_nowhere_is_told",),
+        ("retention/test_purge.py::test_a_dry_run_erases_nothing_and_a_path_that_is_nowhere_is_told",),
     ),
     Line(
         "envlog key --reseal",
@@ -1762,7 +1768,7 @@ RESTORE = (
     Line(
         "envlog purge --force",
         "works also where the system hides in which repository a git of another user works",
-        ("store/test_otherusers.py::test_error_names_process_user_and_directory",),
+        ("git/test_other_users.py::test_error_names_process_user_and_directory",),
     ),
     Line(
         "envlog purge --variable-names",
@@ -1772,46 +1778,46 @@ RESTORE = (
     Line(
         "python purge",
         "a path erased",
-        ("keeping/test_purge.py::test_a_purged_path_is_nowhere_after_any_series",),
+        ("retention/test_purge.py::test_a_purged_path_is_nowhere_after_any_series",),
     ),
     Line(
         "envlog task",
         "progress on the timeline, in five words and no others",
         (
-            "doing/test_doing.py::test_tasks_are_told_as_they_go_and_found_by_another_process",
-            "doing/test_doing.py::test_a_word_that_task_does_not_know_is_told",
+            "tracking/test_doing.py::test_tasks_are_told_as_they_go_and_found_by_another_process",
+            "tracking/test_doing.py::test_a_word_that_task_does_not_know_is_told",
         ),
     ),
     Line(
         "envlog resume",
         "the first task neither completed nor skipped, and the snapshot it starts from",
-        ("doing/test_doing.py::test_resume_names_what_is_next_and_where_it_starts_from",),
+        ("tracking/test_doing.py::test_resume_names_what_is_next_and_where_it_starts_from",),
     ),
     Line(
         "envlog task --definition",
         "what defines the agent that tells of a task",
-        ("doing/test_resuming.py::test_another_definition_refuses_to_go_on_unless_it_is_forced",),
+        ("tracking/test_resuming.py::test_another_definition_refuses_to_go_on_unless_it_is_forced",),
     ),
     Line(
         "envlog resume --definition",
         "what defines the agent that goes on; another one is refused",
         (
-            "doing/test_resuming.py::test_another_definition_refuses_to_go_on_unless_it_is_forced",
-            "doing/test_resuming.py::test_an_agent_in_python_is_held_to_its_own_definition",
+            "tracking/test_resuming.py::test_another_definition_refuses_to_go_on_unless_it_is_forced",
+            "tracking/test_resuming.py::test_an_agent_in_python_is_held_to_its_own_definition",
         ),
     ),
     Line(
         "envlog resume --force",
         "all the same",
-        ("doing/test_resuming.py::test_another_definition_refuses_to_go_on_unless_it_is_forced",),
+        ("tracking/test_resuming.py::test_another_definition_refuses_to_go_on_unless_it_is_forced",),
     ),
     Line(
         "resume under the next version",
         "begun by one version of an agent, finished by the next; later formats are refused, earlier ones read",
         (
-            "doing/test_resuming.py::test_begun_by_one_version_of_an_agent_and_finished_by_the_next",
-            "doing/test_resuming.py::test_what_a_later_version_told_is_refused_and_what_an_earlier_one_told_is_read",
-            "doing/test_resuming.py::test_a_snapshot_of_a_later_format_is_refused_clearly_and_hides_no_other",
+            "tracking/test_resuming.py::test_begun_by_one_version_of_an_agent_and_finished_by_the_next",
+            "tracking/test_resuming.py::test_what_a_later_version_told_is_refused_and_what_an_earlier_one_told_is_read",
+            "tracking/test_resuming.py::test_a_snapshot_of_a_later_format_is_refused_clearly_and_hides_no_other",
         ),
     ),
     Line(
@@ -1873,46 +1879,46 @@ RESTORE = (
         "envlog effect",
         "what is done outside the machine is noted, with the status of its command",
         (
-            "doing/test_doing.py::test_an_effect_is_noted_before_it_happens_and_as_it_ended",
-            "doing/test_doing.py::test_a_restore_across_an_effect_tells_of_it",
+            "tracking/test_doing.py::test_an_effect_is_noted_before_it_happens_and_as_it_ended",
+            "tracking/test_doing.py::test_a_restore_across_an_effect_tells_of_it",
         ),
     ),
     Line(
         "envlog effect --irreversible",
         "asks first, and where nobody can be asked, does nothing",
-        ("doing/test_doing.py::test_what_cannot_be_undone_is_done_only_after_a_yes",),
+        ("tracking/test_doing.py::test_what_cannot_be_undone_is_done_only_after_a_yes",),
     ),
     Line(
         "envlog effect --yes",
         "does not ask",
-        ("doing/test_doing.py::test_what_cannot_be_undone_is_done_only_after_a_yes",),
+        ("tracking/test_doing.py::test_what_cannot_be_undone_is_done_only_after_a_yes",),
     ),
     Line(
         "python tasks",
         "the tasks of a timeline",
-        ("doing/test_doing.py::test_tasks_are_told_as_they_go_and_found_by_another_process",),
+        ("tracking/test_doing.py::test_tasks_are_told_as_they_go_and_found_by_another_process",),
     ),
     Line(
         "python tell",
         "a record more in the note of a moment",
-        ("doing/test_doing.py::test_what_is_no_such_record_is_passed_over",),
+        ("tracking/test_doing.py::test_what_is_no_such_record_is_passed_over",),
     ),
     Line(
         "python effects",
         "what was done outside the machine; whoever is asked may refuse it before it happens",
-        ("doing/test_doing.py::test_a_host_program_may_refuse_an_effect",),
+        ("tracking/test_doing.py::test_a_host_program_may_refuse_an_effect",),
     ),
     Line(
         "envlog undo",
         "to the newest earlier state that differs, so many steps",
         (
-            "restoring/test_programs.py::test_undo_walks_back_through_moments_and_redo_to_what_was_never_captured",
+            "restore/test_programs.py::test_undo_walks_back_through_moments_and_redo_to_what_was_never_captured",
         ),
     ),
     Line(
         "envlog undo --dry-run",
         "the plan only",
-        ("restoring/test_programs.py::test_a_dry_undo_is_no_undo",),
+        ("restore/test_programs.py::test_a_dry_undo_is_no_undo",),
     ),
     Line(
         "envlog undo --plan",
@@ -1929,25 +1935,25 @@ RESTORE = (
     Line(
         "envlog undo --force",
         "overrides refusals",
-        ("restoring/test_programs.py::test_a_dry_undo_is_no_undo",),
+        ("restore/test_programs.py::test_a_dry_undo_is_no_undo",),
     ),
     Line(
         "envlog redo",
         "forth again, until something new has come",
         (
-            "restoring/test_programs.py::test_undo_walks_back_through_moments_and_redo_to_what_was_never_captured",
-            "restoring/test_programs.py::test_new_work_after_an_undo_is_told_by_redo",
+            "restore/test_programs.py::test_undo_walks_back_through_moments_and_redo_to_what_was_never_captured",
+            "restore/test_programs.py::test_new_work_after_an_undo_is_told_by_redo",
         ),
     ),
     Line(
         "envlog redo --dry-run",
         "the plan only",
-        ("restoring/test_programs.py::test_a_dry_undo_is_no_undo",),
+        ("restore/test_programs.py::test_a_dry_undo_is_no_undo",),
     ),
     Line(
         "envlog redo --plan",
         "the plan that was printed, or nothing",
-        ("restoring/test_programs.py::test_redo_is_refused_when_its_plan_is_stale",),
+        ("restore/test_programs.py::test_redo_is_refused_when_its_plan_is_stale",),
     ),
     Line(
         "envlog redo --services",
@@ -1959,12 +1965,12 @@ RESTORE = (
     Line(
         "envlog redo --force",
         "overrides refusals",
-        ("restoring/test_programs.py::test_a_dry_undo_is_no_undo",),
+        ("restore/test_programs.py::test_a_dry_undo_is_no_undo",),
     ),
     Line(
         "status 5",
         "done, but something is not as it was",
-        ("restoring/test_programs.py::test_what_cannot_be_had_here_is_told_by_its_own_status",),
+        ("restore/test_programs.py::test_what_cannot_be_had_here_is_told_by_its_own_status",),
     ),
 )
 
@@ -1972,30 +1978,30 @@ SETTINGS = (
     Line(
         "config envhist.enabled",
         "false stops every capture of a hook",
-        ("triggers/test_hooks.py::test_switched_off_nothing_is_captured_and_the_log_says_why",),
+        ("integrations/test_hooks.py::test_switched_off_nothing_is_captured_and_the_log_says_why",),
     ),
     Line(
         "config envhist.maxsize",
         "what all may hold; read, and held by retention",
-        ("test_settings.py::test_each_key_is_read_and_the_last_value_wins",),
+        ("test_config.py::test_each_key_is_read_and_the_last_value_wins",),
     ),
     Line(
         "config envhist.crossmounts",
         "whether what is mounted below the tree belongs to it",
         (
-            "test_settings.py::test_each_key_is_read_and_the_last_value_wins",
+            "test_config.py::test_each_key_is_read_and_the_last_value_wins",
             "elsewhere/test_mounts.py::test_a_mount_is_missing_and_not_entered_and_captured_where_that_is_wanted",
         ),
     ),
     Line(
         "config envhist.workers",
         "how many worker processes a capture has",
-        ("test_settings.py::test_each_key_is_read_and_the_last_value_wins",),
+        ("test_config.py::test_each_key_is_read_and_the_last_value_wins",),
     ),
     Line(
         "a slip in the configuration",
         "a warning, and the default stays",
-        ("test_settings.py::test_a_value_that_makes_no_sense_is_told_and_the_default_stays",),
+        ("test_config.py::test_a_value_that_makes_no_sense_is_told_and_the_default_stays",),
     ),
 )
 
@@ -2003,22 +2009,22 @@ PYTHON = (
     Line(
         "python restore",
         "what the program does, with a result",
-        ("restoring/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
+        ("restore/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
     ),
     Line(
         "python undo",
         "to the state before",
-        ("restoring/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
+        ("restore/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
     ),
     Line(
         "python redo",
         "forth again",
-        ("restoring/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
+        ("restore/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
     ),
     Line(
         "python forget_world",
         "words mean what is there now",
-        ("restoring/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
+        ("restore/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
     ),
     Line(
         "python open",
@@ -2063,7 +2069,7 @@ PYTHON = (
     Line(
         "python bring",
         "of what was fetched: its contents here",
-        ("sharing/test_fetch.py::test_a_fetch_is_lazy_and_brings_what_is_asked_for",),
+        ("remote/test_fetch.py::test_a_fetch_is_lazy_and_brings_what_is_asked_for",),
     ),
     Line(
         "python resolve",
@@ -2078,7 +2084,7 @@ PYTHON = (
     Line(
         "python newest",
         "the newest moments of all timelines",
-        ("sharing/test_fetch.py::test_the_newest_of_all_are_the_first_lines_of_all",),
+        ("remote/test_fetch.py::test_the_newest_of_all_are_the_first_lines_of_all",),
     ),
     Line(
         "python read_file",
@@ -2136,7 +2142,7 @@ PYTHON = (
     ),
 )
 
-CAPTURE_VERIFY = "verifying/test_capture_verify.py::"
+CAPTURE_VERIFY = "checks/test_capture_verify.py::"
 CHECKS = (
     Line(
         "envlog capture --verify",
@@ -2193,71 +2199,71 @@ CHECKS = (
         "envlog verify",
         "now, or in a throw-away environment of an older moment, never by what is alive; 0, 1 or 125",
         (
-            "verifying/test_older.py::test_the_answer_is_the_status",
-            "verifying/test_older.py::test_what_is_here_is_captured_where_it_is_new_and_checked",
-            "verifying/test_older.py::test_an_older_moment_is_seen_as_it_was_and_what_is_alive_is_not_touched",
-            "verifying/test_older.py::test_it_is_seen_at_its_own_place_by_every_path",
-            "verifying/test_older.py::test_an_ordinary_user_has_that_too",
-            "verifying/test_older.py::test_without_mounts_what_names_the_place_is_rewritten",
-            "verifying/test_older.py::test_what_still_leads_to_what_is_alive_is_an_error_and_never_a_pass",
-            "verifying/test_older.py::test_a_virtual_environment_runs_what_was_in_it_then",
-            "verifying/test_older.py::test_what_was_stopped_leaves_nothing_behind_for_long",
+            "checks/test_older.py::test_the_answer_is_the_status",
+            "checks/test_older.py::test_what_is_here_is_captured_where_it_is_new_and_checked",
+            "checks/test_older.py::test_an_older_moment_is_seen_as_it_was_and_what_is_alive_is_not_touched",
+            "checks/test_older.py::test_it_is_seen_at_its_own_place_by_every_path",
+            "checks/test_older.py::test_an_ordinary_user_has_that_too",
+            "checks/test_older.py::test_without_mounts_what_names_the_place_is_rewritten",
+            "checks/test_older.py::test_what_still_leads_to_what_is_alive_is_an_error_and_never_a_pass",
+            "checks/test_older.py::test_a_virtual_environment_runs_what_was_in_it_then",
+            "checks/test_older.py::test_what_was_stopped_leaves_nothing_behind_for_long",
         ),
     ),
     Line(
         "envlog bisect",
         "the first moment where the check fails, in the fewest tries, and what that step changed; 125 skips",
         (
-            "verifying/test_bisect.py::test_a_package_is_found_among_sixty_moments_in_seven_tries",
-            "verifying/test_bisect.py::test_a_row_in_a_database_is_found_with_the_check_that_good_passed",
-            "verifying/test_bisect.py::test_125_skips_and_what_cannot_be_told_apart_is_told",
+            "checks/test_bisect.py::test_a_package_is_found_among_sixty_moments_in_seven_tries",
+            "checks/test_bisect.py::test_a_row_in_a_database_is_found_with_the_check_that_good_passed",
+            "checks/test_bisect.py::test_125_skips_and_what_cannot_be_told_apart_is_told",
         ),
     ),
     Line(
         "envlog bisect --good",
         "a moment where it passes; the newest such by default",
-        ("verifying/test_bisect.py::test_where_there_is_nothing_to_find_it_is_said_why",),
+        ("checks/test_bisect.py::test_where_there_is_nothing_to_find_it_is_said_why",),
     ),
     Line(
         "envlog bisect --bad",
         "a later one where it fails; the newest by default",
-        ("verifying/test_bisect.py::test_where_there_is_nothing_to_find_it_is_said_why",),
+        ("checks/test_bisect.py::test_where_there_is_nothing_to_find_it_is_said_why",),
     ),
     Line(
         "envrestore --verify",
         "runs the recorded check afterwards and offers to undo when it fails",
         (
-            "verifying/test_restore_verify.py::test_the_recorded_check_runs_on_what_was_restored",
-            "verifying/test_restore_verify.py::test_where_it_fails_the_way_back_is_told",
-            "verifying/test_restore_verify.py::test_on_a_terminal_one_is_asked",
-            "verifying/test_restore_verify.py::test_without_a_check_nothing_is_restored",
+            "checks/test_restore_verify.py::test_the_recorded_check_runs_on_what_was_restored",
+            "checks/test_restore_verify.py::test_where_it_fails_the_way_back_is_told",
+            "checks/test_restore_verify.py::test_on_a_terminal_one_is_asked",
+            "checks/test_restore_verify.py::test_without_a_check_nothing_is_restored",
         ),
     ),
     Line(
         "verdicts of others, and known ones",
         "an unsigned one is a claim; the same tree captured again shows it as known; no note brings a command",
         (
-            "verifying/test_claims.py::test_what_a_note_says_without_our_key_counts_for_nothing",
-            "verifying/test_claims.py::test_a_verdict_counts_for_its_own_snapshot_alone",
-            "verifying/test_claims.py::test_a_command_in_a_note_is_never_run",
-            "verifying/test_claims.py::test_the_same_environment_captured_again_is_known_and_from_when",
+            "checks/test_claims.py::test_what_a_note_says_without_our_key_counts_for_nothing",
+            "checks/test_claims.py::test_a_verdict_counts_for_its_own_snapshot_alone",
+            "checks/test_claims.py::test_a_command_in_a_note_is_never_run",
+            "checks/test_claims.py::test_the_same_environment_captured_again_is_known_and_from_when",
         ),
     ),
     Line(
         "python verify",
         "a check now, or of a moment",
-        ("verifying/test_python.py::test_a_program_checks_now_then_and_in_between",),
+        ("checks/test_python.py::test_a_program_checks_now_then_and_in_between",),
     ),
     Line(
         "python bisect",
         "the first moment where a check fails",
-        ("verifying/test_python.py::test_a_program_checks_now_then_and_in_between",),
+        ("checks/test_python.py::test_a_program_checks_now_then_and_in_between",),
     ),
     Line(
         "verdict of a check",
         "by the exit status alone: pass, fail, error; what it changed; its output sealed",
         (
-            "verifying/test_runner.py::test_the_status_alone_decides",
+            "checks/test_runner.py::test_the_status_alone_decides",
             CAPTURE_VERIFY + "test_a_check_that_changed_the_environment_says_so",
             CAPTURE_VERIFY + "test_what_is_kept_of_the_output_is_sealed_and_tokens_are_masked",
             CAPTURE_VERIFY + "test_the_log_tells_what_failed_as_the_manual_has_it",
@@ -2270,43 +2276,43 @@ HOOKS = (
         "hooks of git",
         "commit, amend, merge, rebase, cherry-pick, stash, checkout, worktree: captured once, with the subject",
         (
-            "triggers/test_hooks.py::test_a_commit_is_captured_with_its_subject_and_what_git_does_not_see",
-            "triggers/test_hooks.py::test_an_amended_commit_is_one_snapshot_though_two_hooks_call",
-            "triggers/test_hooks.py::test_a_checkout_and_a_merge_are_captured",
-            "triggers/test_hooks.py::test_a_rebase_of_a_hundred_commits_is_one_capture",
-            "triggers/test_hooks.py::test_cherry_picks_are_captured_and_the_last_subject_tells",
-            "triggers/test_hooks.py::test_a_stash_calls_no_hook_and_hurts_nothing",
-            "triggers/test_hooks.py::test_in_a_linked_worktree_its_own_environment_is_captured",
-            "triggers/test_hooks.py::test_with_a_newer_git_the_hooks_stand_in_the_configuration",
+            "integrations/test_hooks.py::test_a_commit_is_captured_with_its_subject_and_what_git_does_not_see",
+            "integrations/test_hooks.py::test_an_amended_commit_is_one_snapshot_though_two_hooks_call",
+            "integrations/test_hooks.py::test_a_checkout_and_a_merge_are_captured",
+            "integrations/test_hooks.py::test_a_rebase_of_a_hundred_commits_is_one_capture",
+            "integrations/test_hooks.py::test_cherry_picks_are_captured_and_the_last_subject_tells",
+            "integrations/test_hooks.py::test_a_stash_calls_no_hook_and_hurts_nothing",
+            "integrations/test_hooks.py::test_in_a_linked_worktree_its_own_environment_is_captured",
+            "integrations/test_hooks.py::test_with_a_newer_git_the_hooks_stand_in_the_configuration",
         ),
     ),
     Line(
         "hooks hold nobody",
         "no caller, no index, no lock; nothing fails",
         (
-            "triggers/test_hooks.py::test_a_caller_that_reads_what_git_prints_is_not_held",
-            "triggers/test_hooks.py::test_the_index_stays_byte_for_byte_however_it_is_committed",
-            "triggers/test_hooks.py::test_the_next_capture_does_not_wait_for_a_check",
-            "triggers/test_hooks.py::test_what_git_sets_for_its_hooks_confuses_nothing",
+            "integrations/test_hooks.py::test_a_caller_that_reads_what_git_prints_is_not_held",
+            "integrations/test_hooks.py::test_the_index_stays_byte_for_byte_however_it_is_committed",
+            "integrations/test_hooks.py::test_the_next_capture_does_not_wait_for_a_check",
+            "integrations/test_hooks.py::test_what_git_sets_for_its_hooks_confuses_nothing",
         ),
     ),
     Line(
         "hooks beside other tools",
         "husky, pre-commit, lefthook: both run, and what is lost is told",
         (
-            "triggers/test_frameworks.py::test_pre_commit",
-            "triggers/test_frameworks.py::test_husky",
-            "triggers/test_frameworks.py::test_lefthook",
+            "integrations/test_frameworks.py::test_pre_commit",
+            "integrations/test_frameworks.py::test_husky",
+            "integrations/test_frameworks.py::test_lefthook",
         ),
     ),
     Line(
         "envlog install",
         "git captures by itself; what is there keeps running; once is enough",
         (
-            "triggers/test_install.py::test_installed_twice_is_installed_once",
-            "triggers/test_install.py::test_hooks_that_were_there_keep_their_input_their_words_and_their_status",
-            "triggers/test_install.py::test_where_core_hookspath_says_is_where_they_go",
-            "triggers/test_install.py::test_a_program_that_has_gone_leaves_hooks_that_do_nothing",
+            "integrations/test_install.py::test_installed_twice_is_installed_once",
+            "integrations/test_install.py::test_hooks_that_were_there_keep_their_input_their_words_and_their_status",
+            "integrations/test_install.py::test_where_core_hookspath_says_is_where_they_go",
+            "integrations/test_install.py::test_a_program_that_has_gone_leaves_hooks_that_do_nothing",
         ),
     ),
     Line(
@@ -2316,81 +2322,83 @@ HOOKS = (
             AGENTS + "test_the_moment_before_a_tool_writes_and_the_moment_after_the_turn",
             AGENTS + "test_two_hooks_for_one_event_make_one_capture",
             AGENTS + "test_whatever_comes_in_a_hook_is_silent_and_ends_well",
-            "triggers/agents/test_install.py::test_what_is_installed_is_there_once_and_goes_without_a_trace",
-            "triggers/agents/test_install.py::test_settings_that_were_there_come_back_byte_for_byte",
-            "triggers/test_install.py::test_an_agent_that_nobody_knows_is_a_usage_error",
+            "integrations/agents/test_install.py::test_what_is_installed_is_there_once_and_goes_without_a_trace",
+            "integrations/agents/test_install.py::test_settings_that_were_there_come_back_byte_for_byte",
+            "integrations/test_install.py::test_an_agent_that_nobody_knows_is_a_usage_error",
         ),
     ),
     Line(
         "envlog install --global",
         "for every repository of this user",
-        ("triggers/test_install.py::test_an_older_git_has_them_in_what_is_made_from_now_on",),
+        ("integrations/test_install.py::test_an_older_git_has_them_in_what_is_made_from_now_on",),
     ),
     Line(
         "envlog install --force",
         "also where others would notice",
-        ("triggers/test_install.py::test_hooks_that_are_code_or_shared_are_changed_only_where_that_is_said",),
+        (
+            "integrations/test_install.py::test_hooks_that_are_code_or_shared_are_changed_only_where_that_is_said",
+        ),
     ),
     Line(
         "envlog install --dry-run",
         "every byte, and none written",
-        ("triggers/test_install.py::test_a_dry_run_prints_every_byte_and_writes_none",),
+        ("integrations/test_install.py::test_a_dry_run_prints_every_byte_and_writes_none",),
     ),
     Line(
         "envlog uninstall",
         "every byte comes back, or its absence",
         (
-            "triggers/test_install.py::test_uninstall_gives_back_every_byte_and_the_absence_of_what_was_not_there",
-            "triggers/test_install.py::test_what_stands_there_comes_back_with_its_mode_and_its_links",
-            "triggers/test_install.py::test_what_was_changed_since_loses_our_lines_alone",
+            "integrations/test_install.py::test_uninstall_gives_back_every_byte_and_the_absence_of_what_was_not_there",
+            "integrations/test_install.py::test_what_stands_there_comes_back_with_its_mode_and_its_links",
+            "integrations/test_install.py::test_what_was_changed_since_loses_our_lines_alone",
         ),
     ),
     Line(
         "envlog uninstall --agent",
         "that agent alone",
-        ("triggers/test_install.py::test_an_agent_that_nobody_knows_is_a_usage_error",),
+        ("integrations/test_install.py::test_an_agent_that_nobody_knows_is_a_usage_error",),
     ),
     Line(
         "envlog uninstall --global",
         "what was installed for every repository",
-        ("triggers/test_install.py::test_an_older_git_has_them_in_what_is_made_from_now_on",),
+        ("integrations/test_install.py::test_an_older_git_has_them_in_what_is_made_from_now_on",),
     ),
     Line(
         "envlog uninstall --force",
         "works also where the system hides in which repository a git of another user works",
-        ("store/test_otherusers.py::test_error_names_process_user_and_directory",),
+        ("git/test_other_users.py::test_error_names_process_user_and_directory",),
     ),
     Line(
         "envlog uninstall --history",
         "refs, notes, packs and keys go, and nothing else",
         (
-            "triggers/test_forgetting.py::test_every_ref_pack_note_and_key_goes_and_the_code_stays",
-            "triggers/test_forgetting.py::test_keys_of_what_was_sent_elsewhere_stay",
+            "integrations/test_forgetting.py::test_every_ref_pack_note_and_key_goes_and_the_code_stays",
+            "integrations/test_forgetting.py::test_keys_of_what_was_sent_elsewhere_stay",
         ),
     ),
     Line(
         "envlog uninstall --yes",
         "without it, it is refused",
-        ("triggers/test_forgetting.py::test_without_a_yes_it_is_refused_and_a_dry_run_lists_it",),
+        ("integrations/test_forgetting.py::test_without_a_yes_it_is_refused_and_a_dry_run_lists_it",),
     ),
     Line(
         "envlog uninstall --dry-run",
         "what would go",
-        ("triggers/test_forgetting.py::test_without_a_yes_it_is_refused_and_a_dry_run_lists_it",),
+        ("integrations/test_forgetting.py::test_without_a_yes_it_is_refused_and_a_dry_run_lists_it",),
     ),
     Line(
         "envlog status",
         "what is active, when it last ran, what went wrong",
         (
-            "triggers/test_status.py::test_it_tells_what_is_active_and_what_ran_last",
-            "triggers/test_status.py::test_hooks_that_another_tool_replaced_are_told",
-            "triggers/test_status.py::test_a_hook_that_was_never_called_is_told",
+            "integrations/test_status.py::test_it_tells_what_is_active_and_what_ran_last",
+            "integrations/test_status.py::test_hooks_that_another_tool_replaced_are_told",
+            "integrations/test_status.py::test_a_hook_that_was_never_called_is_told",
         ),
     ),
     Line(
         "envlog status --report",
         "versions, settings, runs; no secret",
-        ("triggers/test_status.py::test_a_report_has_versions_and_settings_and_no_secret",),
+        ("integrations/test_status.py::test_a_report_has_versions_and_settings_and_no_secret",),
     ),
 )
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
+from tests.integrations.agents.test_called import Working
 from tests.support.repository import Repo
-from tests.triggers.agents.test_called import Working
 
 LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 ROUNDS = 3

@@ -20,7 +20,7 @@ import zstandard
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from tests.capture.test_tokens import EXAMPLES, OPTIONAL_END
+from tests.secrets.test_tokens import EXAMPLES, OPTIONAL_END
 from tests.support.repository import Repo
 
 LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"

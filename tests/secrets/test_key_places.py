@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.captures import capture
-from tests.keeping.test_purge import objects
+from tests.retention.test_purge import objects
 from tests.secrets.test_foreign_snapshots import ref_of, trusted
 from tests.support.repository import Repo
 

@@ -13,7 +13,7 @@ from git_envhist.secrets.age_file import encrypt
 from git_envhist.secrets.age_keys import make_identity, read_recipient
 from git_envhist.secrets.keys import Key, read_opening_key, write_opening_key
 from git_envhist.secrets.recipients import read_recipients, write_recipients
-from tests.sharing.conftest import bare, colleague, timeline
+from tests.remote.conftest import bare, colleague, timeline
 from tests.support.repository import Repo
 
 __all__ = ["bare", "colleague"]
@@ -116,7 +116,7 @@ def test_recipient_compares_and_restores_sealed_files(shared: Repo, colleague: R
 def test_recipient_with_an_ssh_key_needs_no_other(
     repo: Repo, colleague: Repo, bare: Repo, tmp_path: Path
 ) -> None:
-    from tests.capture.test_agefile import ssh_pair
+    from tests.secrets.test_age_file import ssh_pair
 
     private, public = ssh_pair(tmp_path)
     file = tmp_path / "key"

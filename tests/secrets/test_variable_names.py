@@ -17,7 +17,7 @@ from git_envhist.api import AroundHistory
 from git_envhist.dotenv import read_assignments
 from git_envhist.lazy import replace
 from git_envhist.worktree.stat_cache import CachedFacts, StatCache
-from tests.keeping.test_purge import objects
+from tests.retention.test_purge import objects
 from tests.support.repository import Repo
 
 SHORTEST = 5

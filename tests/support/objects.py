@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.store.objects_by_hand import put_object
+from tests.objects.objects_by_hand import put_object
 from tests.support.repository import Repo
 
 Row = tuple[str, str, str]

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from git_envhist.api import AroundHistory
 from tests.crash.campaign import sealed_repo
-from tests.store.packing import noise
+from tests.objects.packing import noise
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo
 

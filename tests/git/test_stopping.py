@@ -1,0 +1,75 @@
+"""What stops the program stops it anywhere: an error that only follows from that never takes its place."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from git_envhist.git.limits import ResourceLimits, run_limited
+from git_envhist.git.process import Git, GitStream
+from tests.git.loose import git_of
+from tests.support.repository import Repo
+
+
+def talk_with_a_git(git: Git) -> None:
+    child = GitStream(git, "cat-file", "--batch-check", talks=True)
+    try:
+        child.write(b"x\n")
+        assert child.read() == b"x missing\n"
+        assert child.finish().status == 0
+    except BaseException:
+        child.stop()
+        raise
+    finally:
+        child.close()
+
+
+def run_one_that_is_held(git: Git) -> None:
+    words = ("git", "cat-file", "--batch-check")
+    assert run_limited(words, git.environment, ResourceLimits(), b"x\n").out == b"x missing\n"
+
+
+# Who is stopped before it can be remembered leaves its pipes to whoever clears up behind Python.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("work", [talk_with_a_git, run_one_that_is_held])
+def test_whoever_is_stopped_at_any_line_is_stopped(repo: Repo, work: Callable[[Git], None]) -> None:
+    git = git_of(repo)
+    ours = {str(Path(sys.modules[one.__module__].__file__ or "")) for one in (GitStream, run_limited)}
+    steps = 0
+    while True:
+        steps += 1
+        left = steps
+
+        def stop(frame: FrameType, event: str, _: object) -> Callable[..., object] | None:
+            nonlocal left
+            if frame.f_code.co_filename not in ours:
+                return None
+            if event == "line":
+                left -= 1
+                if left == 0:
+                    raise KeyboardInterrupt
+            return stop
+
+        sys.settrace(stop)
+        try:
+            work(git)
+        except KeyboardInterrupt:
+            continue
+        finally:
+            sys.settrace(None)
+            reap()
+        break
+    assert steps > 30
+
+
+def reap() -> None:
+    """Whom nobody knew yet when its maker was stopped: nobody talks to it, so it ends."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass

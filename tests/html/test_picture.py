@@ -1,0 +1,56 @@
+"""The README's picture: made by the test that renders it, and of the page as it is."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zlib
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from git_envhist.html import SCRIPTS
+from tests.html.conftest import MOMENTS
+from tests.support.programs import CHECKOUT
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.full
+
+PICTURE = os.environ.get("ENVHIST_TEST_PICTURES")
+"""Where the picture of the README goes, when it is to be made anew."""
+
+
+def test_the_picture_of_the_readme_is_of_this_very_page(
+    browser: Browser, pages: dict[int, Path], tmp_path: Path
+) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 980})
+    page = context.new_page()
+    page.goto(pages[MOMENTS].as_uri())
+    place = Path(PICTURE or tmp_path) / "page.png"
+    page.screenshot(path=place)
+    context.close()
+    assert place.stat().st_size > 50_000
+    place.write_bytes(signed(place.read_bytes(), look()))
+    shown = (CHECKOUT / "docs/pictures/page.png").read_bytes()
+    assert look() in shown, (
+        "ENVHIST_TEST_PICTURES=docs/pictures pytest tests/html/test_picture.py makes it anew"
+    )
+
+
+def look() -> bytes:
+    """What the look of a page comes from, as a fingerprint."""
+    room = files("git_envhist.html")
+    parts = (room.joinpath(name).read_bytes() for name in ("page.html", "page.css", *SCRIPTS))
+    return hashlib.sha256(b"\0".join(parts)).hexdigest().encode("ascii")
+
+
+def signed(picture: bytes, words: bytes) -> bytes:
+    """A PNG with a line of text in it, before its last chunk."""
+    chunk = b"tEXtLook\0" + words
+    end = picture.index(b"IEND") - 4
+    framed = (len(chunk) - 4).to_bytes(4) + chunk + zlib.crc32(chunk).to_bytes(4)
+    return picture[:end] + framed + picture[end:]

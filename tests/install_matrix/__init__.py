@@ -1,0 +1,1 @@
+"""Installations by pip, pipx and uv: `python -m tests.install_matrix`."""

@@ -1,1 +1,0 @@
-"""Installations by pip, pipx and uv: `python -m tests.installing`."""

@@ -1,0 +1,123 @@
+"""What `du` says that moments or paths would free is what the disk gives back when they go: lives lived by chance."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from git_envhist.api import AroundHistory
+from git_envhist.git.repository import Repository
+from git_envhist.maintenance.gc import NOTHING_STAYS, collect
+from git_envhist.model import Snapshot
+from tests.maintenance.test_collect import moment, size_of
+from tests.objects.packing import noise
+from tests.support.depth import FULL
+from tests.support.repository import Repo, make_repo
+
+LIVES = range(3 if FULL else 1)
+FILES = 500
+SAID_ANEW = 2_000
+"""Bytes: the commits behind a gap, their notes, and the directories above an erased path are written again."""
+
+
+@dataclass(frozen=True)
+class Life:
+    """A repository whose history was made by chance."""
+
+    repo: Repo
+    seed: int
+    moments: list[Snapshot]
+
+
+def open_history(repo: Repo) -> AroundHistory:
+    return AroundHistory.open(str(repo.path), workers="here")
+
+
+@pytest.fixture(scope="module", params=LIVES)
+def life(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Life:
+    """Make a repository with a history, once per seed."""
+    repo = make_repo(tmp_path_factory.mktemp("life") / "repo")
+    return Life(repo, request.param, live_and_clean(repo, open_history(repo), random.Random(request.param)))
+
+
+@pytest.fixture
+def copied(life: Life, tmp_path: Path) -> Repo:
+    """Copy the repository of the life, for a test that changes it."""
+    shutil.copytree(life.repo.path, tmp_path / "copied", symlinks=True)
+    return Repo(tmp_path / "copied", life.repo.env)
+
+
+def live(repo: Repo, history: AroundHistory, chance: random.Random) -> list[Snapshot]:
+    """Texts that change a little, directories whose entries change, what cannot be deflated, and comes again."""
+    lines = {name: [f"{chance.random()}" for _ in range(400)] for name in range(12)}
+    moments = []
+    for number in range(10):
+        for name in chance.sample(sorted(lines), 3):
+            lines[name][chance.randrange(400)] = f"changed {number} {chance.random()}"
+        for name, text in lines.items():
+            repo.write(f"src/m{name % 3}/part{name}.py", "\n".join(text))
+        for one in range(FILES) if number == 0 else chance.sample(range(FILES), FILES // 8):
+            repo.write(f"many/file{one}", f"{number} {one}")
+        repo.write("cache/blob", noise(20_000, chance.randrange(4)))
+        moments.append(moment(history, f"moment {number}"))
+    return moments
+
+
+def live_and_clean(repo: Repo, history: AroundHistory, chance: random.Random) -> list[Snapshot]:
+    first, *moments = live(repo, history, chance)
+    # The first time anything goes, what the notes were before goes, too.
+    drop(history, [first])
+    clean(repo)
+    return moments
+
+
+def clean(repo: Repo) -> None:
+    # By one thread: of more, each takes a part, and what of them takes which is not the same twice.
+    collect(Repository.open(str(repo.path)), keep_since=NOTHING_STAYS, threads=1)
+
+
+def comes_back(repo: Repo, go: Callable[[], object]) -> int:
+    before = size_of(repo)
+    go()
+    clean(repo)
+    return before - size_of(repo)
+
+
+def drop(history: AroundHistory, some: Sequence[Snapshot]) -> None:
+    history.drop(*(one.id for one in some))
+    history.dropping.empty_trash()
+
+
+def test_dropped_snapshots_free_the_bytes_that_du_prints(copied: Repo, life: Life) -> None:
+    chance, history = random.Random(f"snapshots {life.seed}"), open_history(copied)
+    some = chance.sample(life.moments, chance.choice([1, 2, 4]))
+    said = history.du(*(one.id for one in some)).together
+
+    back = comes_back(copied, lambda: drop(history, some))
+
+    assert said is not None
+    assert abs(said - back) < SAID_ANEW
+
+
+@pytest.mark.parametrize("path", ["src/m1", "cache", "many/file3"])
+def test_purged_path_frees_the_bytes_that_du_prints(copied: Repo, path: str) -> None:
+    history = open_history(copied)
+    said = history.du(paths=[path.encode()]).together
+
+    back = comes_back(copied, lambda: history.purge(str(copied.path / path)))
+
+    assert said is not None
+    assert abs(said - back) < SAID_ANEW
+
+
+def test_dropped_snapshots_free_more_than_du_prints_when_packs_were_never_cleaned(repo: Repo) -> None:
+    history = open_history(repo)
+    moments = live(repo, history, random.Random("fresh"))
+    said = history.du(moments[3].id, moments[4].id).together
+    assert said is not None
+    assert comes_back(repo, lambda: drop(history, moments[3:5])) > said

@@ -1,0 +1,469 @@
+"""Damage of every kind is found and named, the rest stays restorable, and git goes on after a repair."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from git_envhist.api import AroundHistory
+from git_envhist.maintenance.gc import DAY, SHARES, check_some_packs
+from git_envhist.model import Snapshot
+from tests.cli.test_json import validate
+from tests.end_to_end.captures import assert_holds
+from tests.maintenance.test_collect import forget, moment, packs_of
+from tests.objects.packing import damage, flip, noise
+from tests.support.oracle import Listing, listing
+from tests.support.repository import Repo
+
+
+@pytest.fixture
+def history(repo: Repo) -> AroundHistory:
+    return AroundHistory.open(str(repo.path), workers="here")
+
+
+HELD: dict[str, Listing] = {}
+"""By the id of a moment, what stood there when it was taken."""
+
+
+def taken(repo: Repo, history: AroundHistory, intent: str) -> Snapshot:
+    one = moment(history, intent)
+    HELD[one.id] = listing(repo.path, top=True)
+    return one
+
+
+def assert_whole(repo: Repo, one: Snapshot) -> None:
+    assert_holds(repo, one.commit, HELD[one.id])
+
+
+def three_moments(repo: Repo, history: AroundHistory) -> list[Snapshot]:
+    """Each with a file that the others have not, in packs of its own."""
+    moments = []
+    repo.write("kept", "in all of them\n" * 20)
+    for number in range(3):
+        repo.write(f"d/only-{number}", noise(3000, number))
+        moments.append(taken(repo, history, f"moment {number}"))
+        (repo.path / f"d/only-{number}").unlink()
+    return moments
+
+
+def opened(repo: Repo) -> AroundHistory:
+    return AroundHistory.open(str(repo.path), workers="here")
+
+
+def place_of(repo: Repo, oid: str) -> tuple[Path, int, int]:
+    """Where an object lies: its pack, where its entry begins, how long it is."""
+    for pack in packs_of(repo):
+        for line in repo.git("verify-pack", "-v", str(pack)).splitlines():
+            words = line.split()
+            if words and words[0] == oid:
+                return pack, int(words[4]), int(words[3])
+    raise AssertionError(f"{oid} stands in no pack")
+
+
+def flip_in(repo: Repo, *names: str) -> Path:
+    """Flip a bit in the middle of what some objects' bytes are packed to; the pack of the first."""
+    places = [place_of(repo, repo.git("rev-parse", name)) for name in names]
+    for pack, start, length in places:
+        damage(pack, lambda content, at=start + length // 2 + 1: flip(content, at))  # type: ignore[misc]
+    return places[0][0]
+
+
+def assert_git_goes_on(repo: Repo, tmp_path: Path) -> None:
+    repo.git("fsck", "--full", "--strict", "--no-dangling")
+    repo.git("gc", "-q", "--prune=now")
+    repo.git("clone", "-q", "--mirror", ".", str(tmp_path / "mirror"))
+    repo.git("init", "-q", "--bare", str(tmp_path / "bare"))
+    repo.git("push", "-q", "--mirror", str(tmp_path / "bare"))
+
+
+def test_a_whole_history_is_whole(repo: Repo, history: AroundHistory) -> None:
+    three_moments(repo, history)
+    for words in ((), ("--quick",), ("--repair",)):
+        done = repo.run("git-envlog", "fsck", *words, check=True)
+        assert done.out.startswith("whole: 3 moments; ")
+    told = json.loads(repo.run("git-envlog", "fsck", "--json", check=True).out)
+    assert (told["whole"], told["moments"], told["faults"], told["broken"]) == (True, 3, [], [])
+
+
+def test_what_is_broken_in_the_trash_is_counted_among_all(repo: Repo, history: AroundHistory) -> None:
+    moments = three_moments(repo, history)
+    repo.run("git-envlog", "drop", moments[1].id, check=True)
+    flip_in(repo, f"{moments[1].commit}:d/only-1")
+    assert "1 of 3 moments not whole" in repo.run("git-envlog", "fsck").out
+
+
+def test_a_flipped_bit_is_named_by_path_and_moment(
+    repo: Repo, history: AroundHistory, tmp_path: Path
+) -> None:
+    moments = three_moments(repo, history)
+    pack = flip_in(repo, f"{moments[1].commit}:d/only-1")
+
+    assert repo.run("git-envlog", "fsck", "--quick").status == 0
+    done = repo.run("git-envlog", "fsck")
+    assert done.status == 1
+    assert pack.name in done.out
+    assert "d/only-1" in done.out
+    assert moments[1].id[:7] in done.out
+    assert moments[0].id[:7] not in done.out
+    assert "1 of 3 moments not whole" in done.out
+    assert "fsck --repair" in done.err
+
+    validate("health", json.loads(repo.run("git-envlog", "fsck", "--json").out))
+
+    mended = repo.run("git-envlog", "fsck", "--repair")
+    assert mended.status == 0, mended.out + mended.err
+    assert "set aside" in mended.out
+    assert (repo.path / ".git/envhist/damaged" / pack.name).exists()
+    assert [one.intent for one in opened(repo).log()] == ["moment 2", "moment 0"]
+    assert [one.id for one in opened(repo).log()] == [moments[2].id, moments[0].id]
+    assert_git_goes_on(repo, tmp_path)
+    for one in opened(repo).log():
+        assert_whole(repo, one)
+    assert opened(repo).read_file(moments[2].id, history.environment_path(b"d/only-2")) == noise(3000, 2)
+
+
+def test_what_still_stands_in_the_working_tree_comes_back(
+    repo: Repo, history: AroundHistory, tmp_path: Path
+) -> None:
+    repo.write("big.bin", noise(9 << 20))
+    repo.write("small", noise(500, 7))
+    before = taken(repo, history, "one")
+    piece = repo.git("ls-tree", "-r", "--format=%(objectname)", before.commit, ".envhist/pieces").split()[5]
+    flip_in(repo, f"{before.commit}:small", piece)
+
+    told = repo.run("git-envlog", "fsck")
+    assert told.status == 1
+    assert "small" in told.out
+    assert "big.bin" in told.out
+    mended = repo.run("git-envlog", "fsck", "--repair", check=True)
+
+    assert "came back from the working tree" in mended.out
+    assert [one.id for one in opened(repo).log()] == [before.id]
+    assert_whole(repo, before)
+    assert_git_goes_on(repo, tmp_path)
+
+
+def test_what_a_remote_has_comes_back(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
+    moments = three_moments(repo, history)
+    repo.git("init", "-q", "--bare", str(tmp_path / "server"))
+    repo.git("remote", "add", "origin", str(tmp_path / "server"))
+    repo.run("git-envlog", "push", "--yes", check=True)
+    flip_in(repo, f"{moments[0].commit}:d/only-0", f"{moments[1].commit}^{{tree}}")
+
+    mended = repo.run("git-envlog", "fsck", "--repair", check=True)
+
+    assert "came back from the remote 'origin'" in mended.out
+    assert [one.commit for one in opened(repo).log()] == [one.commit for one in reversed(moments)]
+    for one in moments:
+        assert_whole(repo, one)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
+def test_a_pack_cut_short_is_found_at_once(
+    repo: Repo, history: AroundHistory, tmp_path: Path, share: float
+) -> None:
+    moments = three_moments(repo, history)
+    pack, _, _ = place_of(repo, repo.git("rev-parse", f"{moments[1].commit}:d/only-1"))
+    os.chmod(pack, 0o644)
+    with open(pack, "r+b") as file:
+        file.truncate(int(pack.stat().st_size * share))
+
+    quick = repo.run("git-envlog", "fsck", "--quick")
+    assert quick.status == 1
+    assert pack.name in quick.out
+    mended = repo.run("git-envlog", "fsck", "--repair")
+
+    assert mended.status == 0, mended.out + mended.err
+    assert {"moment 2", "moment 0"} <= {one.intent for one in opened(repo).log()}
+    assert_git_goes_on(repo, tmp_path)
+
+
+@pytest.mark.parametrize("where", ["ids", "offsets", "head", "end"])
+def test_a_damaged_index_costs_nothing(
+    repo: Repo, history: AroundHistory, tmp_path: Path, where: str
+) -> None:
+    moments = three_moments(repo, history)
+    pack, _, _ = place_of(repo, repo.git("rev-parse", f"{moments[1].commit}:d/only-1"))
+    index = pack.with_suffix(".idx")
+    count = (index.stat().st_size - 8 - 1024 - 40) // 28
+    at = {"ids": 1032 + 5, "offsets": 1032 + count * 24 + 3, "head": 2, "end": index.stat().st_size - 3}[
+        where
+    ]
+    damage(index, lambda content: flip(content, at))
+
+    assert repo.run("git-envlog", "fsck").status == 1
+    mended = repo.run("git-envlog", "fsck", "--repair", check=True)
+
+    assert [one.id for one in opened(repo).log()] == [one.id for one in reversed(moments)], mended.out
+    for one in opened(repo).log():
+        assert_whole(repo, one)
+    assert_git_goes_on(repo, tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "not a hash\n", "1234567890" * 4 + "\n"])
+def test_a_bad_ref_is_set_aside_and_its_history_is_there_again(
+    repo: Repo, history: AroundHistory, tmp_path: Path, content: str
+) -> None:
+    moments = three_moments(repo, history)
+    ref = f"refs/envhist/heads/{history.timeline}"
+    (repo.path / ".git" / ref).write_text(content)
+
+    done = repo.run("git-envlog", "fsck", "--quick")
+    assert done.status == 1
+    assert ref in done.out
+    mended = repo.run("git-envlog", "fsck", "--repair")
+
+    assert mended.status == 0, mended.out + mended.err
+    assert (repo.path / ".git/envhist/set-aside").is_dir()
+    assert [one.id for one in opened(repo).log()] == [one.id for one in reversed(moments)]
+    assert_git_goes_on(repo, tmp_path)
+
+
+def test_a_lost_moment_in_the_middle_takes_no_other_along(
+    repo: Repo, history: AroundHistory, tmp_path: Path
+) -> None:
+    moments = three_moments(repo, history)
+    flip_in(repo, moments[1].commit)
+
+    done = repo.run("git-envlog", "fsck")
+    assert done.status == 1
+    assert moments[1].commit[:7] in done.out
+    repo.run("git-envlog", "fsck", "--repair", check=True)
+
+    assert [one.id for one in opened(repo).log()] == [moments[2].id, moments[0].id]
+    assert_git_goes_on(repo, tmp_path)
+
+
+def test_damaged_notes_keep_what_can_be_read(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
+    moments = three_moments(repo, history)
+    history.name("first", moments[0])
+    history.name("last", moments[2])
+    notes = f"refs/notes/envhist/{history.timeline}"
+    blob = repo.git("notes", f"--ref={notes}", "list", moments[0].commit)
+    flip_in(repo, blob)
+
+    assert repo.run("git-envlog", "fsck").status == 1
+    repo.run("git-envlog", "fsck", "--repair", check=True)
+
+    names = {one.intent: one.names for one in opened(repo).log()}
+    assert names["moment 2"] == ("last",)
+    assert len(names) == 3
+    assert_git_goes_on(repo, tmp_path)
+
+
+@pytest.mark.parametrize("lost", ["", "^{tree}"])
+@pytest.mark.parametrize("before", ["versions stand before it", "a rewrite was the last", "packed"])
+def test_no_name_is_lost_with_one_object_of_the_notes(
+    repo: Repo, history: AroundHistory, tmp_path: Path, lost: str, before: str
+) -> None:
+    moments = three_moments(repo, history)
+    for number, one in enumerate(moments):
+        history.name(f"name {number}", one)
+    history.attach(moments[0], tool_outputs=[{"said": "once"}])
+    if before != "versions stand before it":
+        history.drop(moments[1].id)
+    if before == "packed":
+        history.gc("now")
+    notes = f"refs/notes/envhist/{history.timeline}"
+    flip_in(repo, f"{notes}{lost}")
+    assert repo.run("git-envlog", "fsck").status == 1
+
+    repo.run("git-envlog", "fsck", "--repair", check=True)
+
+    mended = opened(repo)
+    kept = [moments[2], moments[0]] if before != "versions stand before it" else moments[::-1]
+    assert [(one.id, one.names) for one in mended.log()] == [
+        (one.id, (f"name {moments.index(one)}",)) for one in kept
+    ]
+    assert [dict(one) for one in mended.get(moments[0].id).tool_outputs] == [{"said": "once"}]
+    assert_git_goes_on(repo, tmp_path)
+
+
+def test_what_others_said_of_a_moment_stays_theirs_when_notes_are_gathered(
+    repo: Repo, history: AroundHistory
+) -> None:
+    """Another working tree keeps its notes in a place of its own, also on a moment of ours."""
+    moments = three_moments(repo, history)
+    history.name("ours", moments[0])
+    repo.git("worktree", "add", "-q", "../beside")
+    beside = Repo(repo.path.parent / "beside", repo.env)
+    beside.run("envlog", "capture", "theirs", check=True)
+    beside.run("envlog", "note", moments[0].id, "-m", "said beside", check=True)
+    notes = f"refs/notes/envhist/{history.timeline}"
+    theirs = [
+        ref for ref in repo.git("for-each-ref", "--format=%(refname)", "refs/notes").split() if ref != notes
+    ]
+    assert "said beside" in repo.git("notes", f"--ref={theirs[0]}", "show", moments[0].commit)
+    flip_in(repo, notes)
+
+    repo.run("git-envlog", "fsck", "--repair", check=True)
+
+    told = repo.git("notes", f"--ref={notes}", "show", moments[0].commit)
+    assert ("ours" in told, "said beside" in told) == (True, False)
+
+
+def test_a_damaged_cache_is_found_and_forgotten(repo: Repo, history: AroundHistory) -> None:
+    three_moments(repo, history)
+    shards = list((repo.path / ".git/envhist/cache").glob("shard-*"))
+    damage(shards[0], lambda content: flip(content, len(content) // 2))
+
+    done = repo.run("git-envlog", "fsck", "--quick")
+    assert done.status == 1
+    assert "cache" in done.out
+    repo.run("git-envlog", "fsck", "--repair", check=True)
+    assert_holds(repo, moment(opened(repo), "after").commit)
+
+
+def test_a_lost_pack_is_found(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
+    moments = three_moments(repo, history)
+    pack, _, _ = place_of(repo, repo.git("rev-parse", f"{moments[1].commit}:d/only-1"))
+    for path in pack.parent.glob(f"{pack.stem}.*"):
+        path.unlink()
+    shutil.rmtree(repo.path / ".git/envhist/indexes", ignore_errors=True)
+
+    assert repo.run("git-envlog", "fsck", "--quick").status == 1
+    mended = repo.run("git-envlog", "fsck", "--repair")
+
+    assert mended.status == 0, mended.out + mended.err
+    assert_git_goes_on(repo, tmp_path)
+    assert repo.run("git-envlog", "fsck").status == 0
+
+
+def test_a_share_is_checked_every_day_and_trouble_is_shown(repo: Repo, history: AroundHistory) -> None:
+    moments = three_moments(repo, history)
+    for day in range(SHARES):
+        check_some_packs(history.repository, day * DAY)
+    assert history.trouble == []
+    pack = flip_in(repo, f"{moments[1].commit}:d/only-1")
+
+    for day in range(SHARES):
+        check_some_packs(history.repository, day * DAY)
+
+    told = repo.run("git-envlog", check=True)
+    assert pack.name in told.err
+    assert "git envlog fsck" in told.err
+    assert history.fsck(repair=True).is_whole
+    assert repo.run("git-envlog", check=True).err == ""
+
+
+def test_what_was_set_aside_is_not_garbage(repo: Repo, history: AroundHistory) -> None:
+    moments = three_moments(repo, history)
+    only = f"{moments[1].commit}:d/only-1"
+    shards = repo.git("ls-tree", "-r", "--format=%(objectname)", moments[1].commit, ".envhist").split()
+    flip_in(repo, only)
+    assert history.fsck(repair=True).is_whole
+
+    history.gc("now")
+
+    for oid in (moments[1].commit, *shards):
+        repo.git("cat-file", "-e", oid)
+
+
+ENDED = """\
+#!/bin/sh
+case " $* " in
+*"--batch-check=%(objecttype) %(objectname) "*) '{real}' "$@" | head -n 5; kill -KILL $$ ;;
+*) exec '{real}' "$@" ;;
+esac
+"""
+
+
+def test_what_a_git_said_that_was_ended_half_way_decides_nothing(
+    repo: Repo, history: AroundHistory, tmp_path: Path
+) -> None:
+    moments = three_moments(repo, history)
+    ref = f"refs/envhist/heads/{history.timeline}"
+    (repo.path / ".git" / ref).write_text("not a hash\n")
+    program = tmp_path / "ended" / "git"
+    program.parent.mkdir()
+    program.write_text(ENDED.format(real=shutil.which("git", path=repo.env["PATH"])))
+    program.chmod(0o755)
+    path = os.pathsep.join((str(program.parent), repo.env["PATH"]))
+    broken = repo.run("git-envlog", "fsck", "--repair", env={"PATH": path})
+    assert broken.status == 128, broken.out
+    assert "Traceback" not in broken.err
+
+    repo.run("git-envlog", "fsck", "--repair", check=True)
+    assert [one.id for one in opened(repo).log()] == [one.id for one in reversed(moments)]
+
+
+def test_refs_that_somebody_deleted_come_back(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
+    moments = three_moments(repo, history)
+    history.name("first", moments[0])
+    forget(repo, history)
+
+    told = repo.run("git-envlog", "fsck", "--quick")
+    assert told.status == 1
+    assert "our packs still hold 3 moments" in told.out
+    repo.run("git-envlog", "fsck", "--repair", check=True)
+
+    assert [one.id for one in opened(repo).log()] == [one.id for one in reversed(moments)]
+    assert opened(repo).resolve("first").id == moments[0].id
+    for one in opened(repo).log():
+        assert_whole(repo, one)
+
+
+@pytest.mark.parametrize("content", ["1234567890" * 4 + "\n", None])
+def test_a_timeline_that_began_anew_gets_back_what_it_had(
+    repo: Repo, history: AroundHistory, content: str | None
+) -> None:
+    moments = three_moments(repo, history)
+    history.name("first", moments[0])
+    history.drop(moments[1])
+    newest = repo.git("rev-parse", history.log()[0].commit)
+    if content is not None:
+        (repo.path / f".git/refs/envhist/heads/{history.timeline}").write_text(content)
+    else:
+        # The pack with the newest commit alone cannot be read, for a while.
+        index = place_of(repo, newest)[0].with_suffix(".idx")
+        held = index.read_bytes()
+        index.chmod(0o600)
+        index.write_bytes(b"")
+    anew = repo.run("git-envlog", "capture", "anew", check=True)
+    assert "begins anew" in anew.err
+    if content is None:
+        index.write_bytes(held)
+    for pack in packs_of(repo):
+        os.utime(pack, (0, 0))
+
+    history.gc("now")
+    told = repo.run("git-envlog", "fsck", "--quick")
+    assert told.status == 1
+    assert "our packs still hold 2 moments from before" in told.out
+    assert repo.run("git-envlog", "purge", "kept").status == 3
+    repo.run("git-envlog", "fsck", "--repair", check=True)
+
+    line = opened(repo).log()
+    assert [one.intent for one in line] == ["anew", "moment 2", "moment 0"]
+    assert [one.id for one in line[1:]] == [moments[2].id, moments[0].id]
+    assert opened(repo).resolve("first").id == moments[0].id
+    for one in line[1:]:
+        assert_whole(repo, one)
+    assert repo.run("git-envlog", "fsck").status == 0
+    repo.git("fsck", "--full", "--strict", "--no-dangling")
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_was_dropped_takes_the_place_of_nothing(repo: Repo, history: AroundHistory, clean: bool) -> None:
+    moments = three_moments(repo, history)
+    history.drop(moments[2], moments[0])
+    if clean:
+        history.gc("now")
+    line = [(one.id, one.commit) for one in opened(repo).log()]
+    repo.git("update-ref", "-d", f"refs/envhist/heads/{history.timeline}")
+
+    repo.run("git-envlog", "fsck", "--repair", check=True)
+
+    assert [(one.id, one.commit) for one in opened(repo).log()] == line
+    assert {one.snapshot.id for one in opened(repo).dropping.trash()} == {moments[0].id, moments[2].id}
+
+
+def test_what_was_dropped_does_not_come_back(repo: Repo, history: AroundHistory) -> None:
+    moments = three_moments(repo, history)
+    history.drop(*moments)
+    assert repo.run("git-envlog", "fsck").status == 0
+    assert opened(repo).log() == []

@@ -1,0 +1,185 @@
+"""`git envlog gc`, and the one that comes by itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from git_envhist.api import AroundHistory
+from git_envhist.maintenance.gc import MANY_REFS, collect
+from tests.cli.test_json import validate
+from tests.maintenance.test_collect import forget, moment, packs_of, stands
+from tests.objects.packing import noise, pack_of, put_into
+from tests.support.repository import Repo
+
+
+@pytest.fixture
+def history(repo: Repo) -> AroundHistory:
+    return AroundHistory.open(str(repo.path), workers="here")
+
+
+def lose_something(repo: Repo, history: AroundHistory) -> str:
+    """A moment that nothing names any more, and one that is kept."""
+    repo.write("large", noise(200_000))
+    gone = moment(history, "large")
+    forget(repo, history)
+    (repo.path / "large").unlink()
+    moment(history, "small")
+    return gone.commit
+
+
+def test_the_program_tells_what_became_of_it(repo: Repo, history: AroundHistory) -> None:
+    gone = lose_something(repo, history)
+    first = repo.run("git-envlog", "gc", check=True)
+    assert "in 1 pack" in first.out or "in 2 packs" in first.out
+    assert "no moment holds" in first.out
+    assert first.err == ""
+
+    told = json.loads(repo.run("git-envlog", "gc", "--prune=now", "--json", check=True).out)
+
+    validate("collected", told)
+    assert told["removed"] > 0 == told["kept"]
+    assert told["bytes"]["before"] - told["bytes"]["after"] > 200_000
+    assert told["damaged"] == []
+    assert not stands(repo, gone)
+    assert history.gc().removed == 0
+
+
+def test_what_stands_in_two_packs_is_told_once(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
+    moment(history, "one")
+    for number in range(2):
+        put_into(repo, pack_of(tmp_path / f"{number}", [b"in both", b"in %d" % number]))
+    told = json.loads(repo.run("git-envlog", "gc", "--prune=now", "--json", check=True).out)
+    assert (told["removed"], told["kept"]) == (3, 0)
+
+
+def test_prune_takes_times_as_git_does(repo: Repo, history: AroundHistory) -> None:
+    gone = lose_something(repo, history)
+    for words in ("--no-prune", "--prune=never", "--prune=3.days.ago"):
+        repo.run("git-envlog", "gc", words, check=True)
+        assert stands(repo, gone)
+    for pack in packs_of(repo):
+        os.utime(pack, (time.time() - 4 * 24 * 3600,) * 2)
+    repo.run("git-envlog", "gc", "--no-prune", check=True)
+    assert stands(repo, gone)
+    repo.run("git-envlog", "gc", "--prune", "3.days.ago", check=True)
+    assert not stands(repo, gone)
+
+
+def test_a_slip_of_the_pen_removes_nothing(repo: Repo, history: AroundHistory) -> None:
+    gone = lose_something(repo, history)
+    done = repo.run("git-envlog", "gc", "--prune=nwo")
+    assert done.status == 129
+    assert "nwo" in done.err
+    assert stands(repo, gone)
+
+
+def test_a_clone_lets_what_it_inherited_go(repo: Repo, history: AroundHistory) -> None:
+    repo.write("large", noise(300_000))
+    moment(history, "large")
+    repo.git("clone", "-q", "--local", ".", "../clone")
+    clone = Repo(repo.path.parent / "clone", repo.env)
+
+    clone.run("git-envlog", "gc", "--prune=now", check=True)
+
+    # What its own branch leads to stays, little as it is.
+    assert sum(pack.stat().st_size for pack in packs_of(clone)) < 5_000
+    clone.git("fsck", "--full", "--strict", "--no-dangling")
+
+
+def as_people_have_it(repo: Repo) -> None:
+    """The tests' own configuration has git clean nothing by itself."""
+    repo.git("config", "gc.auto", "6700")
+    repo.git("config", "maintenance.auto", "true")
+
+
+def stamp(repo: Repo) -> Path:
+    return repo.path / ".git/envhist/upkeep"
+
+
+def test_once_a_day_it_comes_by_itself_and_nobody_waits(repo: Repo, history: AroundHistory) -> None:
+    as_people_have_it(repo)
+    gone = lose_something(repo, history)
+    begun = stamp(repo).stat().st_mtime
+    weeks_ago = time.time() - 20 * 24 * 3600
+    for pack in packs_of(repo):
+        os.utime(pack, (weeks_ago, weeks_ago))
+    os.utime(stamp(repo), (weeks_ago, weeks_ago))
+    # What the environment calls by our names is none of ours.
+    repo.write("git_envhist/__init__.py", "open('run', 'w')\n")
+    repo.write("json.py", "open('run', 'w')\n")
+
+    repo.run("git-envlog", "capture", "nothing changed", check=True)
+
+    assert stamp(repo).stat().st_mtime >= begun
+    until = time.monotonic() + 120
+    while stands(repo, gone) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not stands(repo, gone)
+    assert not (repo.path / "run").exists()
+
+
+@pytest.mark.parametrize("setting", [("gc.auto", "0"), ("maintenance.auto", "false")])
+def test_gits_own_switches_switch_it_off(
+    repo: Repo, history: AroundHistory, setting: tuple[str, str]
+) -> None:
+    as_people_have_it(repo)
+    moment(history, "one")
+    repo.git("config", *setting)
+    weeks_ago = time.time() - 20 * 24 * 3600
+    os.utime(stamp(repo), (weeks_ago, weeks_ago))
+
+    repo.run("git-envlog", "capture", "again", check=True)
+
+    assert abs(stamp(repo).stat().st_mtime - weeks_ago) < 1
+
+
+def test_what_comes_by_itself_packs_what_captures_merge_every_hour(
+    repo: Repo, history: AroundHistory
+) -> None:
+    for number in range(15):
+        repo.write("app.db", noise(60_000) + noise(600, number))
+        moment(history, f"{number}")
+    before = sum(pack.stat().st_size for pack in packs_of(repo))
+
+    collect(history.repository, thorough=False)
+
+    assert len(packs_of(repo)) == 1
+    assert packs_of(repo)[0].stat().st_size < before / 4
+
+
+def test_day_by_day_nothing_is_lost_and_packs_stay_few(repo: Repo, history: AroundHistory) -> None:
+    for day in range(5):
+        for number in range(3):
+            repo.write("app.db", noise(6_000, day) + noise(600, number))
+            moment(history, f"{day} {number}")
+        history.drop("@~1")
+        collect(history.repository, thorough=False)
+
+    assert len(packs_of(repo)) <= 6
+    assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
+    for one in history.log():
+        day, number = map(int, one.intent.split())
+        assert history.read_file(one.id, history.environment_path(b"app.db")) == noise(6_000, day) + noise(
+            600, number
+        )
+
+
+def test_many_refs_of_ours_become_one_file(repo: Repo, history: AroundHistory) -> None:
+    for number in range(MANY_REFS + 4):
+        repo.write("x", f"{number}")
+        moment(history, f"{number}")
+    for one in history.log()[1:]:
+        history.drop(one)
+    before = repo.git("for-each-ref", "--format=%(refname) %(objectname)")
+
+    history.gc()
+
+    assert repo.git("for-each-ref", "--format=%(refname) %(objectname)") == before
+    assert [path for path in (repo.path / ".git/refs/envhist").rglob("*") if path.is_file()] == []
+    assert moment(history, "goes on").parent is not None
+    assert len(history.dropping.trash()) == MANY_REFS + 3

@@ -1,0 +1,143 @@
+"""Package managers: what a snapshot says of the bytes that each left is what the manager itself said of them."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from git_envhist.api import AroundHistory
+from git_envhist.probes import system_packages
+from tests.probes import real
+from tests.support.repository import Repo, make_repo
+
+KEPT = [name for name in real.names() if (real.BYTES / name / "tree").is_dir()]
+MACHINE = dict(os.environ)
+
+
+@pytest.fixture(scope="module")
+def all_of_them(tmp_path_factory: pytest.TempPathFactory) -> real.Said:
+    """One snapshot of what every manager left, side by side."""
+    repo = make_repo(tmp_path_factory.mktemp("managers") / "repo", commit=False)
+    for name in KEPT:
+        real.fill(real.BYTES / name / "tree", repo.path / name)
+    AroundHistory.open(str(repo.path), workers="here").capture("all of them")
+    return real.told(repo)
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_snapshot_says_what_the_manager_said(name: str, all_of_them: real.Said) -> None:
+    said = real.parse((real.BYTES / name / "says").read_text(), name + "/")
+    assert said
+    assert {one for one in all_of_them if one[0].startswith(name + "/")} == said
+
+
+def test_every_recipe_was_run() -> None:
+    assert real.names() == KEPT
+    assert all((real.BYTES / name / "version").read_text().strip() for name in KEPT)
+
+
+@pytest.mark.parametrize("name", ["gem", "composer", "rpm", "cargo-install"])
+def test_a_manager_that_is_here_says_the_same(name: str, tmp_path: Path) -> None:
+    try:
+        place, said, _ = real.make(name, tmp_path / "made", MACHINE)
+    except (real.NotHere, real.Broken) as why:
+        pytest.skip(f"{name} cannot be run here: {why}")
+    repo = make_repo(place, commit=False)
+    AroundHistory.open(str(place), workers="here").capture("what it made")
+    assert real.told(repo) == real.parse(said)
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> bytes:
+    real.fill(real.BYTES / "go/tree", tmp_path / "go")
+    return (tmp_path / "go/bin/work").read_bytes()
+
+
+def test_a_large_program_says_what_it_was_built_from(repo: Repo, program: bytes) -> None:
+    rest = os.urandom(9 << 20)
+    repo.write("bin/large", rest + b"\xff Go buildinf:, a text" + program, mode=0o755)
+    repo.write("bin/no-program", program, mode=0o644)
+    repo.write("lib/elsewhere", program, mode=0o755)
+    AroundHistory.open(str(repo.path), workers="here").capture("a large program")
+    assert real.told(repo) == {
+        ("bin/large", "(devel) go1.19.8", False),
+        ("bin/large//example.com/Base/lib", "v1.2.0", True),
+        ("bin/large//example.com/top", "v0.3.0", True),
+    }
+
+
+def test_names_with_slashes_are_told_by_their_place(repo: Repo) -> None:
+    AroundHistory.open(str(repo.path), workers="here").capture("before")
+    real.fill(real.BYTES / "composer/tree/vendor", repo.path / "web/vendor")
+    real.fill(real.BYTES / "go/tree/vendor", repo.path / "api/vendor")
+    real.fill(real.BYTES / "rpm/tree/rootfs", repo.path / "rootfs")
+    AroundHistory.open(str(repo.path), workers="here").capture("after")
+    branch = (real.BYTES / "composer/says").read_text().split()[2]
+    shown = repo.run("envdiff", "@~1", "@", "--only=packages", check=True).out
+    assert shown == (
+        "go        api/vendor     + example.com/Base/lib v1.2.0   + example.com/top v0.3.0\n"
+        f"composer  web/vendor     + some-vendor/branch dev-main {branch}   + some-vendor/small v2.1.0\n"
+        "rootfs    rootfs         + lib.i686 1   + small 1.5   + small-tool 2.0~rc1\n"
+    )
+    story = repo.run("envlog", "--format=%(story)", "-1", check=True).out
+    assert story.startswith(
+        "go: +example.com/Base/lib v1.2.0, +example.com/top v0.3.0 · composer: +some-vendor/branch dev-main "
+    )
+    shown = repo.run("envdiff", "@~1", "@", "--only=packages", "--", "rootfs", check=True).out
+    assert shown.startswith("rootfs ")
+
+
+def test_what_changed_of_a_manager_is_told_without_what_did_not(repo: Repo) -> None:
+    history = AroundHistory.open(str(repo.path), workers="here")
+    place = "vendor/bundle/ruby/3.1.0/specifications"
+    for name in ("rake-13.0.6", "rack-3.0.0", "old-1.0"):
+        repo.write(f"{place}/{name}.gemspec", "x")
+    history.capture("before")
+    (repo.path / place / "rack-3.0.0.gemspec").rename(repo.path / place / "rack-3.1.0.gemspec")
+    (repo.path / place / "old-1.0.gemspec").unlink()
+    history.capture("after")
+    shown = repo.run("envdiff", "@~1", "@", "--only=packages", check=True).out
+    assert shown == "gem       vendor/bundle  ~ rack 3.0.0 → 3.1.0   - old 1.0\n"
+
+
+def test_rpms_database_on_the_machine_is_read_with_its_log_and_without_a_trace(tmp_path: Path) -> None:
+    root = tmp_path / "machine"
+    real.fill(real.BYTES / "rpm/tree/rootfs", root)
+    said = {
+        (key.removeprefix("rootfs/"), value)
+        for key, value, _ in real.parse((real.BYTES / "rpm/says").read_text())
+    }
+    there = sorted(root.rglob("*"))
+    assert {(fact.key, fact.value) for fact in system_packages.facts_of(str(root))} == said
+    assert sorted(root.rglob("*")) == there
+    stamp = system_packages.stamp(str(root))
+    with closing(sqlite3.connect(root / "var/lib/rpm/rpmdb.sqlite")) as database:
+        database.execute("PRAGMA journal_mode = wal")
+        headers = [header for (header,) in database.execute("SELECT blob FROM Packages")]
+        header = next(header for header in headers if b"small-tool" in header)
+        # As long as this connection is open, it stands in the log alone.
+        database.execute(
+            "INSERT INTO Packages(blob) VALUES (?)", (header.replace(b"small-tool", b"other-tool"),)
+        )
+        database.commit()
+        there = sorted(root.rglob("*"))
+        found = {(fact.key, fact.value) for fact in system_packages.facts_of(str(root))}
+        assert found == {*said, ("other-tool", "2:2.0~rc1-1.fc40")}
+        assert system_packages.stamp(str(root)) != stamp
+        assert sorted(root.rglob("*")) == there
+
+
+def test_a_large_database_of_rpm_is_read(repo: Repo) -> None:
+    real.fill(real.BYTES / "rpm/tree/rootfs", repo.path / "rootfs")
+    with closing(sqlite3.connect(repo.path / "rootfs/var/lib/rpm/rpmdb.sqlite")) as database:
+        database.execute("CREATE TABLE filler AS SELECT randomblob(9 << 20)")
+        database.commit()
+    AroundHistory.open(str(repo.path), workers="here").capture("a large database")
+    assert real.told(repo) == real.parse((real.BYTES / "rpm/says").read_text())
+    # To its own row it is no database of anybody's.
+    timeline = repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/heads").strip()
+    assert "rpmdb" not in repo.git("show", f"{timeline}:.envhist/facts/sqlite")

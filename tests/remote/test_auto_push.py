@@ -1,0 +1,186 @@
+"""The history rides along with `git push`: in the background, to whom its owner agreed, and no push notices."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from git_envhist.handlers import auto_push as riding_along
+from git_envhist.integrations.git_hooks import write_outcome
+from git_envhist.model.work import HookRun
+from tests.end_to_end.captures import capture
+from tests.integrations.hooks import git_dir, intents, wait_for, write_hook
+from tests.remote.conftest import hook, refs
+from tests.support.gits import OtherGit, gits
+from tests.support.repository import Repo
+
+PLACE = "envhist/hooks/push"
+
+
+@pytest.fixture
+def riding(repo: Repo, bare: Repo) -> Repo:
+    """A repository whose history goes along, to a remote that its owner agreed to."""
+    capture(repo, "one")
+    repo.run("envlog", "push", "--yes", check=True)
+    repo.git("config", "envhist.autoPush", "true")
+    repo.run("envlog", "install", check=True)
+    repo.write("b")
+    capture(repo, "two")
+    return repo
+
+
+def outcomes(repo: Repo) -> list[dict[str, object]]:
+    try:
+        lines = (git_dir(repo) / PLACE / "log").read_text().splitlines()
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in lines]
+
+
+def settled(repo: Repo, number: int = 1) -> dict[str, object]:
+    """What the last of so many came to, once nothing is left to do."""
+    place = git_dir(repo) / PLACE
+    wait_for(
+        lambda: len(outcomes(repo)) >= number and not (place / "pending").exists(), "the push that rides"
+    )
+    return outcomes(repo)[-1]
+
+
+def test_what_was_captured_goes_along(riding: Repo, bare: Repo) -> None:
+    done = riding.run_git("push", "-q", "origin", "HEAD:refs/heads/main")
+    assert done.stdout + done.stderr == b""
+    assert settled(riding)["result"] == "pushed"
+    assert refs(bare, "refs/envhist", "refs/notes") == refs(riding, "refs/envhist", "refs/notes")
+    riding.git("push", "-q", "origin", "HEAD:refs/heads/other")
+    assert settled(riding, 2)["result"] == "unchanged"
+    told = json.loads(riding.run("envlog", "status", "--json", check=True).out)
+    assert {"event": "pre-push", "result": "pushed"}.items() <= told["runs"][-1].items()
+    assert told["warnings"] == []
+
+
+def test_a_commit_made_just_before_goes_along_with_what_was_captured_for_it(riding: Repo, bare: Repo) -> None:
+    for number in range(3):
+        riding.write("tracked", f"{number}")
+        riding.git("add", "tracked")
+        riding.git("commit", "-qm", f"number {number}")
+        riding.git("push", "-q", "origin", "HEAD:refs/heads/main")
+        assert settled(riding, number + 1)["result"] == "pushed"
+        assert intents(riding)[0] == f"number {number}"
+        assert refs(bare, "refs/envhist") == refs(riding, "refs/envhist")
+
+
+def test_a_capture_that_waits_for_the_end_of_a_rebase_is_not_waited_for(
+    riding: Repo, bare: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = git_dir(riding) / "envhist/hooks"
+    place.mkdir(exist_ok=True)
+    (place / "pending").write_text('["post-checkout", 1000.0]')
+    write_outcome(str(place), HookRun("post-checkout", 1001.0, "waiting"))
+    monkeypatch.setattr(riding_along, "MAX_CAPTURE", 1e9)
+    riding_along._wait_for_capture(str(place))
+
+
+def test_nothing_goes_where_nobody_said_yes_and_the_status_tells(riding: Repo, bare: Repo) -> None:
+    riding.git("remote", "set-url", "origin", f"file://{bare.path}")
+    before = refs(bare, "refs/envhist")
+    riding.git("push", "-q", "origin", "HEAD:refs/heads/main")
+    assert settled(riding)["result"] == "refused"
+    assert refs(bare, "refs/envhist") == before
+    assert "git envlog push --yes" in riding.run("envlog", "status", check=True).err
+
+
+def test_new_database_is_held_until_somebody_agrees_and_the_status_names_it(riding: Repo, bare: Repo) -> None:
+    riding.write("customers.db", b"SQLite format 3\0" + bytes(4080))
+    riding.write("prod-dump.sql", "-- PostgreSQL database dump\n")
+    capture(riding, "three")
+    before = refs(bare, "refs/envhist")
+    riding.git("push", "-q", "origin", "HEAD:refs/heads/main")
+    assert settled(riding)["result"] == "refused"
+    assert refs(bare, "refs/envhist") == before
+    told = riding.run("envlog", "status", check=True).err
+    assert "customers.db" in told
+    assert "prod-dump.sql" in told
+    assert "git envlog push --yes" in told
+    riding.run("envlog", "push", "--yes", check=True)
+    riding.write("c", "3")
+    capture(riding, "four")
+    riding.git("push", "-q", "origin", "HEAD:refs/heads/other")
+    assert settled(riding, 2)["result"] == "pushed"
+
+
+def test_the_history_goes_where_it_is_configured_to(riding: Repo, bare: Repo, tmp_path: Path) -> None:
+    riding.git("config", "envhist.remote", str(bare.path))
+    riding.git("init", "-q", "--bare", str(tmp_path / "code.git"))
+    riding.git("push", "-q", str(tmp_path / "code.git"), "HEAD:refs/heads/main")
+    assert settled(riding)["result"] == "pushed"
+    assert refs(bare, "refs/envhist") == refs(riding, "refs/envhist")
+    assert not riding.git("--git-dir", str(tmp_path / "code.git"), "for-each-ref", "refs/envhist")
+
+
+def test_a_push_neither_waits_for_it_nor_fails_with_it(riding: Repo, bare: Repo, tmp_path: Path) -> None:
+    # The other side takes the code and never answers for the history.
+    reached = bare.path / "reached"
+    os.mkfifo(reached)
+    hook(bare, f"read -r a b ref; case $ref in refs/envhist*) echo $$ > {reached}; exec cat {reached};; esac")
+    riding.git("push", "-q", "origin", "HEAD:refs/heads/main")
+    with reached.open() as told:
+        stuck = int(told.readline())
+    assert riding.git("push", "origin", "HEAD:refs/heads/other", check=True) == ""
+    os.kill(stuck, signal.SIGKILL)
+    result = settled(riding, 1)
+    assert result["result"] == "failed"
+    hook(bare, "exit 0")
+    riding.git("push", "-q", "origin", "HEAD:refs/heads/third")
+    # The mark that was left meanwhile may have made up for it already: then there is nothing left for this one.
+    wait_for(lambda: any(one["result"] == "pushed" for one in outcomes(riding)), "the next makes up for it")
+
+
+def test_where_the_remote_is_gone_the_push_says_what_it_always_said(riding: Repo, bare: Repo) -> None:
+    bare.path.rename(bare.path.with_name("gone"))
+    done = riding.run_git("push", "origin", "HEAD:refs/heads/main", check=False)
+    assert done.status == 128
+    assert b"envhist" not in done.stderr.replace(os.fsencode(bare.path.parent.parent), b"")
+
+
+def test_it_is_off_until_it_is_asked_for(riding: Repo, bare: Repo) -> None:
+    riding.git("config", "--unset", "envhist.autoPush")
+    before = refs(bare, "refs/envhist")
+    riding.git("push", "-q", "origin", "HEAD:refs/heads/main")
+    assert not (git_dir(riding) / PLACE).exists(), "not even a process is started"
+    riding.git("config", "envhist.autoPush", "true")
+    riding.git("config", "envhist.enabled", "false")
+    riding.git("push", "-q", "origin", "HEAD:refs/heads/other")
+    assert settled(riding)["result"] == "off"
+    assert refs(bare, "refs/envhist") == before
+
+
+def test_a_hook_of_the_users_keeps_its_input_its_words_and_its_say(repo: Repo, bare: Repo) -> None:
+    repo.git("config", "envhist.autoPush", "true")
+    write_hook(repo, "pre-push", '#!/bin/sh\nread -r line\necho "$1 $line" >seen\nexit 7\n')
+    repo.run("envlog", "install", check=True)
+    done = repo.run_git("push", "-q", "origin", "HEAD:refs/heads/main", check=False)
+    assert done.status == 1, "their hook said no"
+    assert repo.read("seen").startswith(b"origin HEAD ")
+    assert refs(bare) == {}
+    assert settled(repo)["result"] in ("off", "refused", "failed")
+
+
+def test_without_hooks_the_status_says_that_nothing_rides(repo: Repo) -> None:
+    repo.git("config", "envhist.autoPush", "true")
+    assert "git's hooks are not installed" in repo.run("envlog", "status", check=True).err
+
+
+@pytest.mark.parametrize("git", gits()[1:], ids=str)
+def test_with_other_versions_of_git_it_goes_along_too(
+    riding: Repo, bare: Repo, git: OtherGit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git.put_first(monkeypatch)
+    riding.env["PATH"] = os.environ["PATH"]
+    riding.run("envlog", "install", check=True)
+    riding.git("push", "-q", "origin", "HEAD:refs/heads/main")
+    assert settled(riding)["result"] == "pushed"
+    assert refs(bare, "refs/envhist", "refs/notes") == refs(riding, "refs/envhist", "refs/notes")

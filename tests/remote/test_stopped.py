@@ -1,0 +1,469 @@
+"""A push, a fetch, an export, an import that is stopped: by Ctrl-C in a terminal, by a signal, or by a silent server.
+
+It says so in a line, leaves nothing behind, nobody at work, and goes on when it is typed again. Who waits for another
+of its kind says for whom.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+import pytest
+
+from git_envhist.git import limits
+from git_envhist.git.limits import MAX_SAID, ResourceLimits, _written_over, parse_progress, run_limited
+from tests.end_to_end.captures import capture
+from tests.remote.conftest import hook, refs, timeline
+from tests.remote.test_fetch import refs_of_fetched
+from tests.support.repository import Repo
+
+CTRL_C = b"\x03"
+
+
+class Stopped(NamedTuple):
+    status: int
+    said: str
+    steps: list[str]
+    """What was shown and went again."""
+
+
+class Terminal:
+    """A command with a terminal of its own."""
+
+    def __init__(self, repo: Repo, *words: str) -> None:
+        self._process, self._line = pty.fork()
+        if not self._process:
+            os.chdir(repo.path)
+            os.execvpe(words[0], words, {**repo.env, "TERM": "dumb", "COLUMNS": "200"})
+        self.session = self._process
+
+    def type(self, text: bytes) -> None:
+        os.write(self._line, text)
+
+    def kill(self, number: int) -> None:
+        os.kill(self._process, number)
+
+    def end(self) -> Stopped:
+        said = b""
+        while True:
+            try:
+                part = os.read(self._line, 4096)
+            except OSError:
+                break
+            if not part:
+                break
+            said += part
+        status = os.waitstatus_to_exitcode(os.waitpid(self._process, 0)[1])
+        os.close(self._line)
+        text = said.decode().replace("^C", "").replace("\r\n", "\n")
+        steps = re.findall("\r\x1b\\[K([^\r\n]*)(?=\r)", text)
+        plain = re.sub("\r\x1b\\[K([^\r\n]*(?=\r))?", "", text)
+        return Stopped(status, plain.strip(), steps)
+
+
+def of_session(session: int) -> list[str]:
+    """Who is still at work of those that a terminal started."""
+    found = []
+    for place in Path("/proc").iterdir():
+        if place.name.isdigit():
+            try:
+                told = (place / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(told[3]) == session and told[0] != "Z":
+                found.append((place / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return found
+
+
+def until(asked: Callable[[], bool]) -> None:
+    while not asked():
+        time.sleep(0.02)
+
+
+def left(repo: Repo) -> list[str]:
+    """Files of ours and of git's that are of no use when nobody is at work."""
+    found = [
+        path
+        for pattern in ("tmp_*", "*.lock", "work", "*.new*")
+        for path in (repo.path / ".git").rglob(pattern)
+    ]
+    # One is a lock of the kernel's: the file says nothing.
+    return sorted(str(path) for path in found if path.name != "fetch.lock")
+
+
+@pytest.fixture
+def reached(tmp_path: Path) -> Iterator[Path]:
+    """Somebody writes a word into it when the time has come, and then waits for another."""
+    place = tmp_path / "reached"
+    os.mkfifo(place)
+    yield place
+    # Whoever waits there still is let go.
+    os.close(os.open(place, os.O_RDWR | os.O_NONBLOCK))
+
+
+LONGEST_MS = 120_000
+"""Milliseconds after which a program that says nothing has failed."""
+
+
+def wait_for(reached: Path) -> None:
+    """Read the word; a program that ended before it came fails the test instead of holding it up."""
+    with open(
+        reached, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)
+    ) as file:
+        ready = select.poll()
+        ready.register(file, select.POLLIN)
+        word = b""
+        while word != b"reached\n":
+            assert ready.poll(LONGEST_MS), "the program did not come so far"
+            word += file.read(16) or b""
+
+
+def hangs(reached: Path, go_on: str = "") -> str:
+    # It fails once it is released: a server that goes on after the client was killed accepts nothing.
+    # On one line: a shell reads a script line by line, and the file may be replaced meanwhile.
+    return f"#!/bin/sh\n{go_on}echo reached >{reached}\ncat {reached} >/dev/null; exit 1\n"
+
+
+def hanging_git(repo: Repo, tmp_path: Path, reached: Path, word: str) -> dict[str, str]:
+    """Variables under which git hangs as soon as it is asked for something."""
+    place = tmp_path / "bin" / "git"
+    place.parent.mkdir()
+    real = subprocess.run(
+        ["sh", "-c", "command -v git"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    test = f'case " $* " in *" {word} "*) ;; *) exec {real} "$@" ;; esac\n'
+    place.write_text(hangs(reached, test))
+    place.chmod(0o755)
+    return {**repo.env, "PATH": f"{place.parent}{os.pathsep}{repo.env['PATH']}"}
+
+
+def prepare_push(
+    repo: Repo, bare: Repo, _tmp_path: Path, reached: Path
+) -> tuple[list[str], Callable[[], None]]:
+    hook(bare, hangs(reached).partition("\n")[2])
+    return ["git-envlog", "push", "--yes"], lambda: hook(bare, "exit 0\n")
+
+
+def push_more_than_is_here(repo: Repo) -> None:
+    """Push a timeline and go back by one snapshot: a fetch skips what is here whole."""
+    repo.run("envlog", "capture", "more", check=True)
+    repo.run("envlog", "push", "--yes", check=True)
+    ref = f"refs/envhist/heads/{timeline(repo)}"
+    repo.git("update-ref", ref, f"{ref}~1")
+
+
+def prepare_fetch(
+    repo: Repo, bare: Repo, tmp_path: Path, reached: Path
+) -> tuple[list[str], Callable[[], None]]:
+    push_more_than_is_here(repo)
+    place = tmp_path / "upload-pack"
+    # The first call tells the refs, the second one hangs.
+    place.write_text(
+        hangs(reached, f'[ -e {tmp_path}/told ] || {{ touch {tmp_path}/told; exec git-upload-pack "$@"; }}\n')
+    )
+    place.chmod(0o755)
+    repo.git("config", "remote.origin.uploadpack", str(place))
+    return ["git-envlog", "fetch"], lambda: repo.git("config", "--unset", "remote.origin.uploadpack") and None
+
+
+def prepare_export(
+    repo: Repo, bare: Repo, tmp_path: Path, reached: Path
+) -> tuple[list[str], Callable[[], None]]:
+    env = hanging_git(repo, tmp_path, reached, "bundle")
+    words = ["env", f"PATH={env['PATH']}", "git-envlog", "export", str(tmp_path / "file")]
+    return words, (tmp_path / "bin/git").unlink
+
+
+def prepare_import(
+    repo: Repo, bare: Repo, tmp_path: Path, reached: Path
+) -> tuple[list[str], Callable[[], None]]:
+    repo.run("envlog", "export", str(tmp_path / "file.envhist.tar.zst"), check=True)
+    env = hanging_git(repo, tmp_path, reached, "index-pack")
+    words = ["env", f"PATH={env['PATH']}", "git-envlog", "import", str(tmp_path / "file.envhist.tar.zst")]
+    return words, (tmp_path / "bin/git").unlink
+
+
+KINDS = {"push": prepare_push, "fetch": prepare_fetch, "export": prepare_export, "import": prepare_import}
+SAYS = {
+    "push": "each timeline stands there whole, or as it was\nhint: type it again: it goes on where it stood",
+    "fetch": "each timeline is here whole, or as it was\nhint: type it again: it goes on where it stood",
+    "export": "the file was not written, or whole\nhint: type it again",
+    "import": "each timeline of the file is here whole, or as it was\nhint: type it again",
+}
+
+
+def came(repo: Repo) -> dict[str, str]:
+    return refs_of_fetched(repo) if (repo.path / ".git/envhist/fetched.git").exists() else {}
+
+
+@pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_is_stopped_says_so_leaves_nothing_and_goes_on(
+    repo: Repo, bare: Repo, tmp_path: Path, reached: Path, kind: str, how: str
+) -> None:
+    capture(repo, "one")
+    words, mend = KINDS[kind](repo, bare, tmp_path, reached)
+    before = refs(repo), came(repo), refs(bare)
+    running = Terminal(repo, *words)
+    wait_for(reached)
+    if how == "Ctrl-C":
+        running.type(CTRL_C)
+    else:
+        running.kill(signal.SIGTERM)
+    # What a server of ours does is not ours to end: whoever waits there is let go.
+    writer = os.open(reached, os.O_RDWR | os.O_NONBLOCK)
+    done = running.end()
+    os.close(writer)
+    assert done[:2] == (130 if how == "Ctrl-C" else 143, f"error: stopped: {SAYS[kind]}")
+    until(lambda: not of_session(running.session))
+    assert left(repo) == []
+    assert left(bare) == []
+    signed = {f"refs/notes/envhist/{timeline(repo)}": ""} if kind == "push" else {}
+    # A push signs the head first, in the notes of the timeline.
+    assert ({**refs(repo), **signed}, came(repo), refs(bare)) == ({**before[0], **signed}, *before[1:])
+    assert not (tmp_path / "file").exists()
+    mend()
+    repo.execute(*words, check=True)
+    assert left(repo) == []
+
+
+def test_no_git_goes_on_behind_the_back_of_who_was_stopped(
+    repo: Repo, bare: Repo, tmp_path: Path, reached: Path
+) -> None:
+    capture(repo, "one")
+    words, _ = prepare_fetch(repo, bare, tmp_path, reached)
+    running = subprocess.Popen(
+        words, cwd=repo.path, env=repo.env, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    wait_for(reached)
+    running.terminate()
+    assert running.wait() == 143
+    # The server hangs still, and whoever talks to it would wait.
+    assert not [told for told in of_session(running.pid) if told.startswith("git ")]
+    assert any(str(reached) in told for told in of_session(running.pid))
+
+
+def test_a_person_sees_how_far_it_is(repo: Repo, bare: Repo) -> None:
+    for number in range(200):
+        repo.write(f"d/{number}", os.urandom(2000))
+    capture(repo, "one")
+    pushed = Terminal(repo, "git-envlog", "push", "--yes").end()
+    assert "writing objects 100 %…" in pushed.steps
+    assert pushed.said.startswith("to 'origin'")
+    repo.write("d/more", os.urandom(2000))
+    push_more_than_is_here(repo)
+    fetched = Terminal(repo, "git-envlog", "fetch", "--full").end()
+    assert "receiving objects 100 %…" in fetched.steps
+    assert fetched.said.startswith("from 'origin'")
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (b"Receiving objects:  45% (9/20), 1.00 MiB | 3.00 MiB/s\r", "receiving objects 45 %"),
+        (b"remote: Counting objects: 100% (7/7), done.\n", "counting objects 100 %"),
+        (b"Evil \x1b[2J objects: 10% (1/2)\r", None),
+        (b"remote: x\x1b]0;y\x07\n", None),
+    ],
+)
+def test_of_what_a_server_says_no_more_is_shown(said: bytes, shown: str | None) -> None:
+    assert parse_progress(said) == shown
+
+
+def test_of_lines_that_are_written_over_the_last_remains() -> None:
+    said = b"one:   1% \rone: 100% \rone: 100%, done.\r\nerror: two\r\r\nthree\rfour\r"
+    assert _written_over(bytearray(said)) == b"one: 100%, done.\r\nerror: two\r\nfour\r"
+    assert _written_over(bytearray(b"\r\rone\n\r")) == b"one\n"
+    # From a pattern that is tried from each place of it again this takes a server's victim three hours.
+    endless = b"remote: " + b"a" * MAX_SAID + b"\r"
+    assert _written_over(bytearray(endless)) == endless
+
+
+def test_a_server_that_says_nothing_is_given_up(
+    repo: Repo, bare: Repo, tmp_path: Path, reached: Path
+) -> None:
+    capture(repo, "one")
+    words, mend = prepare_fetch(repo, bare, tmp_path, reached)
+    repo.git("config", "envhist.fetchPatience", "1s")
+    running = subprocess.Popen(words, cwd=repo.path, env=repo.env, stderr=subprocess.PIPE, text=True)
+    wait_for(reached)
+    assert running.communicate()[1].splitlines() == [
+        f"error: 'origin' ({bare.path}) has said nothing for 1 s",
+        "hint: type it again: it goes on where it stood; to wait longer: git -c envhist.fetchPatience=1h envlog fetch",
+    ]
+    assert running.returncode == 128
+    os.close(os.open(reached, os.O_RDWR | os.O_NONBLOCK))
+    until(lambda: left(repo) == [])
+    mend()
+    repo.git("config", "--unset", "envhist.fetchPatience")
+    repo.run("envlog", "fetch", check=True)
+    assert refs_of_fetched(repo)
+
+
+def test_one_that_says_nothing_to_a_push_is_given_up_too(
+    repo: Repo, bare: Repo, tmp_path: Path, reached: Path
+) -> None:
+    capture(repo, "one")
+    words, mend = prepare_push(repo, bare, tmp_path, reached)
+    repo.git("config", "envhist.pushPatience", "1s")
+    running = subprocess.Popen(words, cwd=repo.path, env=repo.env, stderr=subprocess.PIPE, text=True)
+    wait_for(reached)
+    assert running.communicate()[1].splitlines() == [
+        f"error: 'origin' ({bare.path}) has said nothing for 1 s",
+        "hint: type it again: it goes on where it stood; to wait longer: git -c envhist.pushPatience=1h envlog push",
+    ]
+    assert running.returncode == 128
+    os.close(os.open(reached, os.O_RDWR | os.O_NONBLOCK))
+    until(lambda: left(bare) == [])
+    assert refs(bare) == {}
+    mend()
+    repo.git("config", "--unset", "envhist.pushPatience")
+    repo.run("envlog", "push", "--yes", check=True)
+    assert refs(bare, "refs/envhist") == refs(repo, "refs/envhist")
+
+
+class RecordingSelector(selectors.DefaultSelector):
+    """A selector that records the timeouts of its calls."""
+
+    timeouts: ClassVar[list[float | None]] = []
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.timeouts.append(timeout)
+        return super().select(timeout)
+
+
+def test_git_gets_the_whole_timeout_again_after_each_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests with real slow servers take 10 s each: `--full`."""
+    monkeypatch.setattr(limits.selectors, "DefaultSelector", RecordingSelector)
+    RecordingSelector.timeouts.clear()
+    heard: list[bytes] = []
+    script = "read word; for number in 1 2 3; do echo $number >&2; echo $number; done"
+    done = run_limited(
+        ["sh", "-c", script],
+        os.environb,
+        ResourceLimits(1 << 30, 60),
+        b"word\n" + b"x" * 300_000,
+        patience=500.0,
+        heard=heard.append,
+    )
+    assert (done.status, done.out, b"".join(heard)) == (0, b"1\n2\n3\n", b"1\n2\n3\n")
+    assert len(RecordingSelector.timeouts) >= 3
+    assert set(RecordingSelector.timeouts) == {500.0}
+
+
+PATIENCE = 5
+"""Seconds: much longer than a machine that has other things to do says nothing for."""
+TAKES_SLOWLY = """
+import subprocess, sys, time
+with subprocess.Popen(["git-receive-pack", *sys.argv[1:]], stdin=subprocess.PIPE) as serving:
+    while part := sys.stdin.buffer.raw.read(8192):
+        serving.stdin.write(part)
+        serving.stdin.flush()
+        time.sleep(0.15)
+    serving.stdin.close()
+"""
+
+
+@pytest.mark.full
+def test_push_to_a_server_that_reads_slowly_is_not_given_up(repo: Repo, bare: Repo, tmp_path: Path) -> None:
+    repo.write("much", os.urandom(600_000))
+    capture(repo, "one")
+    place = tmp_path / "receive-pack"
+    place.write_text(f"#!{sys.executable}\n{TAKES_SLOWLY}")
+    place.chmod(0o755)
+    repo.git("config", "remote.origin.receivepack", str(place))
+    repo.git("config", "envhist.pushPatience", f"{PATIENCE}s")
+    started = time.monotonic()
+    repo.run("envlog", "push", "--yes", check=True)
+    assert time.monotonic() - started > 2 * PATIENCE
+
+
+@pytest.mark.full
+def test_fetch_from_a_server_that_reports_progress_slowly_is_not_given_up(
+    repo: Repo, bare: Repo, tmp_path: Path
+) -> None:
+    capture(repo, "one")
+    push_more_than_is_here(repo)
+    place = tmp_path / "upload-pack"
+    tells = 'for number in 1 2 3 4 5 6 7 8; do printf "slow: %d\\r" $number >&2; sleep 0.9; done\n'
+    slow = tells + 'exec git-upload-pack "$@"\n'
+    place.write_text(f"#!/bin/sh\n{slow}")
+    place.chmod(0o755)
+    repo.git("config", "remote.origin.uploadpack", str(place))
+    repo.git("config", "envhist.fetchPatience", f"{PATIENCE}s")
+    assert repo.run("envlog", "fetch", check=True).err == ""
+
+
+# git hears of what comes by packets of 64 KiB: each takes a quarter of the patience.
+SLOWLY = """
+import subprocess, sys, time
+with subprocess.Popen(["git-upload-pack", *sys.argv[1:]], stdout=subprocess.PIPE) as serving:
+    while part := serving.stdout.read1(8192):
+        sys.stdout.buffer.write(part)
+        sys.stdout.buffer.flush()
+        time.sleep(0.15)
+"""
+
+
+@pytest.mark.full
+def test_fetch_over_a_slow_line_is_not_given_up(repo: Repo, bare: Repo, tmp_path: Path) -> None:
+    capture(repo, "one")
+    repo.write("much", os.urandom(700_000))
+    push_more_than_is_here(repo)
+    place = tmp_path / "upload-pack"
+    place.write_text(f"#!{sys.executable}\n{SLOWLY}")
+    place.chmod(0o755)
+    repo.git("config", "remote.origin.uploadpack", str(place))
+    repo.git("config", "envhist.fetchPatience", f"{PATIENCE}s")
+    started = time.monotonic()
+    repo.run("envlog", "fetch", "--full", check=True)
+    assert time.monotonic() - started > 2 * PATIENCE
+
+
+def test_what_makes_no_sense_is_said_and_the_usual_holds(repo: Repo, bare: Repo) -> None:
+    capture(repo, "one")
+    repo.git("config", "envhist.fetchPatience", "for ever")
+    done = repo.run("envlog", "push", "--yes", check=True)
+    assert "envhist.fetchpatience is not a duration: 'for ever'" in done.err
+
+
+def test_who_would_wait_for_months_need_not(repo: Repo, bare: Repo) -> None:
+    """The kernel takes no more than 596 hours for a time to wait."""
+    capture(repo, "one")
+    repo.git("config", "envhist.fetchPatience", "9999h")
+    repo.run("envlog", "push", "--yes", check=True)
+    repo.run("envlog", "fetch", check=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_waits_for_another_says_so(
+    repo: Repo, bare: Repo, tmp_path: Path, reached: Path, kind: str
+) -> None:
+    capture(repo, "one")
+    words, mend = KINDS[kind](repo, bare, tmp_path, reached)
+    first = subprocess.Popen(
+        words, cwd=repo.path, env=repo.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    wait_for(reached)
+    mend()
+    second = subprocess.Popen(words, cwd=repo.path, env=repo.env, stderr=subprocess.PIPE, text=True)
+    assert second.stderr is not None
+    whom = {"push": "another push", "export": "another export"}.get(kind, "another fetch or import")
+    assert second.stderr.readline() == f"waiting for {whom} of this repository to end\n"
+    first.terminate()
+    first.wait()
+    writer = os.open(reached, os.O_RDWR | os.O_NONBLOCK)
+    second.communicate()
+    os.close(writer)
+    assert second.returncode == 0

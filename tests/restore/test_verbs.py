@@ -1,0 +1,93 @@
+"""Going back from a program: results, not words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from git_envhist.api import AroundHistory
+from git_envhist.errors import UnfinishedRestore, UsageError
+from tests.cli.test_json import validate
+from tests.restore.test_programs import broken_off
+from tests.support.repository import Repo
+
+
+def test_a_restore_its_undo_and_its_redo(repo: Repo) -> None:
+    history = AroundHistory.open(str(repo.path), workers="here")
+    repo.write("file", b"one")
+    first = history.capture("one").snapshot
+    assert first is not None
+    repo.write("file", b"two")
+    planned = history.foresee(first)
+    assert (planned.moment, [step.path for step in planned.plan.steps]) == (None, [b"file"])
+    assert history.restore(first, dry_run=True) == planned.plan
+    assert repo.read("file") == b"two"
+    done = history.restore("@")
+    assert repo.read("file") == b"one"
+    assert done.exact
+    assert done.moment is not None
+    assert done.moment.restored_from == first.id
+    assert history.resolve("@").id == done.moment.id
+    undone = history.undo()
+    assert repo.read("file") == b"two"
+    assert undone.safety is not None
+    history.redo()
+    assert repo.read("file") == b"one"
+
+
+def test_a_moment_is_written_elsewhere(repo: Repo, tmp_path: Path) -> None:
+    history = AroundHistory.open(str(repo.path), workers="here")
+    repo.write("file", b"one")
+    first = history.capture("one")
+    repo.write("file", b"two")
+    written = history.write_to(first, tmp_path / "there")
+    assert written.exact
+    assert ((tmp_path / "there" / "file").read_bytes(), repo.read("file")) == (b"one", b"two")
+
+
+def test_a_restore_takes_what_the_program_takes(repo: Repo) -> None:
+    history = AroundHistory.open(str(repo.path), workers="here")
+    first = history.capture("clean")
+    for name in ("a", "b", "app.py"):
+        repo.write(name, b"new")
+    told: list[object] = []
+    history.restore(first, keep_new=True, paths=["app.py", b"a"], planned=told.append, saved=told.append)
+    assert [repo.read(name) for name in ("a", "b", "app.py")] == [b"new", b"new", b"print('hello')\n"]
+    assert len(told) == 2
+    done = history.restore(first, paths=["a"], only=["files"])
+    assert done.undo is not None
+    assert not (repo.path / "a").exists()
+    history.restore(done.undo)
+    assert repo.read("a") == b"new"
+    with pytest.raises(UsageError, match="no such class of things: 'nothing'"):
+        history.restore(first, only=["nothing"])
+
+
+def test_a_restore_that_was_broken_off_is_ended(repo: Repo) -> None:
+    history = AroundHistory.open(str(repo.path), workers="here")
+    first = history.capture("clean").snapshot
+    assert first is not None
+    for end, expected in ((history.finish_restore, b"one"), (history.take_back_restore, b"two")):
+        repo.write("file", b"one")
+        target = history.capture("one").id
+        repo.write("file", b"two")
+        broken_off(repo, str(target))
+        with pytest.raises(UnfinishedRestore):
+            history.capture("meanwhile")
+        ended = end()
+        assert (ended.exact, ended.undone, repo.read("file")) == (True, expected == b"two", expected)
+
+
+def test_what_is_said_in_json_is_what_the_schema_says(repo: Repo) -> None:
+    repo.write(b"caf\xe9", b"1")
+    first = repo.run("envlog", "capture", "--porcelain", "one", check=True).out.strip()
+    repo.write(b"caf\xe9", b"2")
+    for words in (("-n", first), (first,), ("--undo",), ("--redo",), ("--keep-code", first)):
+        done = repo.run("envrestore", "--json", *words, check=True)
+        validate("restored", json.loads(done.out))
+    given = repo.run(
+        "envrestore", "--json", "--attachments", str(repo.path.parent / "out"), first, check=True
+    )
+    validate("given_back", json.loads(given.out))

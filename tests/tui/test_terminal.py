@@ -1,0 +1,241 @@
+"""`git envlog browse` in a real terminal: each key, what it shows, what it does to the environment."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.support.needs import needs
+from tests.support.repository import Repo
+from tests.tui.growing import grow_timeline
+from tests.tui.screen import Screen, wait_until_gone
+
+pytestmark = [pytest.mark.full, needs("tmux")]
+
+SMALL, LARGE = (80, 24), (200, 60)
+Open = Callable[..., Screen]
+
+
+@pytest.fixture
+def told(repo: Repo) -> Repo:
+    repo.write(".env", "A=1\n")
+    repo.run("envlog", "capture", "clean clone", "--verify", "true", check=True)
+    repo.write("node_modules/left-pad/index.js", "pad\n")
+    repo.run("envlog", "capture", "after package install", "--verify", "false", check=True)
+    repo.write(".env", "A=1\nAPI_URL=http://localhost\n")
+    repo.write("app.py", "print('works')\n")
+    repo.run("envlog", "capture", "working version, app healthy", "--name", "works", check=True)
+    return repo
+
+
+@pytest.fixture
+def browse(repo: Repo) -> Iterator[Open]:
+    opened: list[Screen] = []
+
+    def open_it(size: tuple[int, int] = SMALL, words: str = "git envlog browse") -> Screen:
+        opened.append(Screen(repo.path, words, repo.env, *size, f"envhist-{uuid.uuid4().hex[:12]}"))
+        return opened[-1]
+
+    yield open_it
+    for screen in opened:
+        screen.close()
+
+
+def cursor(shown: str) -> str:
+    """The row that the cursor is on."""
+    return next(line for line in shown.split("\n") if line.startswith("›"))
+
+
+def test_the_timeline_stands_left_and_what_changed_right(told: Repo, browse: Open) -> None:
+    screen = browse()
+    shown = screen.see("repo · 3 moments", "env       .env", "+ API_URL", "~ app.py")
+    assert "·" in cursor(shown)
+    assert "working version" in cursor(shown)
+    assert all(len(line) <= 80 for line in shown.split("\n"))
+    rows = [line.split("│")[0] for line in shown.split("\n")[1:4]]
+    assert [row[1] for row in rows] == ["·", "✗", "✓"]
+    # The value of a variable is a secret, here as everywhere.
+    assert "localhost" not in shown
+
+
+def test_in_a_large_terminal_rows_say_what_changed(told: Repo, browse: Open) -> None:
+    shown = browse(LARGE).see("3 moments", "Timeline:", "(works)")
+    assert all(len(line) <= 200 for line in shown.split("\n"))
+    assert ".env: +1 variable" in cursor(shown)
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_keys_walk(told: Repo, browse: Open, size: tuple[int, int]) -> None:
+    screen = browse(size)
+    screen.see("3 moments", "~ app.py")
+    for key, wanted in (("j", "after package"), ("Down", "clean clone"), ("k", "after package"), ("G", "clean clone"),
+                        ("g", "working version"), ("End", "clean clone"), ("Home", "working version"),
+                        ("NPage", "clean clone"), ("PPage", "working version"), ("Up", "working version")):  # fmt: skip
+        screen.type(key)
+        screen.wait(lambda shown, wanted=wanted: wanted in cursor(shown))  # type: ignore[misc]
+    screen.type("j", "j")
+    screen.see("clean clone\n".strip(), "Verdict:")
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_search_narrows_and_escape_shows_all(told: Repo, browse: Open, size: tuple[int, int]) -> None:
+    screen = browse(size)
+    screen.see("3 moments")
+    screen.type("/")
+    screen.write("PACKAGE inst")
+    shown = screen.see("1 of 3 moments")
+    assert "after package" in cursor(shown)
+    screen.type("Enter")
+    screen.type("Escape")
+    screen.see("· 3 moments")
+    screen.type("/")
+    screen.write("no such words")
+    screen.see("0 of 3 moments", "no moment is told with these words")
+    screen.type("Escape")
+    screen.see("· 3 moments")
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_two_marked_moments_are_compared(told: Repo, browse: Open, size: tuple[int, int]) -> None:
+    screen = browse(size)
+    screen.see("3 moments", "~ app.py")
+    ids = told.run("envlog", "--format=%h", check=True).out.split()
+    # Keys come faster than anything is shown: each means what was there when it was pressed.
+    screen.type("d", "j", "j", "d")
+    screen.see(f"from {ids[2]} to {ids[0]}", "left-pad", "+ API_URL")
+    screen.type("d")
+    screen.see(f"marked {ids[2]}")
+    screen.type("Escape")
+    screen.wait(lambda shown: "marked" not in shown)
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_a_restore_is_shown_first_done_and_undone(told: Repo, browse: Open, size: tuple[int, int]) -> None:
+    screen = browse(size)
+    screen.see("3 moments")
+    screen.type("j", "r")
+    shown = screen.see("replace 2", "Enter does it")
+    assert "app.py" in shown
+    screen.type("Escape")
+    screen.wait(lambda shown: "Enter does it" not in shown)
+    assert told.read("app.py") == b"print('works')\n"
+    screen.type("r")
+    screen.see("Enter does it")
+    screen.type("Enter")
+    screen.see("restored in", "go back with: git envrestore --undo")
+    assert told.read("app.py") == b"print('hello')\n"
+    assert told.read(".env") == b"A=1\n"
+    screen.type("Enter")
+    assert "restore of " in screen.see("4 moments")
+    screen.type("u")
+    screen.see("take back", "Enter does it")
+    screen.type("Enter")
+    screen.see("restored in")
+    assert told.read("app.py") == b"print('works')\n"
+    assert told.read(".env") == b"A=1\nAPI_URL=http://localhost\n"
+
+
+def test_what_was_shown_is_done_or_nothing(told: Repo, browse: Open) -> None:
+    screen = browse()
+    screen.see("3 moments")
+    screen.type("j", "r")
+    screen.see("Enter does it")
+    told.write("app.py", "print('edited meanwhile')\n")
+    screen.type("Enter")
+    screen.see("not done", "stale")
+    assert told.read("app.py") == b"print('edited meanwhile')\n"
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_help_and_leaving(told: Repo, browse: Open, size: tuple[int, int]) -> None:
+    screen = browse(size)
+    screen.see("3 moments")
+    screen.type("?")
+    screen.see("mark this moment", "search intents")
+    screen.type("Escape")
+    screen.wait(lambda shown: "mark this moment" not in shown)
+    screen.type("q")
+    screen.see("ended with 0")
+
+
+def test_when_the_terminal_goes_it_goes(told: Repo, browse: Open) -> None:
+    screen = browse()
+    screen.see("3 moments")
+    program = screen.program()
+    screen.close()
+    wait_until_gone(program)
+
+
+def test_a_signal_ends_it_and_leaves_the_terminal_whole(told: Repo, browse: Open) -> None:
+    screen = browse()
+    screen.see("3 moments", "~ app.py")
+    os.kill(screen.program(), signal.SIGTERM)
+    screen.see("ended with 143")
+
+
+def test_it_follows_the_size_of_the_terminal(told: Repo, browse: Open) -> None:
+    screen = browse()
+    screen.see("3 moments", "~ app.py")
+    screen.resize(140, 40)
+    screen.wait(lambda shown: "(works)" in cursor(shown))
+    screen.resize(60, 16)
+    # Drawn whole: a look in between may find the foot alone.
+    shown = screen.wait(lambda shown: "quit" in shown.split("\n")[-1] and "\n›" in shown)
+    assert len(shown.split("\n")) <= 16
+    assert "working" in cursor(shown)
+
+
+def test_what_somebody_wrote_commands_no_terminal(repo: Repo, browse: Open) -> None:
+    hostile, shown = "\x1b[2Jgone\u202e [bold]x[] [", r"\x1b[2Jgone\u202e [bold]x[] ["
+    repo.write(hostile, "x")
+    repo.write("check.sh", f"echo '{hostile}'; exit 1\n")
+    words = ("-m", hostile, "--verify", "sh check.sh", "--name", "[red]x", "--meta", f"{hostile}={hostile}")
+    repo.run("envlog", "capture", *words, check=True)
+    repo.run("envlog", "note", "-m", hostile, check=True)
+    screen = browse(LARGE)
+    told = screen.see("1 moment", shown, "Timeline:", "Note:", "Names:     [red]x")
+    # The row, the heading, the file, what the check wrote, the card, the note, what it was captured with.
+    assert told.count(shown) >= 8
+    screen.type("r")
+    screen.see("nothing to restore")
+    screen.type("Enter")
+    (repo.path / hostile).unlink()
+    screen.type("r")
+    screen.see("write 1", f"    {shown}", "Enter does it")
+
+
+def test_five_thousand_moments_are_walked_through(repo: Repo, browse: Open) -> None:
+    repo.run("envlog", "capture", "the first", check=True)
+    grow_timeline(repo, 4_999)
+    screen = browse()
+    screen.see("5,000 moments")
+    screen.type("G")
+    screen.wait(lambda shown: "the first" in cursor(shown))
+    screen.type("/")
+    screen.write("moment-4321-")
+    screen.see("1 of 5,000 moments")
+
+
+def test_without_a_history_it_says_how_to_begin(repo: Repo, browse: Open) -> None:
+    browse(LARGE).see("nothing was captured here yet: git envlog capture")
+
+
+def test_without_a_terminal_it_says_what_else_there_is(told: Repo, browse: Open) -> None:
+    browse(LARGE, "TERM=dumb git envlog browse").see("a terminal is needed", "ended with 128")
+    refused = told.run("envlog", "browse")
+    assert refused.status == 128
+    assert "a terminal is needed" in refused.err
+    assert told.run("envlog", "browse", "--json").status == 129
+
+
+@pytest.mark.full
+def test_list_has_summaries_at_80_columns_and_folds_as_the_terminal_list(told: Repo, browse: Open) -> None:
+    screen = browse((80, 24))
+    shown = screen.see("3 moments")
+    newest = next(line for line in shown.split("\n") if "›" in line)
+    assert re.search(r"[+~−]\d", newest), shown
