@@ -1,4 +1,4 @@
-"""Check the sizes that `du` prints for a large environment, and its cost: `python -m tests.maintenance.freed [--at DIR]`.
+"""Check the sizes that `du` prints for a large environment: `python -m tests.maintenance.freed [--at DIR]`.
 
 The environment of the benchmarks, about 100,000 files, is captured, changed in the way of days of work, captured
 again; then `gc`. What `du` says that some moments, or a directory, would free is held against what `du -s` counts less
