@@ -81,6 +81,12 @@ class Session:
         """The width to keep to; None where the answer does not go to a terminal."""
         return self.output.columns
 
+    def signed(self, text: str) -> str:
+        """Return a text of counts with the signs that its reader expects: ASCII where no terminal shows it."""
+        from git_envhist.diff.summary import with_ascii_signs  # loaded late: most commands print no counts
+
+        return with_ascii_signs(text) if self.columns is None else text
+
     def date_style(self, given: str | None = None) -> str | None:
         """How times are told: as `--date` says, else as git's own `log.date` does; None: as each place does."""
         from git_envhist.cli.formats import date_style  # loaded late: JSON needs none
@@ -112,6 +118,13 @@ class Session:
         from git_envhist.cli.json_values import dump  # loaded late: keeps envlog fast
 
         self.output.exact(dump(value) + "\n")
+
+    def warn_of_a_recovered_name(self) -> None:
+        """Print that the name of the timeline had to be recovered, unless the command has printed it."""
+        opened = self.__dict__.get("history")
+        warning = opened.recovered_name if opened is not None else None
+        if warning is not None and warning not in errors.warned:
+            errors.warn(warning)
 
     def done(self, what: str) -> None:
         """From here on something has changed, whether or not the answer can be written."""
@@ -188,7 +201,11 @@ class Command:
             json=style,
             bare=self._bare,
         )
-        return self._run(session, **values) or 0
+        errors.warned.clear()
+        try:
+            return self._run(session, **values) or 0
+        finally:
+            session.warn_of_a_recovered_name()
 
 
 def command(

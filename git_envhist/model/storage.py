@@ -281,6 +281,8 @@ class FetchResult:
     """Timelines that could not be taken, each with the reason; all others came."""
     heads: tuple[tuple[str, str], ...] = ()
     """Of each timeline that changed: `signed`, `later`, `unknown-key`, `none` or `altered`."""
+    pushed: tuple[str, ...] = ()
+    """Own timelines that were skipped, because the remote has of them only what was pushed from here."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -542,6 +542,7 @@ def verify_safety_capture(plan: RestorePlan, open_contents: Callable[[], ObjectR
 
 
 PART = "part"
+SAVED_BEFORE = {RestoreRole.TO: "restore of", RestoreRole.UNDO: "undo to", RestoreRole.REDO: "redo to"}
 LESS = "less"
 """Of the moment not all was asked for."""
 
@@ -732,7 +733,7 @@ class RestoreOperation:
 
     def _save(self, held: CapturedTree, target: Snapshot) -> Snapshot:
         # Without the words of the target: who looks for these does not mean this moment.
-        words = f"before the restore of {target.id[:7]}"
+        words = f"before the {SAVED_BEFORE[self.part]} {target.id[:7]}"
         request = CaptureOptions(os.fsencode(words), trigger=Trigger.RESTORE, restore=RestoreRole.BEFORE)
         safety = held.publish(request).snapshot
         assert safety is not None

@@ -18,7 +18,7 @@ from git_envhist.git.process import Fields, Git, GitStream, cut_into_fields
 from git_envhist.lazy import dataclass
 from git_envhist.model import NoteRecord, Snapshot, SnapshotId
 from git_envhist.objects.commits import parse_commit
-from git_envhist.snapshots.message import ParsedMessage, read_message
+from git_envhist.snapshots.message import ParsedMessage, own_words, read_message
 from git_envhist.snapshots.records import attached_of, names_of, read_note, remarks_of, verdicts_of
 
 NOTES_GLOB = "refs/notes/envhist/*/*"
@@ -265,7 +265,7 @@ def _join(
         tree,
         draft.timeline,
         at,
-        draft.intent.decode("utf-8", "surrogateescape"),
+        own_words(draft).decode("utf-8", "surrogateescape"),
         draft.intent_source,
         draft.trigger,
         draft.actor,

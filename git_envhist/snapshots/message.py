@@ -101,6 +101,8 @@ SOURCES = {source.value: source for source in IntentSource}
 
 MAC_LINE = pattern(rb"\nEnv-Mac: ([0-9a-f]{64})\n\Z")
 HASH = pattern(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+SUBSTITUTE = pattern(rb"snapshot after [0-9a-f]{7}(?:\n\n|\Z)")
+"""Begins the text of a snapshot without an intent; the subject of its code commit follows."""
 COUNTS = pattern(r"\+([0-9]{1,18}) ~([0-9]{1,18}) -([0-9]{1,18})")
 KNOWN = {
     *("Env-Format", "Env-Timeline", "Env-Head", "Env-Branch", "Env-Trigger", "Env-Actor", "Env-Intent-Source"),
@@ -158,6 +160,14 @@ class NewerFormat(Damaged):
             f"the snapshot is in format '{version}', this program reads up to '{FORMAT}'",
             hint="upgrade git-envhist to read it",
         )
+
+
+def own_words(draft: MessageFields) -> bytes:
+    """Return the intent as a reader expects it: for a snapshot without an intent the subject of its code commit."""
+    if draft.intent_source is not IntentSource.COMMIT:
+        return draft.intent
+    substitute = SUBSTITUTE.match(draft.intent)
+    return draft.intent[substitute.end() :] if substitute else draft.intent
 
 
 def write_message(draft: MessageFields) -> bytes:

@@ -133,10 +133,14 @@ def decode(data: bytes) -> DirectoryRecord:
         sections.append(data[at : at + length])
         at += length
     path, names, columns, ids, subdirectories, boundaries, extras, pieces, below = sections
-    extras, _, told = extras.partition(b"\0")
-    times = {number: int(time) for number, time in _decode_extras(told).items()}
+    times: dict[int, int] = {}
+    # Hardly any record has times that its cells do not hold, and this is called for each directory.
+    if b"\0" in extras:
+        extras, _, wide = extras.partition(b"\0")
+        times = {number: int(time) for number, time in _decode_extras(wide).items()}
+        mtime = times.pop(-1, mtime)
     return DirectoryRecord(
-        path, ctime, times.pop(-1, mtime), inode, device, mode, uid, gid, flags,
+        path, ctime, mtime, inode, device, mode, uid, gid, flags,
         names.split(b"\0") if names else [], columns, ids,
         subdirectories.split(b"\0") if subdirectories else [],
         _decode_extras(extras),

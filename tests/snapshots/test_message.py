@@ -14,6 +14,7 @@ from git_envhist.snapshots.message import (
     MessageFields,
     NewerFormat,
     mac_input,
+    own_words,
     read_message,
     split_mac,
     with_mac,
@@ -164,3 +165,10 @@ def test_what_could_not_be_read_back_is_not_written() -> None:
         write_message(replace(DRAFT, intent=b"x" * (65 << 20)))
     with pytest.raises(Damaged):
         write_message(replace(DRAFT, was="@~1"))
+
+
+def test_own_words_of_a_snapshot_without_an_intent_are_the_subject_of_its_code_commit() -> None:
+    draft = replace(DRAFT, intent=b"snapshot after 31c520f\n\nadd q", intent_source=IntentSource.COMMIT)
+    assert own_words(draft) == b"add q"
+    assert own_words(replace(draft, intent=b"add q")) == b"add q"
+    assert own_words(replace(draft, intent_source=IntentSource.GIVEN)) == draft.intent

@@ -57,7 +57,10 @@ def fetch_command(session: Session, remote: str | None, accept_rollback: bool, f
     how = "" if done.full else "; contents come when they are wanted"
     session.line(f"from '{escape(done.remote.name)}' ({escape(done.remote.shown)}){how}:")
     if not done.timelines and not done.bad:
-        session.line("  it holds no history; ours goes there with: git envlog push")
+        if done.pushed:
+            session.line(f"  nothing new: {', '.join(map(escape, done.pushed))} was pushed from here")
+        else:
+            session.line("  it holds no history; ours goes there with: git envlog push")
     same = [name for name, arrival in done.timelines if arrival is FetchOutcome.SAME]
     for name, arrival in done.timelines:
         if arrival is not FetchOutcome.SAME:

@@ -69,7 +69,7 @@ def likely_lines(session: Session) -> Iterator[str]:
         print_error_line(f"hint: {NOTHING_CAPTURED}")
         return
     digits = id_length([snapshot.id for snapshot in moments])
-    look = FormatContext(history.now, None, digits)
+    look = FormatContext(history.now, None, digits, ascii_signs=session.columns is None)
     told = list_lines(moments, look, session.palette, session.columns)
     for line, snapshot in zip(told, moments, strict=True):
         yield line
@@ -339,7 +339,7 @@ def _wish(
 
 def _say_plan(session: Session, planned: RestoreResult) -> None:
     if planned.plan.steps or planned.plan.directories:
-        for line in plan_lines(planned, _words(session, planned.target)):
+        for line in plan_lines(planned, _words(session, planned.target), session.signed):
             session.line(line)
     # Whatever is complained of from here on is about this plan: it stands before that.
     session.output.flush()
@@ -371,7 +371,7 @@ def _tell(
 
         there = None if options.get("to") else back
         story = fact_lines(session, restored.story, indent=2)
-        for line in dry_run_lines(restored, _words(session, restored.target), there, story):
+        for line in dry_run_lines(restored, _words(session, restored.target), session.signed, there, story):
             session.line(line)
     else:
         from git_envhist.cli import errors  # loaded late: what is planned or told as JSON needs none

@@ -161,6 +161,7 @@ MAX_ROWS = 12
 FEW_ROWS = 5
 MAX_TOLD = 20
 MAX_OUTSIDE = 3
+Signed = Callable[[str], str]
 WAY_BACK = "git envrestore --undo"
 SHORTER = dict.fromkeys((NOT_CAPTURED, LEFT_OUT_THEN, PLAN_NOT_CAPTURED), "never captured")
 """What of a reason stands behind a count."""
@@ -172,19 +173,24 @@ TITLES = (
 )
 
 
-def plan_lines(restored: RestoreResult, moment: str) -> Iterator[str]:
-    """The plan in two lines, as a restore says them before it begins."""
+def plan_lines(restored: RestoreResult, moment: str, signed: Signed) -> Iterator[str]:
+    """Yield the plan in two lines, as a restore prints them before it begins; `signed`: the signs of counts."""
     yield f"  restore {moment}"
     yield "  " + counts_line(restored)
     gone = [change for change in _of_action(restored.plan, PlanAction.REMOVE) if not _is_directory(change)]
     rows = fold_by_directory(gone, FEW_ROWS)
     if rows:
-        yield f"  removes {', '.join(f'{row.more:,} more' if row.more else _row(row) for row in rows)}"
+        named = (f"{row.more:,} more" if row.more else _row(row, signed) for row in rows)
+        yield f"  removes {', '.join(named)}"
     yield from root_lines(restored.roots)
 
 
 def dry_run_lines(
-    restored: RestoreResult, moment: str, back: str | None = WAY_BACK, story: Iterable[str] = ()
+    restored: RestoreResult,
+    moment: str,
+    signed: Signed,
+    back: str | None = WAY_BACK,
+    story: Iterable[str] = (),
 ) -> Iterator[str]:
     """The whole plan; `back`: None where it would be written elsewhere; `story`: what it changes beyond files."""
     if back is not None and _is_idle(restored):
@@ -198,7 +204,7 @@ def dry_run_lines(
         rows = _rows(restored.plan, action)
         if rows:
             yield f"{title}:"
-            yield from (f"    {_row(row)}" for row in rows)
+            yield from (f"    {_row(row, signed)}" for row in rows)
     yield from _left_lines(notable_skips(restored.plan.left_alone))
     yield from (f"service {escape(line)}" for line in restored.services)
     if restored.head is not None:
@@ -434,11 +440,11 @@ def _is_directory(change: Change) -> bool:
     return change.before is not None and change.before.kind is EntryKind.DIRECTORY
 
 
-def _row(row: SummaryRow) -> str:
+def _row(row: SummaryRow, signed: Signed) -> str:
     path = escape(quoted(row.path, quote_all=False)) or "."
     if row.more:
-        return f"{path} and {row.more} more: {describe_marks(row.count)}"
-    return path if row.change is not None else f"{path} {describe_marks(row.count)}"
+        return f"{path} and {row.more} more: {signed(describe_marks(row.count))}"
+    return path if row.change is not None else f"{path} {signed(describe_marks(row.count))}"
 
 
 def _changes(step: PlanStep) -> Iterator[Change]:
