@@ -1,4 +1,4 @@
-"""The probes: what can be told of an environment and its machine beyond files. docs/facts.md: how to add one.
+"""The probes: what can be told of an environment and its machine beyond files. docs/internals/facts.md: how to add one.
 
 A probe is one leaf (a module beside this one) and one line here. The line says what wakes it, so that a leaf is not
 even loaded where nothing of its concern changed. Their order is that of the rows of a story.

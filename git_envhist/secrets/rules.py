@@ -1,6 +1,6 @@
 """The table of secret names: globs by group, and the words and directories that make other names secret.
 
-`docs/security.md` shows the same table; a test compares the two. `secretnames` compiles it into one matcher.
+`docs/internals/security.md` shows the same table; a test compares the two. `secretnames` compiles it into one matcher.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The table of token forms: one line for each vendor's form, maintained by hand from what vendors document.
 
 Each form is a prefix that names its kind and stays readable, and a secret part that does not. Only unmistakable forms
-are in the table: a long word alone is no reason to seal a file. `docs/security.md` shows the same table.
+are in the table: a long word alone is no reason to seal a file. `docs/internals/security.md` shows the same table.
 
 A new line needs three things: the form here, a sign in `SIGNS` or an expression in `ANCHORS` (a test generates
 tokens of every form and asks for an anchor), and an example in `tests/secrets/test_tokens.py`.
