@@ -26,9 +26,9 @@ KINDS = {
 
 def stored_directory(path: bytes) -> bytes:
     """Where the entries of a directory stand in a snapshot's tree."""
-    realm, rest = root_name_of(path), path_below_root(path)
-    if realm:
-        return stored_below(root_directory(realm), EnvPath(rest))
+    root, rest = root_name_of(path), path_below_root(path)
+    if root:
+        return stored_below(root_directory(root), EnvPath(rest))
     names = rest.split(b"/") if rest else []
     if DOT_GIT in names:
         at = names.index(DOT_GIT)

@@ -14,7 +14,7 @@ from git_envhist.config import Settings
 from git_envhist.git.repository import Repository
 from git_envhist.lazy import dataclass
 from git_envhist.model import MissingReason
-from git_envhist.paths import DOT_GIT, REALM_MARK, display_path, join
+from git_envhist.paths import DOT_GIT, ROOT_PREFIX, display_path, join
 from git_envhist.platform import SYSTEM, open_file_only
 from git_envhist.snapshots.layout import DIRECTORY, TreeEntry, leaf_entries
 from git_envhist.worktree.ignore import FILE_NAME, path_matcher, split_lines, usable
@@ -105,14 +105,14 @@ def subtree(directory: bytes, name: bytes, tree: bytes) -> list[TreeEntry]:
 
 def is_stored_outside_tree(path: bytes) -> bool:
     """Whether a directory is the `.git` of a nested repository, or the top of a further root."""
-    if path.startswith(REALM_MARK):
+    if path.startswith(ROOT_PREFIX):
         return b"/" not in path
     return path.endswith(b"/" + DOT_GIT) and DOT_GIT not in path.split(b"/")[:-1]
 
 
 def is_inside_git_directory(path: bytes) -> bool:
     """Whether a directory is the `.git` of a nested repository, or stands in one."""
-    return not path.startswith(REALM_MARK) and DOT_GIT in path.split(b"/")
+    return not path.startswith(ROOT_PREFIX) and DOT_GIT in path.split(b"/")
 
 
 BOUNDARY = "worktree"
@@ -125,7 +125,7 @@ class CaptureScope:
     """The extent of an environment and the rules that hold in it."""
 
     bases: dict[bytes, bytes]
-    """The realm's name (empty: the working tree) -> where its top is."""
+    """The root's name (empty: the working tree) -> where its top is."""
     pruned: dict[bytes, str | None]
     known: dict[tuple[int, int], str | None]
     """What else is not entered, under whatever path and spelling it is met: (device, number) -> why."""
@@ -186,7 +186,7 @@ def read_scope(
 
 
 def bases_of(repository: Repository, settings: Settings) -> tuple[dict[bytes, bytes], list[str]]:
-    """The tops of the environment, by the names of their realms; what is wrong with the configured ones."""
+    """The tops of the environment, by the names of their roots; what is wrong with the configured ones."""
     bases = {b"": os.fsencode(repository.root)}
     warnings = []
     for name, place in settings.roots:
@@ -205,8 +205,8 @@ def _prune(
 ) -> dict[bytes, str | None]:
     """What is not entered: ours, other working trees of the same repository, what is mounted inside."""
     pruned: dict[bytes, str | None] = {}
-    for realm, base in bases.items():
-        top = REALM_MARK + realm if realm else b""
+    for root, base in bases.items():
+        top = ROOT_PREFIX + root if root else b""
         real = os.path.realpath(base)
         for place in mounts:
             _add(pruned, top, real, place, MissingReason.MOUNT.value)

@@ -19,7 +19,7 @@ from git_envhist.lazy import dataclass
 from git_envhist.model import MissingReason
 from git_envhist.objects.compress import crc32
 from git_envhist.objects.pack_writer import PackPosition, PackWriter
-from git_envhist.paths import display_path, is_realm_top, join, root_name_of
+from git_envhist.paths import display_path, is_root_top, join, root_name_of
 from git_envhist.secrets.keys import Key
 from git_envhist.secrets.rules import SecretRules
 from git_envhist.secrets.seal import keyed_hash, seal
@@ -357,7 +357,7 @@ class ScanWorker:
         """A directory that cannot be looked into is kept by name, with what its parent can tell of it."""
         parent, _, name = path.rpartition(b"/")
         try:
-            if is_realm_top(path):
+            if is_root_top(path):
                 own = self._descent.base(root_name_of(path))
             else:
                 self._descent.enter(parent)

@@ -22,7 +22,7 @@ class DirectoryListing(NamedTuple):
 class DirectoryPair(NamedTuple):
     """One directory on the two sides of a restore; None where it is no directory there."""
 
-    realm: bytes
+    root: bytes
     """Empty: the working tree, the `.git` of nested repositories included; else the name of a further root."""
     path: EnvPath
     before: DirectoryListing | None
@@ -45,7 +45,7 @@ class PlanAction(Enum):
 class PlanStep:
     """One path that a restore changes; a new directory comes with all that is in it."""
 
-    realm: bytes
+    root: bytes
     path: EnvPath
     action: PlanAction
     before: Entry | None
@@ -58,14 +58,14 @@ class PlanStep:
     @property
     def shown(self) -> EnvPath:
         """The path as people see it: one of a further root has the root's name in front."""
-        return shown_path(self.realm, self.path)
+        return shown_path(self.root, self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedDirectory:
     """A directory whose own line is set at the end, because it differs or because its entries change."""
 
-    realm: bytes
+    root: bytes
     path: EnvPath
     before: Entry | None
     after: Entry | None
@@ -99,9 +99,9 @@ class RestorePlan:
         return counts
 
 
-def shown_path(realm: bytes, path: EnvPath) -> EnvPath:
+def shown_path(root: bytes, path: EnvPath) -> EnvPath:
     """A path as people see it: one of a further root has the root's name and `://` in front."""
-    return EnvPath(realm + b"://" + path) if realm else path
+    return EnvPath(root + b"://" + path) if root else path
 
 
 @dataclass(frozen=True, slots=True)

@@ -767,7 +767,7 @@ class RestoreOperation:
         edits = tuple(
             step.path
             for step in planned.plan.steps
-            if not step.realm and step.before is not None and step.path in (saved.differed or ())
+            if not step.root and step.before is not None and step.path in (saved.differed or ())
         )
         return replace(
             done,

@@ -24,7 +24,7 @@ from git_envhist.text import show
 # Where things stand in a snapshot's tree besides the environment's own entries (pure).
 #
 # Everything that is not an entry of the working tree stands under the one reserved name at the top. Two of its
-# directories hold entries again: the `.git` of nested repositories, and further roots. Each such place is a *realm*:
+# directories hold entries again: the `.git` of nested repositories, and further roots. Each such place is a *root*:
 # paths below it are told from its own top on.
 
 # Names directly below RESERVED.
@@ -56,48 +56,48 @@ def root_directory(name: bytes) -> bytes:
     return b"/".join((RESERVED, ROOTS, _flat(name)))
 
 
-def stored_below(realm: bytes, path: EnvPath) -> bytes:
-    """A directory's path in the tree; `realm` is b"" or what `dotgit_directory` or `root_directory` gave."""
-    if not realm:
+def stored_below(root: bytes, path: EnvPath) -> bytes:
+    """A directory's path in the tree; `root` is b"" or what `dotgit_directory` or `root_directory` gave."""
+    if not root:
         return stored_path(path)
-    return b"/".join([realm, *[stored_name(name) for name in path.split(b"/") if name]])
+    return b"/".join([root, *[stored_name(name) for name in path.split(b"/") if name]])
 
 
 @lru_cache(256)
-def split_realm(stored_directory: bytes) -> tuple[bytes, EnvPath]:
-    """The realm that a directory of the tree belongs to, and its true path from the top of that realm on."""
+def split_root(stored_directory: bytes) -> tuple[bytes, EnvPath]:
+    """The root that a directory of the tree belongs to, and its true path from the top of that root on."""
     names = stored_directory.split(b"/")
     # Most directories are stored as they are called, which is quickly seen.
     if all(names) and b"\0" not in stored_directory and not suspicious(stored_directory.replace(b"/", b"\0")):
         return b"", EnvPath(stored_directory)
     if names[0] != RESERVED:
-        realm, path = b"", true_path(stored_directory)
+        root, path = b"", true_path(stored_directory)
     elif len(names) > 2 and names[1] in (DOTGIT, ROOTS) and _FLAT.match(names[2]):
-        realm, path = b"/".join(names[:3]), EnvPath(b"/".join([true_name(name) for name in names[3:]]))
+        root, path = b"/".join(names[:3]), EnvPath(b"/".join([true_name(name) for name in names[3:]]))
     else:
         raise Damaged(f"no entries are stored in '{show(stored_directory)}'")
-    if stored_below(realm, path) != stored_directory:
+    if stored_below(root, path) != stored_directory:
         raise Damaged(f"a directory is not spelled as names are stored: '{show(stored_directory)}'")
-    return realm, path
+    return root, path
 
 
 def stored_places(path: EnvPath) -> tuple[tuple[bytes, bytes], ...]:
     """Where the tree may hold a path as people spell it, (directory, true name), the likeliest first."""
-    root, further, below_root = path.partition(b"://")
+    name, further, below_root = path.partition(b"://")
     nested, inside, below_git = path.partition(b"/.git/")
-    if further and root:
-        realms = [(root_directory(root), below_root)]
+    if further and name:
+        roots = [(root_directory(name), below_root)]
     elif inside and nested:
         # What looks like a file of a nested repository may be one of a directory that is only called `.git`.
-        realms = [(dotgit_directory(EnvPath(nested)), below_git), (b"", path)]
+        roots = [(dotgit_directory(EnvPath(nested)), below_git), (b"", path)]
     else:
-        realms = [(b"", path)]
-    return tuple(_place_in(realm, below) for realm, below in realms if is_path(below))
+        roots = [(b"", path)]
+    return tuple(_place_in(root, below) for root, below in roots if is_path(below))
 
 
-def _place_in(realm: bytes, below: bytes) -> tuple[bytes, bytes]:
+def _place_in(root: bytes, below: bytes) -> tuple[bytes, bytes]:
     directory, _, name = below.rpartition(b"/")
-    return stored_below(realm, EnvPath(directory)) if directory else realm, name
+    return stored_below(root, EnvPath(directory)) if directory else root, name
 
 
 def is_path(path: bytes) -> bool:

@@ -26,7 +26,7 @@ from git_envhist.errors import Damaged
 from git_envhist.lazy import dataclass, field, pattern
 from git_envhist.model import Entry, EntryKind, EnvPath, ObjectId, StoredAs
 from git_envhist.objects.trees import DIRECTORY, EXECUTABLE, FILE, LINK
-from git_envhist.snapshots.layout import split_realm
+from git_envhist.snapshots.layout import split_root
 from git_envhist.snapshots.names import is_name, suspicious
 from git_envhist.snapshots.quoting import UNSAFE, quote, quote_path, unquote, unquote_path
 from git_envhist.text import show
@@ -218,7 +218,7 @@ class Shard:
     """Its stored path."""
     own: Entry
     entries: tuple[Entry, ...]
-    """In the order of their names; their paths are true ones, from the top of their realm on."""
+    """In the order of their names; their paths are true ones, from the top of their root on."""
 
 
 class ShardLine(NamedTuple):
@@ -259,7 +259,7 @@ class ScannedShard(NamedTuple):
     directory: bytes
     """Its stored path."""
     path: EnvPath
-    """From the top of its realm on."""
+    """From the top of its root on."""
     own: Entry
     rows: list[ShardLine]
 
@@ -347,7 +347,7 @@ def scan_shard(data: bytes, *, directory: bytes | None = None, budget: ShardLimi
         raise Damaged(f"the manifest of '{show(directory)}' is that of '{show(stored)}'")
     if stored.count(b"/") >= budget.depth:
         raise Damaged(f"a directory stands too deep: '{show(stored)}'")
-    path = split_realm(stored)[1]
+    path = split_root(stored)[1]
     # Each entry repeats the path of its directory: a small text must not become a large memory.
     if (len(path) + 1) * len(lines) > budget.path_bytes:
         raise Damaged(f"the manifest of '{show(stored)}' holds too much")

@@ -28,7 +28,7 @@ from git_envhist.snapshots.layout import (
     dotgit_directory,
     root_directory,
     shard_path,
-    split_realm,
+    split_root,
     stored_below,
     stored_places,
 )
@@ -207,7 +207,7 @@ class DirectoryPlace(NamedTuple):
     """Where a directory stands: in the tree, and in the environment."""
 
     stored: bytes
-    realm: bytes
+    root: bytes
     path: EnvPath
 
 
@@ -307,14 +307,14 @@ class SnapshotReader:
 
     def place(self, stored: bytes) -> DirectoryPlace:
         """Where a directory stands in the environment."""
-        realm, path = split_realm(stored)
-        if realm.startswith(NESTED + b"/"):
-            parts = (self._nested(realm), GIT, path)
+        root, path = split_root(stored)
+        if root.startswith(NESTED + b"/"):
+            parts = (self._nested(root), GIT, path)
             return DirectoryPlace(stored, b"", EnvPath(b"/".join([part for part in parts if part])))
-        if realm:
-            name = _unflat(realm[len(ROOT) + 1 :])
-            if not name or root_directory(name) != realm:
-                raise damaged("a further root is not called as roots are:", realm)
+        if root:
+            name = _unflat(root[len(ROOT) + 1 :])
+            if not name or root_directory(name) != root:
+                raise damaged("a further root is not called as roots are:", root)
             return DirectoryPlace(stored, name, path)
         if GIT in path.split(b"/"):
             raise damaged("a repository stands among the files:", stored)
@@ -365,37 +365,37 @@ class SnapshotReader:
             return self._decode(oid) if mode == DIRECTORY else {}
 
     def is_named(self, stored: bytes) -> bool:
-        """Whether the directory above names this one; the top of a realm needs nobody to."""
-        realm, path = split_realm(stored)
+        """Whether the directory above names this one; the top of a root needs nobody to."""
+        root, path = split_root(stored)
         if not path:
-            if not realm.startswith(NESTED + b"/"):
+            if not root.startswith(NESTED + b"/"):
                 return self.has(stored)
-            nested = self._nested_or_none(realm)
+            nested = self._nested_or_none(root)
             return nested is not None and self._names(stored_below(b"", nested), GIT)
         above, _, name = path.rpartition(b"/")
-        return self._names(stored_below(realm, EnvPath(above)), name)
+        return self._names(stored_below(root, EnvPath(above)), name)
 
     def _names(self, stored: bytes, name: bytes) -> bool:
         return self.has(stored) and b"\n%b d " % quote(name) in self.text(stored)
 
-    def _nested(self, realm: bytes) -> EnvPath:
-        found = self._nested_or_none(realm)
+    def _nested(self, root: bytes) -> EnvPath:
+        found = self._nested_or_none(root)
         if found is None:
-            raise damaged("nothing holds the nested repository at", realm)
+            raise damaged("nothing holds the nested repository at", root)
         return found
 
-    def _nested_or_none(self, realm: bytes) -> EnvPath | None:
-        flat = realm[len(NESTED) + 1 :]
+    def _nested_or_none(self, root: bytes) -> EnvPath | None:
+        flat = root[len(NESTED) + 1 :]
         path = EnvPath(_unflat(flat))
-        if path and GIT not in path.split(b"/") and dotgit_directory(path) == realm:
+        if path and GIT not in path.split(b"/") and dotgit_directory(path) == root:
             return path
-        return self._nested_by_digest.get(realm)
+        return self._nested_by_digest.get(root)
 
     @once
     def _nested_by_digest(self) -> dict[bytes, EnvPath]:
         # A path too long for one name stands there as its digest, which says nothing: all that hold a `.git` are tried.
         holders = [text for text in self._all_texts() if b"\n.git d " in text]
-        paths = [split_realm(read_shard(text).directory)[1] for text in holders]
+        paths = [split_root(read_shard(text).directory)[1] for text in holders]
         return {dotgit_directory(path): path for path in paths if path}
 
     def _decode(self, oid: bytes) -> Tree:

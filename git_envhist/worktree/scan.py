@@ -15,7 +15,7 @@ from typing import Any
 
 from git_envhist.lazy import dataclass, field, replace
 from git_envhist.model import MissingReason
-from git_envhist.paths import DOT_GIT, DirectoryCursor, is_realm_top, join, path_below_root, root_name_of
+from git_envhist.paths import DOT_GIT, DirectoryCursor, is_root_top, join, path_below_root, root_name_of
 from git_envhist.platform import SYSTEM
 from git_envhist.worktree.read_file import is_gone, timestamp_granularity, unreadable
 from git_envhist.worktree.stat_cache import (
@@ -57,7 +57,7 @@ class PathDirectoryCursor(DirectoryCursor):
         """Go into a directory; its own stat. OSError where it is gone, closed to us, or no directory any more."""
         wanted = path_below_root(path).split(b"/") if path_below_root(path) else []
         try:
-            if root_name_of(path) != self._realm or not self._is_here() or not self._went_up(wanted):
+            if root_name_of(path) != self._root or not self._is_here() or not self._went_up(wanted):
                 self._start(root_name_of(path))
             for name in wanted[len(self._way) :]:
                 self._go_down(name)
@@ -68,13 +68,13 @@ class PathDirectoryCursor(DirectoryCursor):
         return os.stat(b".")
 
     def close(self) -> None:
-        self._way, self._seen, self._realm = [], [], None
+        self._way, self._seen, self._root = [], [], None
 
-    def _start(self, realm: bytes) -> None:
+    def _start(self, root: bytes) -> None:
         self.close()
-        os.chdir(self._base(realm))
+        os.chdir(self._base(root))
         self._seen.append(_identity(os.stat(b".")))
-        self._realm = realm
+        self._root = root
 
     def _is_here(self) -> bool:
         # Another worker of the same process may have gone elsewhere.
@@ -348,7 +348,7 @@ class Scanner:
 
     def is_left_out(self, path: bytes) -> bool:
         """Whether a directory is no part of the environment, by itself or by one that it stands in."""
-        while not is_realm_top(path):
+        while not is_root_top(path):
             above, _, name = path.rpartition(b"/")
             if path in self._limits.pruned or (
                 self._ignored is not None and self._ignored(above, name, True)
@@ -370,10 +370,10 @@ class Scanner:
         """Whether a directory is on another file system than the top, where nobody told of mounts before."""
         if self._limits.mounts_known or self._limits.cross_mounts:
             return False
-        realm = root_name_of(path)
-        if realm not in self._devices:
-            self._devices[realm] = self._descent.base(realm).st_dev
-        return device != self._devices[realm]
+        root = root_name_of(path)
+        if root not in self._devices:
+            self._devices[root] = self._descent.base(root).st_dev
+        return device != self._devices[root]
 
     def visit(
         self, path: bytes, old: DirectoryRecord | None, changed: frozenset[bytes] | None = None
@@ -384,7 +384,7 @@ class Scanner:
         OSError where it cannot be entered or listed.
         """
         own = self._descent.enter(path)
-        if not is_realm_top(path) and (
+        if not is_root_top(path) and (
             (own.st_dev, own.st_ino) in self._limits.known or self._is_elsewhere(path, own.st_dev)
         ):
             raise ExcludedPath

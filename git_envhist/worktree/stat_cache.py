@@ -24,7 +24,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from git_envhist.lazy import dataclass, field
-from git_envhist.paths import REALM_MARK, is_realm_top, path_below_root, root_name_of
+from git_envhist.paths import ROOT_PREFIX, is_root_top, path_below_root, root_name_of
 from git_envhist.platform import open_file_only
 
 COLUMNS = attrgetter("st_ctime_ns", "st_mtime_ns", "st_size", "st_ino", "st_mode")
@@ -282,9 +282,9 @@ def root_directories_in(data: bytes) -> Iterator[bytes]:
     """The tops of roots that a shard has a record of."""
     # They are rare, and stand where the paths that begin with their mark do: first of all.
     for path, _ in cut(data):
-        if is_realm_top(path):
+        if is_root_top(path):
             yield path
-        elif not path.startswith(REALM_MARK):
+        elif not path.startswith(ROOT_PREFIX):
             return
 
 
@@ -306,7 +306,7 @@ def _goer(bases: Mapping[bytes, bytes], enter: Enter) -> Callable[[bytes], None]
 
     def go(path: bytes) -> None:
         base = top
-        if path.startswith(REALM_MARK):
+        if path.startswith(ROOT_PREFIX):
             base, path = bases.get(root_name_of(path), b""), path_below_root(path)
         if not base:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))

@@ -91,11 +91,11 @@ def plan_id(planned: RestoreResult) -> str:
     """Equal for two plans that do the same to the same files, as they stand here."""
     digest = hashlib.sha256(planned.target.id.encode())
     for step in planned.plan.steps:
-        told = (step.realm, step.path, step.action.value, step.before, step.after, len(step.below), step.unit)
+        told = (step.root, step.path, step.action.value, step.before, step.after, len(step.below), step.unit)
         digest.update(repr(told).encode("utf-8", "surrogateescape"))
     for directory in planned.plan.directories:
         digest.update(
-            repr((directory.realm, directory.path, directory.after)).encode("utf-8", "surrogateescape")
+            repr((directory.root, directory.path, directory.after)).encode("utf-8", "surrogateescape")
         )
     return digest.hexdigest()[:LENGTH]
 
