@@ -23,6 +23,15 @@ SQLITE_HEADER = b"SQLite format 3\0"
 SQLITE_SIDECARS = (b"-wal", b"-journal", b"-shm")
 """How the names end of what belongs to one: its log, its journal, the memory that its users share."""
 
+
+def database_of_sidecar(path: bytes) -> bytes | None:
+    """Return the SQLite database that a sidecar file belongs to, by its name; None for any other name."""
+    if not path.endswith(SQLITE_SIDECARS):
+        return None
+    database = path[: path.rindex(b"-")]
+    return database if database and not database.endswith(b"/") else None
+
+
 UNREAD = "?"
 """The name of a fact that says why nothing else is told of its place."""
 
