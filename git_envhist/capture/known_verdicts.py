@@ -14,7 +14,14 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
-from git_envhist.disk import cannot_write, remove_if_present, replace_file, state_directory
+from git_envhist.disk import (
+    Durability,
+    append_line,
+    cannot_write,
+    remove_if_present,
+    replace_file,
+    state_directory,
+)
 from git_envhist.git.process import Git
 from git_envhist.lazy import dataclass, replace
 from git_envhist.model import NoteRecord, SnapshotId, Verdict, VerdictStatus
@@ -57,12 +64,7 @@ class VerdictLog:
             return
         state_directory(self._directory)
         self._shorten()
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            # One write: lines of two programs do not get into each other.
-            os.write(descriptor, text)
-        finally:
-            os.close(descriptor)
+        append_line(self._path, text.removesuffix(b"\n"), durability=Durability.NONE)
 
     def known(self, content: str, facts: str) -> LoggedVerdict | None:
         """Return the last line on this content, where everything else agrees too; an error is no verdict on it."""
@@ -89,7 +91,7 @@ class VerdictLog:
                 return
             # The states of services are known by sealed texts, which another key seals otherwise.
             told = [_text(replace(line, content=digest(line.content), services="")) for line in lines]
-            replace_file(self._path, b"".join(told))
+            replace_file(self._path, b"".join(told), durability=Durability.FULL)
         except OSError as error:
             raise cannot_write(error, self._path) from error
 
@@ -113,13 +115,7 @@ class VerdictLog:
             return
         with open(self._path, "rb", opener=open_file_only) as file:
             lines = file.read().splitlines(keepends=True)
-        with open(self._path + ".new", "wb", opener=_privately) as file:
-            file.write(b"".join(lines[len(lines) // 2 :]))
-        os.rename(self._path + ".new", self._path)
-
-
-def _privately(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+        replace_file(self._path, b"".join(lines[len(lines) // 2 :]), durability=Durability.NONE)
 
 
 def _text(line: LoggedVerdict) -> bytes:

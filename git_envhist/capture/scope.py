@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from typing import NamedTuple
 
 from git_envhist.capture.manifest_shards import stored_directory
 from git_envhist.config import Settings
@@ -15,7 +14,7 @@ from git_envhist.git.repository import Repository
 from git_envhist.lazy import dataclass
 from git_envhist.model import MissingReason
 from git_envhist.paths import DOT_GIT, ROOT_PREFIX, display_path, join
-from git_envhist.platform import SYSTEM, open_file_only
+from git_envhist.platform import SYSTEM, Mount, list_mounts, open_file_only
 from git_envhist.snapshots.layout import DIRECTORY, TreeEntry, leaf_entries
 from git_envhist.worktree.ignore import FILE_NAME, path_matcher, split_lines, usable
 from git_envhist.worktree.stat_cache import BELOW, DirectoryRecord
@@ -24,28 +23,15 @@ from git_envhist.worktree.stat_cache import BELOW, DirectoryRecord
 #
 # A mount may hang (a network that is gone, an automounter) as soon as anybody asks for its stat.
 
-MOUNTINFO = "/proc/self/mountinfo"
-ESCAPE = re.compile(rb"\\([0-7]{3})")
 
-
-class Mount(NamedTuple):
-    """One line of mountinfo."""
-
-    number: bytes
-    parent: bytes
-    point: bytes
-
-
-def read_mounts(table: str = MOUNTINFO) -> tuple[bytes, ...] | None:
+def read_mounts(table: str = "/proc/self/mountinfo") -> tuple[bytes, ...] | None:
     """Every mount point that a path of this process leads to, or None where the system does not tell."""
     if not SYSTEM.proc:
         return None
     try:
-        with open(table, "rb") as file:
-            mounts = [_parse(line) for line in file]
-    except (OSError, IndexError):
+        return visible_points(list_mounts(table))
+    except (OSError, IndexError, ValueError):
         return None
-    return visible_points(mounts)
 
 
 def visible_points(mounts: list[Mount]) -> tuple[bytes, ...]:
@@ -71,11 +57,6 @@ def _is_hidden(mount: Mount, by_number: dict[bytes, Mount], beside: dict[bytes, 
 
 def _is_below(point: bytes, other: bytes) -> bool:
     return point != other and point.startswith(other.rstrip(b"/") + b"/")
-
-
-def _parse(line: bytes) -> Mount:
-    fields = line.split(b" ")
-    return Mount(fields[0], fields[1], ESCAPE.sub(lambda found: bytes([int(found[1], 8)]), fields[4]))
 
 
 # The entries of a directory as its tree holds them.

@@ -39,7 +39,7 @@ from git_envhist.model import (
 )
 from git_envhist.objects.reader import ObjectReader
 from git_envhist.objects.trees import object_id
-from git_envhist.platform import DIRECTORY, SYSTEM, open_itself
+from git_envhist.platform import DIRECTORY, SYSTEM, list_mounts, open_itself
 from git_envhist.restore.disk_entry import look
 from git_envhist.restore.fs import DiskCalls
 from git_envhist.restore.options import RestoreOptions
@@ -212,7 +212,6 @@ def _count(number: int) -> str:
 TOLD = 10
 USUAL = 255
 """The longest name of a file on nearly every file system, in bytes."""
-MOUNTINFO = "/proc/self/mountinfo"
 FOREIGN_TYPES = frozenset((b"vfat", b"msdos", b"exfat", b"drvfs"))
 """File systems made for another system, whose rules hold whoever mounts them."""
 WINDOWS_OPTIONS = frozenset((b"windows_names", b"aname=drvfs"))
@@ -374,16 +373,13 @@ def _reserves(base: bytes) -> bool:
     device = os.stat(base).st_dev
     wanted = b"%d:%d" % (os.major(device), os.minor(device))
     try:
-        with open(MOUNTINFO, "rb") as file:
-            lines = [line.split() for line in file]
-    except OSError:
+        mounts = [mount for mount in list_mounts() if mount.device == wanted]
+    except (OSError, IndexError, ValueError):
         return False
-    for fields in lines:
-        if len(fields) > 5 and fields[2] == wanted and b"-" in fields:
-            kind, _, *options = fields[fields.index(b"-") + 1 :]
-            words = set(re.split(rb"[,;]", b",".join(options)))
-            if kind in FOREIGN_TYPES or not words.isdisjoint(WINDOWS_OPTIONS):
-                return True
+    for mount in mounts:
+        options = set(re.split(rb"[,;]", b",".join(mount.options)))
+        if mount.file_system in FOREIGN_TYPES or not options.isdisjoint(WINDOWS_OPTIONS):
+            return True
     return False
 
 

@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from git_envhist.capture.pipeline import CaptureOptions, CapturePipeline
 from git_envhist.capture.scope import CaptureScope
 from git_envhist.capture.worker import KnownWrites
 from git_envhist.discovery import refuse_home
-from git_envhist.disk import state_directory, sync_directory
+from git_envhist.disk import Durability, remove_if_present, replace_file, state_directory, sync_directory
 from git_envhist.errors import EnvhistError, Refused, in_words
 from git_envhist.git.process import Git
 from git_envhist.git.repository import Repository
@@ -391,12 +391,7 @@ def _stands_at(phase: Phase, leads_to: str) -> str | None:
 def write_way(private: str, way: RecoveryGoal) -> None:
     """Make it durable that a way is being gone."""
     path = os.path.join(state_directory(private), WAY)
-    with open(path + ".new", "w", encoding="ascii") as file:
-        json.dump(way._asdict(), file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(path + ".new", path)
-    sync_directory(private)
+    replace_file(path, json.dumps(way._asdict()).encode("ascii"), durability=Durability.FULL)
 
 
 def read_way(private: str) -> RecoveryGoal | None:
@@ -412,8 +407,7 @@ def read_way(private: str) -> RecoveryGoal | None:
 
 def forget_way(private: str) -> None:
     """It came to its end."""
-    with suppress(FileNotFoundError):
-        os.unlink(os.path.join(private, WAY))
+    if remove_if_present(os.path.join(private, WAY)):
         # Back from a power cut it would lead away from whatever was made here since.
         sync_directory(private)
 

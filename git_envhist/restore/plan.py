@@ -13,7 +13,6 @@ from typing import NamedTuple
 from git_envhist.errors import Damaged
 from git_envhist.lazy import dataclass, replace
 from git_envhist.model import (
-    SQLITE_SIDECARS,
     TOP,
     DirectoryListing,
     DirectoryPair,
@@ -28,6 +27,7 @@ from git_envhist.model import (
     StoredAs,
     shown_path,
 )
+from git_envhist.model.entries import database_of_sidecar
 
 # Which hard links a restore has to make anew (pure).
 #
@@ -142,7 +142,11 @@ def split_units(removals: Iterable[PlanStep], arrivals: Iterable[PlanStep]) -> t
     early, late = [], []
     for step in arrivals:
         step = _numbered(step, units)
-        if step.unit is not None and step.action is PlanAction.REPLACE and _owner(step.path) is not None:
+        if (
+            step.unit is not None
+            and step.action is PlanAction.REPLACE
+            and database_of_sidecar(step.path) is not None
+        ):
             early.append(replace(step, action=PlanAction.REMOVE, after=None))
             late.append(replace(step, action=PlanAction.WRITE, before=None))
         else:
@@ -160,19 +164,12 @@ def _units(steps: list[PlanStep]) -> Iterator[tuple[tuple[bytes, EnvPath], int]]
     displaced = {(step.root, step.path) for step in steps if step.action is not PlanAction.ADJUST}
     numbers: dict[tuple[bytes, EnvPath], int] = {}
     for root, path in displaced:
-        owner = _owner(path)
-        if owner is not None and (root, owner) in displaced:
+        database = database_of_sidecar(path)
+        owner = EnvPath(database or b"")
+        if database is not None and (root, owner) in displaced:
             number = numbers.setdefault((root, owner), len(numbers))
             yield (root, path), number
             yield (root, owner), number
-
-
-def _owner(path: EnvPath) -> EnvPath | None:
-    """The database that a file of this name belongs to."""
-    for suffix in SQLITE_SIDECARS:
-        if path.endswith(suffix) and not path.endswith(b"/" + suffix) and path != suffix:
-            return EnvPath(path.removesuffix(suffix))
-    return None
 
 
 PRIVATE = b".envhist-restore"

@@ -13,7 +13,7 @@ from git_envhist.errors import Damaged
 from git_envhist.git.cat_file import GitObject
 from git_envhist.lazy import dataclass, field
 from git_envhist.model import SnapshotId
-from git_envhist.model.snapshots import were_of
+from git_envhist.model.snapshots import earlier_hashes
 from git_envhist.objects.commits import Commit, encode_commit, parse_commit
 from git_envhist.secrets.keys import constant_time_equal
 from git_envhist.snapshots.message import (
@@ -124,10 +124,10 @@ def rewrite_commit(
 
 def _were(link: ChainCommit, bare: bytes) -> str | None:
     """The hashes by which this commit was known, cut short; the newest of very many."""
-    told = were_of(bare)
+    earlier = earlier_hashes(bare)
     if link.commit != link.id:
-        told = (*told, link.commit[:SHORT])
-    return " ".join(told[-MAX_WERE:]) or None
+        earlier = (*earlier, link.commit[:SHORT])
+    return " ".join(earlier[-MAX_WERE:]) or None
 
 
 def with_trailers(message: bytes, changes: Mapping[str, str | None]) -> bytes:

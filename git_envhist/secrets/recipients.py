@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from git_envhist.disk import replace_file
+from git_envhist.disk import Durability, replace_file
 from git_envhist.errors import SealingError
 from git_envhist.secrets.keys import constant_time_equal, read_file
 
@@ -52,7 +52,9 @@ def write_recipients(common_state: str, lines: Iterable[str], key: SigningKey) -
     """Replace the list, signed."""
     whole = list(lines)
     signed = [*whole, f"{SIGNED}{key.id} {key.mac(_mac_input(whole))}", ""] if whole else []
-    replace_file(os.path.join(common_state, FILE), "\n".join(signed).encode("utf-8"))
+    replace_file(
+        os.path.join(common_state, FILE), "\n".join(signed).encode("utf-8"), durability=Durability.FULL
+    )
 
 
 def _mac_input(lines: Iterable[str]) -> bytes:

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from git_envhist.disk import (
+    Durability,
     cannot_write,
     locked,
     remove_if_present,
@@ -263,7 +264,8 @@ def _packs_told(path: str) -> frozenset[str]:
 
 def _tell_packs(path: str, packs: Iterable[str]) -> None:
     # Whole or not at all: a pack whose name is lost goes with what is refused, and an import comes from nowhere again.
-    replace_file(path, "".join(f"{name}\n" for name in sorted(packs)).encode("ascii"))
+    data = "".join(f"{name}\n" for name in sorted(packs)).encode("ascii")
+    replace_file(path, data, durability=Durability.FULL)
 
 
 def seeing_fetched(repository: Repository) -> Repository:

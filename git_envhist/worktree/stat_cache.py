@@ -23,6 +23,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from git_envhist.disk import Durability, replace_file
 from git_envhist.lazy import dataclass, field
 from git_envhist.paths import ROOT_PREFIX, is_root_top, path_below_root, root_name_of
 from git_envhist.platform import open_file_only
@@ -447,11 +448,9 @@ class StatCache:
             os.mkdir(self.directory, 0o700)
         told = _told(head, [item if isinstance(item, CacheShard) else self._write(*item) for item in shards])
         text = json.dumps(told).encode("ascii")
-        temporary = os.path.join(self.directory, f"{HEAD}.{os.getpid()}")
+        path, data = os.path.join(self.directory, HEAD), b"%d\n%b" % (self._checksum(text), text)
         # Not synced: after a power cut a torn file fails its checksum, and the next capture reads everything once.
-        with open(temporary, "wb") as file:
-            file.write(b"%d\n%b" % (self._checksum(text), text))
-        os.rename(temporary, os.path.join(self.directory, HEAD))
+        replace_file(path, data, durability=Durability.NONE, temporary=f"{path}.{os.getpid()}")
         kept = {HEAD, *(name for _, name, _ in told["shards"])}
         for name in os.listdir(self.directory):
             if name not in kept:
