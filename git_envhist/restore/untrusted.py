@@ -353,11 +353,11 @@ def manifested_paths(git: Git, tree: str) -> Iterator[tuple[bytes, bool]]:
                 stored = half.stored_at(outer, inner)
                 place = half.place(stored)
                 if place.path != TOP:
-                    yield shown_path(place.realm, place.path), True
+                    yield shown_path(place.root, place.path), True
                 for row in scan_shard(half.text(stored)).rows:
                     if row.kind is not EntryKind.DIRECTORY:
                         path = place.path + b"/" + row.name if place.path else row.name
-                        yield shown_path(place.realm, EnvPath(path)), False
+                        yield shown_path(place.root, EnvPath(path)), False
 
 
 # Names that version control programs obey, as any file system may spell them (pure).
