@@ -44,7 +44,7 @@ from git_envhist.secrets.keys import Key, KeyRing
 from git_envhist.secrets.seal import keyed_hash, seal
 from git_envhist.secrets.tokens import mask_tokens
 from git_envhist.services import NONE, Dumps
-from git_envhist.snapshots.chunks import store_pieces
+from git_envhist.snapshots.chunks import store_chunks
 from git_envhist.snapshots.layout import (
     ATTACHMENTS,
     DIRECTORY,
@@ -56,7 +56,7 @@ from git_envhist.snapshots.layout import (
     UNSTABLE,
     ObjectSink,
     TreeEntry,
-    pieces_entries,
+    chunk_entries,
     whole_tree,
 )
 from git_envhist.snapshots.log import read_snapshot
@@ -165,7 +165,7 @@ class StagedIndexSaver:
         if held is None:
             if key is not None:
                 raise BudgetExceeded  # a seal is made in memory
-            _, tree = store_pieces(self._sink, self._within_room(blob_blocks(self._git, entry.oid)))
+            _, tree = store_chunks(self._sink, self._within_room(blob_blocks(self._git, entry.oid)))
             self._check_room()
             return (b"", DIRECTORY, tree)
         data = seal(key, entry.path, b"staged", held) if key else held
@@ -224,7 +224,7 @@ def reserved_entries(
     sink = taking.writer
     entries: Entries = {**taken.assembled.reserved}
     for trees in (oids for oids in taken.pieces.values() if oids):
-        entries.update(pieces_entries(trees))
+        entries.update(chunk_entries(trees))
     _put_lists(entries, sink, taken, view)
     extent = taken.survey
     left_out = path_filter(extent.ignore, extent.exclude, extent.fingerprint)

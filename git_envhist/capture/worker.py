@@ -23,7 +23,7 @@ from git_envhist.paths import display_path, is_root_top, join, root_name_of
 from git_envhist.secrets.keys import Key
 from git_envhist.secrets.rules import SecretRules
 from git_envhist.secrets.seal import keyed_hash, seal
-from git_envhist.snapshots.chunks import store_pieces, write_pointer
+from git_envhist.snapshots.chunks import store_chunks, write_pointer
 from git_envhist.snapshots.manifest import format_extras
 from git_envhist.snapshots.staging import open_published
 from git_envhist.workers import Frame, SharedCounters, receive, serve
@@ -92,7 +92,7 @@ class Blobs:
     def add_big(self, blocks: Iterator[Block]) -> tuple[int, bytes, bytes]:
         """Keep a big file in pieces: its size, the id of the pointer that stands for it, and of its pieces' tree."""
         self._files += 1
-        size, tree = store_pieces(self._writer, self._counted(blocks))
+        size, tree = store_chunks(self._writer, self._counted(blocks))
         pointer = self._writer.add(b"blob", write_pointer(size, tree))
         self._count()
         return size, pointer, tree

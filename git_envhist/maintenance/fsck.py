@@ -163,7 +163,7 @@ def mend(repository: Repository, bad: DamagedPack) -> str:
                 writer.add(kind, data)
             pack = writer.finish()
         staging.publish([pack] if pack else [])
-        staging.settle()
+        staging.make_permanent()
     place = state_directory(os.path.join(repository.common_state, DAMAGED))
     forget_second_names(repository.common_state, repository.pack_dir, [bad.name])
     drop_caches(repository.pack_dir, [bad.name])

@@ -41,7 +41,7 @@ from git_envhist.lazy import dataclass
 from git_envhist.objects.compress import packing, unpacking
 from git_envhist.remote.remotes import NOTES, REMOTEREFS_HEADS, is_timeline
 from git_envhist.remote.selection import SelectedSnapshots
-from git_envhist.snapshots.tree_size import TreeSizer, trees_of_moments, trees_of_notes
+from git_envhist.snapshots.tree_size import TreeSizer, trees_of_notes, trees_of_snapshots
 
 # The file of an export: a tar of two members, compressed with zstd, that other programs can open too.
 #
@@ -295,7 +295,7 @@ def take_bundle(bundle: BundleStream, git_dir: str, objects: str, object_format:
     if done.status != 0:
         raise limit_error(done, bounds, objects, "is not whole")
     with CatFile(git) as reader:
-        trees = [*trees_of_notes(git, notes.values()), *trees_of_moments(git, heads.values())]
+        trees = [*trees_of_notes(git, notes.values()), *trees_of_snapshots(git, heads.values())]
         if TreeSizer(reader, 20 if object_format == "sha1" else 32).find_endless(trees) is not None:
             raise DecompressionBomb(
                 "what was exported holds trees that stand for more paths than an environment has"
