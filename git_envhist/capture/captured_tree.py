@@ -412,7 +412,7 @@ class CapturedTree:
         return self._captured(done)
 
     def _warn_of_names(self, trigger: Trigger) -> None:
-        """Store the warning about names for the next manual capture, whose warnings a user reads."""
+        """Store the warning about names for the next manual capture, which a user reads."""
         kept = os.path.join(self.context.repository.common_state, NAMES)
         with suppress(OSError):
             if NAMES_IN_THE_CLEAR in self.warnings and trigger is not Trigger.MANUAL:

@@ -59,7 +59,7 @@ class FailedDirectories:
         self._found: dict[bytes, MissingPath] = {}
 
     def note(self, path: bytes, *reason: object) -> None:
-        """Add a directory whose stat failed; `reason` is (why, detail), or nothing if the directory was
+        """Add a directory that could not be examined; `reason` is (why, detail), or nothing if the directory was
         removed."""
         if reason:
             why, detail = cast(tuple[str, str], reason)
@@ -331,7 +331,7 @@ class ScanDriver:
         return UNLIMITED
 
     def _read_large(self, files: list[Names], *, one_by_one: bool) -> list[tuple[object, ...]]:
-        # In parallel, a file that will not fit could displace one whose content is already stored.
+        # In parallel, a file that will not fit could displace one with content that is already stored.
         takers = 1 if one_by_one else self._workers
         self._pool.shared.offer(len(files))
         arguments: list[tuple[object, ...]] = [
@@ -452,7 +452,7 @@ def _other_bytes(old: DirectoryRecord, new: DirectoryRecord) -> list[int]:
 
 
 def _count_modified(old: DirectoryRecord, new: DirectoryRecord) -> int | None:
-    """Return the number of entries whose content or mode changed; None if anything else changed."""
+    """Return the number of entries with a changed content or mode; None if anything else changed."""
     if (old.flags | new.flags) & INCOMPLETE:
         return None
     for name in ("mode", "uid", "gid", "names", "subdirectories", "boundaries", "extras"):

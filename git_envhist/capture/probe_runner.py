@@ -1,4 +1,4 @@
-"""Collect the facts of a capture: reuse texts whose sources are unchanged, run the other probes.
+"""Collect the facts of a capture: reuse texts with unchanged sources, run the other probes.
 
 A machine probe is asked for its stamp when the workers start, and is run in parallel to the scan only if the
 stamp changed. A file probe gets the scanned directories that contain files matching its patterns. If nothing
@@ -107,10 +107,10 @@ def hooks_of(repository: Repository) -> str:
 
 # File probes see the changed directories that contain files matching their patterns.
 # The facts of a directory are replaced when one of these files changed, and removed when the directory is
-# gone. Without facts of a snapshot before, every directory is shown.
+# gone. Without facts of a snapshot before, every directory is sent.
 
 BATCH = 1 << 20
-"""Bytes of files shown to a probe in one request."""
+"""Bytes of files sent to a probe in one request."""
 
 
 class ProbeFacts(NamedTuple):
@@ -242,14 +242,14 @@ class FileProbeRunner:
 
 
 def _shown_bytes(file: tuple[object, ...]) -> int:
-    """Return the number of bytes of a file that are shown to the probe."""
+    """Return the number of bytes of a file that are sent to the probe."""
     data, parts = file[1], file[5]
     assert isinstance(parts, tuple)
     return (len(data) if isinstance(data, bytes) else 0) + sum(len(part) for _, part in parts)
 
 
 def _is_unsealed(file: tuple[object, ...]) -> bool:
-    """Return whether a probe is shown bytes of a sealed file."""
+    """Return whether a probe gets bytes of a sealed file."""
     _, data, _, sealed, _, parts = file
     return bool(sealed) and (data is not None or bool(parts))
 
@@ -259,7 +259,7 @@ def _files_of(directories: dict[bytes, list[TriggeredFile]], path: bytes) -> lis
 
 
 MACHINE_ROOT = "GIT_ENVHIST_MACHINE_ROOT"
-"""Environment variable with the root of the file system whose packages are listed."""
+"""Environment variable: root of the file system to list packages of."""
 MAX_WARNINGS = 3
 NAMES_IN_THE_CLEAR = (
     "earlier snapshots contain unsealed names of variables of sealed files, and parts of values that span "
@@ -293,7 +293,7 @@ class ProbeRunner:
     """Texts written by this capture."""
     warnings: list[str] = field(default_factory=list)
     like: str | None = None
-    """Tree of a snapshot with the same files, whose facts can be reused."""
+    """Tree of a snapshot with the same files; its facts are reused."""
     _stamps: dict[str, str] = field(default_factory=dict)
     _processes: dict[str, ProbeProcess] = field(default_factory=dict)
 

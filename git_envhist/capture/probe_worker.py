@@ -56,7 +56,7 @@ from git_envhist.workers import (
 )
 from git_envhist.worktree.stat_cache import SIZE, WIDTH, DirectoryRecord
 
-# Random access to captured files that are too large to be shown whole: the probe module names the byte ranges
+# Random access to captured files that are too large to be sent whole: the probe module names the byte ranges
 # it wants.
 # Of a chunked file only the needed chunks are read. SQLite databases have chunks of 16 KiB; other files have
 # chunks of variable size and are read from the beginning.
@@ -124,13 +124,13 @@ def wanted_parts(leaf: LargeFileProbeModule, sources: Mapping[bytes, RandomAcces
 
 
 MAX_SIZE = 8 << 20
-"""Larger files are not shown to probes."""
+"""Larger files are not sent to probes."""
 EXECUTE_BITS = 0o111
 SMALLEST_PROGRAM, MAX_PROGRAM = 1 << 17, 256 << 20
 """Sizes of programs that may contain build information."""
 MAX_SHOWN_PROGRAMS = 32 << 20
 WINDOW, MAX_MARKS = 1 << 17, 4
-"""Bytes shown after a marker. A program that searches for markers contains one in its own text, too."""
+"""Bytes sent after a marker. A program that searches for markers contains one in its own text, too."""
 
 
 class FileTriggers(NamedTuple):
@@ -238,7 +238,7 @@ def files_triggering_probes(
 
 
 def _undotted(record: DirectoryRecord, triggers: FileTriggers) -> Iterator[tuple[str, int]]:
-    """Yield files without an extension whose size a probe accepts."""
+    """Yield files without an extension that have a size a probe accepts."""
     numbers = (
         [number for number, name in enumerate(record.names) if b"." not in name] if triggers.undotted else []
     )

@@ -444,7 +444,7 @@ class CaptureWorker(ScanWorker):
                 yield ("large", directory, name, *self._take_alone(directory, name))
 
     def do_settle(self, results: list[tuple[Any, ...]]) -> Iterator[Frame]:
-        """Finish the directories whose deferred files have been read."""
+        """Finish directories after their deferred files have been read."""
         own_results: dict[bytes, list[tuple[Any, ...]]] = {}
         for directory, *result in results:
             if directory in self._visits:
