@@ -285,7 +285,7 @@ class ScanDriver:
                 )
 
     def _read(self) -> None:
-        self._twins = find_twins(self._pool, self._job, self.cache).as_told()
+        self._twins = find_twins(self._pool, self._job, self.cache).as_arguments()
         budget = cast(int, self._job["budget"])
         over = self.result.bytes > budget
         defer_from = self._largest_that_fit(budget) if over else LARGE if self._workers > 1 else UNLIMITED

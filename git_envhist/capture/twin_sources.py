@@ -18,7 +18,7 @@ from git_envhist.workers import Frame, Pool
 from git_envhist.worktree.content import ContentPolicy
 from git_envhist.worktree.scan import ScannedDirectory
 from git_envhist.worktree.stat_cache import MODE, CacheDamaged, CacheHeader, DirectoryRecords, StatCache
-from git_envhist.worktree.twins import Source, Twins, read_sources, sources_at, write_sources
+from git_envhist.worktree.twins import SealedSource, Twins, read_sources, sources_at, write_sources
 
 TWINS = b"twins"
 """Label of the derived key that recognises copies."""
@@ -35,7 +35,7 @@ def find_twins(pool: Pool, job: dict[str, Any], cache: CacheHeader | None) -> Tw
     arguments: list[tuple[object, ...]] = [([],) for _ in pool.lines]
     arguments[0] = ([tuple(source) for source in known if not source.is_past],)
     frames = pool.ask_all("sources", arguments)
-    found = sorted({Source(*frame[1:]) for _, frame in frames}, key=_place)  # type: ignore[arg-type]
+    found = sorted({SealedSource(*frame[1:]) for _, frame in frames}, key=_place)  # type: ignore[arg-type]
     kept = [*found, *_past(known, {source.digest for source in found})][:MAX_REMEMBERED]
     twins = Twins(key)
     for source in (*found, *kept[len(found) :]):
@@ -45,7 +45,7 @@ def find_twins(pool: Pool, job: dict[str, Any], cache: CacheHeader | None) -> Tw
     return twins
 
 
-def _past(known: Iterable[Source], present: set[bytes]) -> Iterator[Source]:
+def _past(known: Iterable[SealedSource], present: set[bytes]) -> Iterator[SealedSource]:
     """Yield contents that were sealed earlier and are in no such file now, each once, newest first.
 
     They recognise a sealed file that was renamed, or copied before it was changed.
@@ -56,7 +56,7 @@ def _past(known: Iterable[Source], present: set[bytes]) -> Iterator[Source]:
             yield source.as_past()
 
 
-def _place(source: Source) -> tuple[bytes, int]:
+def _place(source: SealedSource) -> tuple[bytes, int]:
     return source.path, source.number
 
 
@@ -68,7 +68,7 @@ def remembered_twins(state: str, key: Key | None) -> Twins:
     return twins
 
 
-def _among_records(job: dict[str, Any], cache: CacheHeader | None) -> list[Source]:
+def _among_records(job: dict[str, Any], cache: CacheHeader | None) -> list[SealedSource]:
     """Return files with secret names from the stat cache if the stored list was lost."""
     from git_envhist.capture.worker import make_policy  # loaded late: only after an update
 
@@ -80,7 +80,7 @@ def _among_records(job: dict[str, Any], cache: CacheHeader | None) -> list[Sourc
         paths = [join(directory, name) for directory in records for name in _names(records, directory)]
     except CacheDamaged:
         return []  # the capture detects the same damage and reads everything
-    return [Source(path, (), 0, 0, b"") for path in paths if policy.secret_name(path)]
+    return [SealedSource(path, (), 0, 0, b"") for path in paths if policy.secret_name(path)]
 
 
 def _names(records: DirectoryRecords, directory: bytes) -> list[bytes]:
@@ -120,7 +120,7 @@ def sources_again(
     )
 
     for row in known:
-        source = Source(*row)
+        source = SealedSource(*row)
         base = bases.get(root_name_of(source.path))
         if base is not None and (policy.secret_name(source.path) or is_secret_directory(source.path)):
             place = os.path.join(base, path_below_root(source.path))

@@ -77,7 +77,7 @@ from git_envhist.worktree.twins import Twins
 # The worker's pack, with counters shared by all workers.
 
 
-class BlobStore:
+class PackBlobStore:
     """Store contents in the worker's pack."""
 
     def __init__(self, writer: PackWriter, shared: SharedCounters, number: int) -> None:
@@ -396,7 +396,7 @@ class CaptureWorker(ScanWorker):
         self._parent = os.getppid()
         self._known = open_published(job["common_state"], job["pack_dir"], job["object_format"])
         self._writer = PackWriter(job["staging_packs"], job["object_format"], self._known.__contains__)
-        blobs = BlobStore(self._writer, shared, number)
+        blobs = PackBlobStore(self._writer, shared, number)
         self._width = 20 if job["object_format"] == "sha1" else 32
         self._policy = make_policy(job)
         self._saver = FileSaver(blobs, format_extras, self._policy, job["budget"], device)
