@@ -135,7 +135,7 @@ def _present(capturing: CapturePipeline, lost: frozenset[bytes]) -> Objects:
     # What it remembers may name what was lost.
     StatCache(os.path.join(repository.state, "cache"), crc32).forget()
     found: Objects = {}
-    with capturing.present() as held:
+    with capturing.current_tree() as held:
         for staged in held.finish().packs:
             index = PackIndex(staged.index_path, repository.hash_length)
             with closing(PackFile(staged.pack_path, index, repository.object_format)) as pack:

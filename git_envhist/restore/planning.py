@@ -148,7 +148,7 @@ def written_records(since: KnownWrites, plan: RestorePlan, carried: ExecuteResul
         found[name] = (
             None if entry is None or row is None or entry.oid is None else WrittenFile(row, entry.oid)
         )
-    return replace(since, landed=told)
+    return replace(since, written=told)
 
 
 def _is_plain(entry: Entry) -> bool:
@@ -355,7 +355,7 @@ class Planner:
     ) -> None:
         self._git = git
         self._contents = contents
-        self._survey = survey = taken.survey
+        self._survey = survey = taken.scope
         self._now = CapturedExtent.of(survey.ignore, survey.exclude, taken.out_of_reach)
         self._guess = guess
         self._taken = taken

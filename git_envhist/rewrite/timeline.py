@@ -152,7 +152,7 @@ class SummaryWriter:
                 raise  # it has not moved yet, and could be told
             except EnvhistError as error:
                 # What is damaged is no worse for being linked anew.
-                self.warnings.append(f"what changed could not be told: {error.message}")
+                self.warnings.append(f"cannot determine what changed: {error.message}")
                 self._told[pair] = {}
         return self._told[pair]
 
