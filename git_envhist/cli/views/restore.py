@@ -334,23 +334,23 @@ def _goal_lines(target: Snapshot) -> Iterator[str]:
 
 
 def _tracked_line(now: int, before: int) -> str:
-    """`5 tracked files now differ from HEAD (to keep your code: --keep-code)`; those that did before are told apart."""
+    """`5 tracked files now differ from HEAD (to keep your code: --keep-tracked)`; files that differed before are counted."""
     told = count(now, "tracked file")
     if before == now:
         return f"{told} {'differs' if now == 1 else 'differ'} from HEAD, as before"
     did = f"{before:,} did before; " if before else ""
-    return f"{told} now {'differs' if now == 1 else 'differ'} from HEAD ({did}to keep your code: --keep-code)"
+    return (
+        f"{told} now {'differs' if now == 1 else 'differ'} from HEAD ({did}to keep your code: --keep-tracked)"
+    )
 
 
 def _edits_line(restored: RestoreResult) -> str:
-    """`uncommitted changes of app.py were replaced: they are in 906b11a (to keep your code: --keep-code)`."""
+    """`uncommitted changes of app.py were replaced: they are in 906b11a (to keep your code: --keep-tracked)`."""
     paths = [escape(quoted(path, quote_all=False)) for path in restored.edits_replaced[:FEW_ROWS]]
     more = len(restored.edits_replaced) - len(paths)
     named = ", ".join(paths) + (f" and {more:,} more" if more else "")
     where = restored.safety.id[:7] if restored.safety is not None else "@~1"
-    return (
-        f"uncommitted changes of {named} were replaced: they are in {where} (to keep your code: --keep-code)"
-    )
+    return f"uncommitted changes of {named} were replaced: they are in {where} (to keep your code: --keep-tracked)"
 
 
 def since_restore_line(restored: RestoreResult, steps: int, *, dry_run: bool) -> str:
