@@ -22,7 +22,12 @@ from git_envhist.history.catalog import (
 from git_envhist.history.timeline import Catalog, Timeline
 from git_envhist.lazy import once, replace
 from git_envhist.model import CaptureProgress, CaptureResult, EnvPath, NoteRecord, Snapshot, SnapshotRef
-from git_envhist.snapshots.fetched import FetchedStore, is_fetched, seeing_fetched, without_fetched
+from git_envhist.snapshots.fetched import (
+    FetchedStore,
+    is_fetched,
+    with_fetched_objects,
+    without_fetched_objects,
+)
 from git_envhist.snapshots.timelines import find_timeline
 
 if TYPE_CHECKING:
@@ -50,7 +55,7 @@ class HistoryContext:
         workers: str = "spawn",
         directory: str = ".",
     ) -> None:
-        self.repository: Repository = seeing_fetched(opened.repository)
+        self.repository: Repository = with_fetched_objects(opened.repository)
         self.settings = read_settings(opened.repository.read_config())
         self.directory = directory
         self._environ = dict(environ)
@@ -172,7 +177,7 @@ class HistoryContext:
     def _capturing(self) -> CapturePipeline:
         from git_envhist.capture.pipeline import CapturePipeline  # loaded late: keeps envlog fast
 
-        own = without_fetched(self.repository)
+        own = without_fetched_objects(self.repository)
         return CapturePipeline(own, self.settings, self.keys, self._workers, self._environ)
 
     @once

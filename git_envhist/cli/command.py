@@ -235,7 +235,7 @@ def command(
     )
 
 
-HUSH = make_option("-q", "--quiet", "hushed", is_flag=True, help="say nothing but warnings and errors")
+HUSH = make_option("-q", "--quiet", "hushed", is_flag=True, help="print only warnings and errors")
 
 
 def common_options(json_lines: bool) -> list[Option]:
@@ -244,7 +244,7 @@ def common_options(json_lines: bool) -> list[Option]:
     return [
         make_option(
             "--json", "json_style", metavar="[=lines]" if json_lines else "", choices=styles,
-            help="the answer as JSON" + (", one object a line with =lines" if json_lines else ""),
+            help="print JSON" + ("; one object per line with =lines" if json_lines else ""),
         ),
         make_option(
             "--color", "colour", metavar="[=<when>]", choices=COLOUR_WORDS,
@@ -252,11 +252,11 @@ def common_options(json_lines: bool) -> list[Option]:
         ),
         make_option("-P", "--no-pager", is_flag=True, help="do not use the pager"),
         make_option(
-            "-C", "directories", metavar="<directory>", multiple=True, help="run as if started there; repeatable"
+            "-C", "directories", metavar="<directory>", multiple=True, help="run as if started in that directory; repeatable"
         ),
-        make_option("-h", "short_help", is_flag=True, tells=True, help="this short help"),
-        make_option("--help", "long_help", is_flag=True, tells=True, help="the man page"),
-        make_option("--version", is_flag=True, tells=True, help="the version of this program"),
+        make_option("-h", "short_help", is_flag=True, prints_and_exits=True, help="print this short help"),
+        make_option("--help", "long_help", is_flag=True, prints_and_exits=True, help="open the man page"),
+        make_option("--version", is_flag=True, prints_and_exits=True, help="print the version of this program"),
     ]  # fmt: skip
 
 

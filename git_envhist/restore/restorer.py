@@ -209,7 +209,7 @@ class Restorer:
     def broken_off(self) -> bool:
         """Whether a restore was begun here that nobody ended."""
         try:
-            self._capturing.refuse_broken_off()
+            self._capturing.refuse_unfinished_restore()
         except UnfinishedRestore:
             return True
         return False
@@ -283,7 +283,7 @@ class Restorer:
     def _is_captured(self, directory: str) -> bool:
         if self._history.repository.bare:
             return False
-        bases = self._capturing.survey(None).bases.values()
+        bases = self._capturing.read_scope(None).bases.values()
         inside = os.path.realpath(os.fsencode(directory)) + b"/"
         git_dir = os.path.realpath(os.fsencode(self._history.repository.git_dir)) + b"/"
         return not inside.startswith(git_dir) and any(

@@ -375,15 +375,15 @@ def test_what_packs_are_known_is_told_whole_or_not_at_all(colleague: Repo) -> No
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
     try:
         with pytest.raises(EnvhistError, match="cannot write below"):
-            fetched.begin("origin")
+            fetched.begin_fetch("origin")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert fetched.begin("origin") is None
-    assert fetched.begin("origin") == fetched.packs() != frozenset()
-    fetched.vouch(["pack-of-an-import"])
-    assert fetched.begin("origin") == {*fetched.packs(), "pack-of-an-import"}
-    fetched.end("origin")
-    assert fetched.begin("origin") is None
+    assert fetched.begin_fetch("origin") is None
+    assert fetched.begin_fetch("origin") == fetched.packs() != frozenset()
+    fetched.add_checked_packs(["pack-of-an-import"])
+    assert fetched.begin_fetch("origin") == {*fetched.packs(), "pack-of-an-import"}
+    fetched.end_fetch("origin")
+    assert fetched.begin_fetch("origin") is None
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_an_ignore_file_that_cannot_be_read_is_told(repo: Repo) -> None:
     repo.write(".envhistignore", b"cache/\n", 0)
     repo.write("cache/a", b"1")
     done = repo.run("envlog", "capture", "x", check=True, prefix=as_ordinary_user())
-    assert "'.envhistignore' cannot be read, so that it leaves nothing out: permission denied" in done.err
+    assert "'.envhistignore' cannot be read and is ignored: permission denied" in done.err
 
 
 def test_a_first_capture_and_the_list_count_alike(repo: Repo) -> None:

@@ -28,11 +28,9 @@ TOLD = 5
 
 
 @command("status", "git envlog status [--report]")
-@option(
-    "--report", is_flag=True, help="all that a report of a problem needs: versions, settings, every run kept"
-)
+@option("--report", is_flag=True, help="print versions, settings and runs, for a bug report")
 def status(session: Session, report: bool) -> None:
-    """Tells what captures by itself here, when it last did, and what went wrong."""
+    """Show which hooks take snapshots here, their last runs and their errors."""
     session.no_paths()
     found = read_status(place_of(session, only_looks=True), session.history.settings)
     warn_if_half_way(session.history)

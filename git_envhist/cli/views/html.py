@@ -16,7 +16,7 @@ from git_envhist.cli.paths import refuse_place
 from git_envhist.cli.progress import shown_steps
 from git_envhist.cli.views.details import details_of, with_lists, with_outputs
 from git_envhist.diff.sizes import steps_of
-from git_envhist.disk import cannot_write, remove_if_present, sync, write_all
+from git_envhist.disk import Durability, cannot_write, remove_if_present, replacement, write_all
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.git.cat_file import CatFile
 from git_envhist.history.graph import LogLine, fold_turns
@@ -105,23 +105,14 @@ def _write_through(place: str, data: bytes) -> None:
 
 
 def _replace(whole: str, data: bytes) -> None:
-    beside = BESIDE.format(whole, os.getpid())
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
-    try:
-        # Held until the end: by it another run knows that somebody is still at it.
+    temporary = BESIDE.format(whole, os.getpid())
+    with replacement(
+        whole, durability=Durability.FILE, mode=None, keep_mode=True, temporary=temporary
+    ) as descriptor:
+        # The lock lasts until the page has its name; another run that sweeps leaves a locked file alone.
         if SYSTEM.flock:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        with suppress(FileNotFoundError):
-            os.fchmod(descriptor, stat.S_IMODE(os.stat(whole).st_mode))
         write_all(descriptor, data, 0)
-        # Else a power cut could leave an empty file in the place of the old page.
-        sync(descriptor)
-        os.replace(beside, whole)
-    except BaseException:
-        remove_if_present(beside)
-        raise
-    finally:
-        os.close(descriptor)
 
 
 def _sweep(whole: str) -> None:

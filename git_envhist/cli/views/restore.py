@@ -91,11 +91,11 @@ def plan_id(planned: RestoreResult) -> str:
     """Equal for two plans that do the same to the same files, as they stand here."""
     digest = hashlib.sha256(planned.target.id.encode())
     for step in planned.plan.steps:
-        told = (step.realm, step.path, step.action.value, step.before, step.after, len(step.below), step.unit)
+        told = (step.root, step.path, step.action.value, step.before, step.after, len(step.below), step.unit)
         digest.update(repr(told).encode("utf-8", "surrogateescape"))
     for directory in planned.plan.directories:
         digest.update(
-            repr((directory.realm, directory.path, directory.after)).encode("utf-8", "surrogateescape")
+            repr((directory.root, directory.path, directory.after)).encode("utf-8", "surrogateescape")
         )
     return digest.hexdigest()[:LENGTH]
 
@@ -334,23 +334,23 @@ def _goal_lines(target: Snapshot) -> Iterator[str]:
 
 
 def _tracked_line(now: int, before: int) -> str:
-    """`5 tracked files now differ from HEAD (to keep your code: --keep-code)`; those that did before are told apart."""
+    """`5 tracked files now differ from HEAD (to keep your code: --keep-tracked)`; files that differed before are counted."""
     told = count(now, "tracked file")
     if before == now:
         return f"{told} {'differs' if now == 1 else 'differ'} from HEAD, as before"
     did = f"{before:,} did before; " if before else ""
-    return f"{told} now {'differs' if now == 1 else 'differ'} from HEAD ({did}to keep your code: --keep-code)"
+    return (
+        f"{told} now {'differs' if now == 1 else 'differ'} from HEAD ({did}to keep your code: --keep-tracked)"
+    )
 
 
 def _edits_line(restored: RestoreResult) -> str:
-    """`uncommitted changes of app.py were replaced: they are in 906b11a (to keep your code: --keep-code)`."""
+    """`uncommitted changes of app.py were replaced: they are in 906b11a (to keep your code: --keep-tracked)`."""
     paths = [escape(quoted(path, quote_all=False)) for path in restored.edits_replaced[:FEW_ROWS]]
     more = len(restored.edits_replaced) - len(paths)
     named = ", ".join(paths) + (f" and {more:,} more" if more else "")
     where = restored.safety.id[:7] if restored.safety is not None else "@~1"
-    return (
-        f"uncommitted changes of {named} were replaced: they are in {where} (to keep your code: --keep-code)"
-    )
+    return f"uncommitted changes of {named} were replaced: they are in {where} (to keep your code: --keep-tracked)"
 
 
 def since_restore_line(restored: RestoreResult, steps: int, *, dry_run: bool) -> str:

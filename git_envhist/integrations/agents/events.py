@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from git_envhist.disk import locked, state_directory
+from git_envhist.disk import Durability, locked, replace_file, state_directory
 from git_envhist.errors import EnvhistError, in_words
 from git_envhist.lazy import dataclass, replace
 from git_envhist.platform import open_file_only
@@ -363,12 +363,8 @@ def _read(path: str) -> SessionState:
 
 def _write(path: str, turn: SessionState) -> None:
     value = write_turn(turn)
-    new = f"{path}.new"
     try:
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "w", encoding="utf-8") as file:
-            json.dump(value, file)
-        os.rename(new, path)
+        replace_file(path, json.dumps(value).encode("utf-8"), durability=Durability.NONE)
     except OSError as error:
         raise EnvhistError(f"cannot remember where a session stands: {in_words(error)}") from error
 
