@@ -110,7 +110,8 @@ def test_every_subcommand_that_a_page_names_exists(page: Path) -> None:
 def test_configuration_page_has_every_key_in_its_table_and_in_an_example() -> None:
     text = (GUIDE / "configuration.md").read_text(encoding="utf-8").lower()
     keys = {key.removeprefix("config ") for key in config_keys()}
-    assert not sorted(key for key in keys if key not in text)
+    assert not sorted(key for key in keys if f"| `{key}" not in text)
+    assert not sorted(key for key in keys if not re.search(rf"`git config (--\w+ )?{re.escape(key)}[ .]", text))
 
 
 def test_glossary_has_every_trigger() -> None:
