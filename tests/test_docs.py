@@ -73,7 +73,9 @@ def test_guide_is_short_enough_to_read() -> None:
 def test_index_of_each_book_links_every_page() -> None:
     for book in (GUIDE, INTERNALS):
         index = (book / "README.md").read_text(encoding="utf-8")
-        assert not [page.name for page in book.glob("*.md") if page.name != "README.md" and page.name not in index]
+        assert not [
+            page.name for page in book.glob("*.md") if page.name != "README.md" and page.name not in index
+        ]
 
 
 @pytest.mark.parametrize("name", IN_README)
@@ -111,7 +113,9 @@ def test_configuration_page_has_every_key_in_its_table_and_in_an_example() -> No
     text = (GUIDE / "configuration.md").read_text(encoding="utf-8").lower()
     keys = {key.removeprefix("config ") for key in config_keys()}
     assert not sorted(key for key in keys if f"| `{key}" not in text)
-    assert not sorted(key for key in keys if not re.search(rf"`git config (--\w+ )?{re.escape(key)}[ .]", text))
+    assert not sorted(
+        key for key in keys if not re.search(rf"`git config (--\w+ )?{re.escape(key)}[ .]", text)
+    )
 
 
 def test_glossary_has_every_trigger() -> None:

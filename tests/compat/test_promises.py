@@ -1,4 +1,4 @@
-"""docs/internals/comparison.md names a test for each promise of the libraries; docs/internals/compat.md names what can be imported."""
+"""docs/internals/comparison.md names a test for each promise of the libraries, docs/internals/compat.md each import."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ HERE = Path(__file__).parent
 
 
 def test_every_test_that_proves_a_promise_is_there() -> None:
-    text = (CHECKOUT / "docs/internals/comparison.md").read_text(encoding="utf-8").partition("agents' frameworks")[2]
+    text = (
+        (CHECKOUT / "docs/internals/comparison.md")
+        .read_text(encoding="utf-8")
+        .partition("agents' frameworks")[2]
+    )
     named = re.findall(r"`([\w/]+\.py)::(\w+)`", text)
     assert len(named) > 20
     for path, name in named:

@@ -1,4 +1,4 @@
-"""docs/internals/all-refs.md: every command of the page is run; it lists snapshots, or carries them along, where it says so."""
+"""Run every command of docs/internals/all-refs.md: it lists or transfers snapshots if the page says so."""
 
 from __future__ import annotations
 

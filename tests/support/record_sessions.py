@@ -1,7 +1,8 @@
 """Record the sessions of documents again: `python -m tests.support.record_sessions PAGE...`.
 
-Each command of a page's `console` blocks is run, in one shell in an empty directory, as tests/test_docs.py does. Output that
-the page shows correctly is kept as it is; other output is replaced by the real one. Read the diff before you commit it.
+Each command of a page's `console` blocks is run, in one shell in an empty directory, as tests/test_docs.py does. Output
+that the page shows correctly is kept as it is; other output is replaced by the real one. Read the diff before you
+commit it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ def record(page: Path) -> int:
     text = page.read_text(encoding="utf-8")
     shown = [step for kind, block in FENCE.findall(text) if kind == "console" for step in steps(block)]
     with tempfile.TemporaryDirectory(prefix="record-") as directory:
-        outcomes = run_commands([step.command for step in shown], _workplace(directory), _environment(directory))
+        outcomes = run_commands(
+            [step.command for step in shown], _workplace(directory), _environment(directory)
+        )
         fresh = iter(
             _lines(step, "\n".join(line for line in outcome.out.split("\n") if line.strip()), directory)
             for step, outcome in zip(shown, outcomes, strict=True)
