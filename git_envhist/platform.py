@@ -1,8 +1,8 @@
 """What the operating system offers beyond what every Unix has: asked once, and here alone.
 
 Linux has all of it. Where something is missing, a capture takes another way to the same snapshot;
-docs/internals/elsewhere.md says which, and what each costs. GIT_ENVHIST_WITHOUT=fork,xattr,… does without them where they are there, too: so the
-other ways are tried on any machine.
+docs/internals/elsewhere.md says which, and what each costs. GIT_ENVHIST_WITHOUT=fork,xattr,… does without them where
+they are there, too: so the other ways are tried on any machine.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 `python -m tests.benchmarks.all_refs --out docs/pictures`
 
 Makes a repository by real commits and real captures, takes the pictures of docs/internals/all-refs.md (Xvfb, xterm,
-tmux, ImageMagick, gitk, tig, lazygit; one that is not installed is left out and named), and prints the table of that page.
+tmux, ImageMagick, gitk, tig, lazygit; one that is not installed is left out and named), and prints the table of
+that page.
 """
 
 from __future__ import annotations
