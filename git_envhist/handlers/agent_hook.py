@@ -153,7 +153,6 @@ def _work(spool: str, event: AgentEvent | None, tell: Tell, environ: Mapping[str
 PROMPT = "prompt.txt"
 """The whole prompt is attached under this name."""
 SEALED_AS = b"prompt"
-MAX_TRANSCRIPT = 16 << 20
 """Of one that is longer its end is attached."""
 LATE = (
     "the tool did not wait until this was captured: envhist.agentWait had passed, so that "
@@ -219,7 +218,7 @@ class AgentHistories:
     def capture(self, job: Job, captured: Callable[[CaptureResult], None]) -> CaptureResult:
         """Take the capture; nothing is made where nothing changed."""
         history, event = self.history(job.event), job.event
-        transcript = read_transcript(event.transcript)
+        transcript = read_transcript(event.transcript, history.settings.transcript_limit)
         actor = actor_of(event, current_actor(history.settings, self.environ), transcript)
         kind = "before" if event.kind == "before" else "after"
         attached = [(os.path.basename(event.transcript or ""), transcript)] if transcript else []
@@ -263,20 +262,20 @@ def actor_of(event: AgentEvent, person: Actor, transcript: bytes) -> Actor:
     )
 
 
-def read_transcript(path: str | None) -> bytes:
-    """What was said until now, as the agent keeps it; the end of it where it is very long."""
-    if path is None:
+def read_transcript(path: str | None, limit: int) -> bytes:
+    """Return the agent's transcript, or its last whole lines within `limit` bytes if it is longer."""
+    if path is None or not limit:
         return b""
     try:
-        # Nothing is waited for: what calls itself a transcript may be a pipe.
+        # Non-blocking: a path that an agent names may be a pipe.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             seen = os.fstat(file.fileno())
             if not stat.S_ISREG(seen.st_mode):
                 return b""
-            if seen.st_size <= MAX_TRANSCRIPT:
-                return file.read(MAX_TRANSCRIPT)
-            file.seek(-MAX_TRANSCRIPT, os.SEEK_END)
-            return file.read(MAX_TRANSCRIPT).partition(b"\n")[2]
+            if seen.st_size <= limit:
+                return file.read(limit)
+            file.seek(-limit, os.SEEK_END)
+            return file.read(limit).partition(b"\n")[2]
     except OSError:
         return b""
 
