@@ -15,7 +15,7 @@ from functools import partial
 from git_envhist.api import AroundHistory
 from git_envhist.consent import NOT_APPROVED, UNATTENDED, trusted_list
 from git_envhist.discovery import OpenedRepository, open_repository
-from git_envhist.disk import state_directory
+from git_envhist.disk import remove_if_present, state_directory
 from git_envhist.errors import EnvhistError, NotARepository
 from git_envhist.git.config import current_actor
 from git_envhist.integrations.agents.events import (
@@ -41,11 +41,13 @@ MAX_INPUT = 8 << 20
 IDLE = 5.0
 """Seconds without a byte after which nothing more is expected of whoever left the input open."""
 DONE = b"."
+END_WAIT = 2.5
+"""Seconds for which the end of a session waits for its last captures; agents grant such a hook 3."""
 FIRST_OF_OTHERS, MAX_DESCRIPTORS = 3, 1 << 16
 
 
 def handle_agent_hook(words: Sequence[str], environ: Mapping[str, str]) -> int:
-    """`<shim> <agent> before|spooled`, as the shim calls it."""
+    """`<shim> <agent> before|spooled|ended`, as the shim calls it."""
     with suppress(Exception):
         shim, agent, kind = words
         spool = os.path.join(os.path.dirname(shim), "spool")
@@ -57,6 +59,9 @@ def handle_agent_hook(words: Sequence[str], environ: Mapping[str, str]) -> int:
         elif kind == "spooled":
             _leave()
             _work(spool, None, _nobody_waits, environ)
+        elif kind == "ended":
+            # The agent may be the first process of a container, which ends with it.
+            _hold(lambda tell: _work(spool, None, tell, environ), lambda: END_WAIT)
     return 0
 
 
@@ -145,8 +150,10 @@ def _work(spool: str, event: AgentEvent | None, tell: Tell, environ: Mapping[str
 
     agents = AgentHistories(environ)
     outcomes = HookOutcomes(agents)
-    for job in agents.due(spool, event, outcomes.failed):
+    for job, file in agents.due(spool, event, outcomes.failed):
         outcomes.run(job, tell if job.event is event else None)
+        if file is not None:
+            remove_if_present(file)
     tell(DONE)
 
 
@@ -208,12 +215,20 @@ class AgentHistories:
 
     def due(
         self, spool: str, event: AgentEvent | None, failed: Callable[[AgentEvent, Exception], None]
-    ) -> list[Job]:
-        """The captures that are due, those of spooled events first."""
+    ) -> list[tuple[Job, str | None]]:
+        """Return the captures that are due, those of spooled events first, each with its file in the spool."""
+        due: list[tuple[Job, str | None]] = []
         with held(spool):
-            events = [*take_spooled(spool, self.environ), *([event] if event else [])]
-            jobs = [self._advance(each, failed) for each in events]
-        return [job for job in jobs if job is not None]
+            events: list[tuple[AgentEvent, str | None]] = list(take_spooled(spool, self.environ))
+            for each, file in [*events, *([(event, None)] if event else [])]:
+                job = self._advance(each, failed)
+                if file is not None and (job is None or each.kind == "prompt"):
+                    # A prompt has changed the session already; taken again, it would begin another turn.
+                    remove_if_present(file)
+                    file = None
+                if job is not None:
+                    due.append((job, file))
+        return due
 
     def capture(self, job: Job, captured: Callable[[CaptureResult], None]) -> CaptureResult:
         """Take the capture; nothing is made where nothing changed."""
@@ -231,7 +246,12 @@ class AgentHistories:
             if_changed=True,
             actor=actor,
             attached=attached,
-            meta=(("agent-moment", kind), ("agent-turn", str(job.turn.number))),
+            meta=(
+                ("agent-moment", kind),
+                ("agent-turn", str(job.turn.number)),
+                *((("agent-id", event.subagent),) if event.subagent else ()),
+                *((("agent-type", event.subagent_type),) if event.subagent_type else ()),
+            ),
             captured=captured,
         )
 
