@@ -25,7 +25,7 @@ EVERY = [
 # These pages need more than a shell; their own tests prepare it.
 ELSEWHERE = {
     CHECKOUT / "README.md": "tests/docs/test_readme.py",
-    INTERNALS / "compat.md": "tests/compat",
+    GUIDE / "compat.md": "tests/compat",
     GUIDE / "workbench.md": "tests/docs/test_workbench.py",
 }
 PAGES = [page for page in EVERY if blocks(page, "console") and page not in ELSEWHERE]

@@ -1,4 +1,4 @@
-"""docs/internals/comparison.md names a test for each promise of the libraries, docs/internals/compat.md each import."""
+"""docs/internals/comparison.md names a test for each promise of the libraries, docs/guide/compat.md each import."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_every_test_that_proves_a_promise_is_there() -> None:
 
 
 def test_every_line_to_write_can_be_written() -> None:
-    text = (CHECKOUT / "docs/internals/compat.md").read_text(encoding="utf-8")
+    text = (CHECKOUT / "docs/guide/compat.md").read_text(encoding="utf-8")
     lines = re.findall(r"from (git_envhist\.compat[\w.]*) import ([\w, ]+|…)", text)
     assert len(lines) > 6
     for module, names in lines:

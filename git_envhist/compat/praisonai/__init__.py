@@ -8,7 +8,7 @@
     await service.restore(saved)
 
 The modules `types` and `service` have the same names as theirs.
-docs/internals/compat.md lists the differences.
+docs/guide/compat.md lists the differences.
 """
 
 from __future__ import annotations
