@@ -17,8 +17,8 @@ from git_envhist.git.repository import FORKS, NoRepository, Repository
 from git_envhist.lazy import dataclass, replace
 from git_envhist.platform import DIRECTORY, open_file_only
 from git_envhist.snapshots.quoting import quote, unquote
-from git_envhist.snapshots.timelines import FILE as TIMELINE
-from git_envhist.snapshots.timelines import slug
+from git_envhist.worktree.timeline_name import FILE as TIMELINE
+from git_envhist.worktree.timeline_name import slug
 
 
 def refuse_home(root: str, environ: Mapping[str, str]) -> None:
@@ -513,7 +513,7 @@ class InitKeywords(TypedDict, total=False):
     storage: str
     """Where its repository is to be made."""
     force: bool
-    anew: bool
+    new: bool
     adopt: str | None
     """The name of a history, its repository, or where its directory was."""
     environ: Mapping[str, str]
@@ -524,7 +524,7 @@ def init_history(directory: str, environ: Mapping[str, str], wish: InitKeywords)
     root = os.path.realpath(directory)
     if not os.path.isdir(root):
         raise EnvhistError(f"there is no such directory: '{directory}'", hint=f"mkdir '{directory}' makes it")
-    if wish.get("anew") and wish.get("adopt") is not None:
+    if wish.get("new") and wish.get("adopt") is not None:
         raise UsageError("either --new or --adopt", hint="git envlog init -h")
     opened = _covered_by_git(root, environ)
     if opened is not None:
@@ -565,7 +565,7 @@ def _begin(
     homes: DirectoryRegistry, root: str, environ: Mapping[str, str], wish: InitKeywords
 ) -> OpenedRepository:
     own = _own(homes, root, wish)
-    if own is not None and not wish.get("anew") and wish.get("adopt") is None:
+    if own is not None and not wish.get("new") and wish.get("adopt") is None:
         _refuse_elsewhere(own, wish.get("storage"))
         return OpenedRepository(open_plain(own, root))
     if not wish.get("force"):
@@ -574,7 +574,7 @@ def _begin(
         taken_up = _adopt_history(homes, root, wish)
         _release_record(homes, root, own, taken_up)
         return OpenedRepository(open_plain(taken_up, root))
-    if not wish.get("anew"):
+    if not wish.get("new"):
         _refuse_anothers_place(homes, root)
     made = _make(homes, root, own_data(environ), wish)
     _release_record(homes, root, own, made)
@@ -585,7 +585,7 @@ def _own(homes: DirectoryRegistry, root: str, wish: InitKeywords) -> RegisteredD
     try:
         found = homes.find(root)
     except DuplicateDirectory:
-        if wish.get("anew") or wish.get("adopt") is not None:
+        if wish.get("new") or wish.get("adopt") is not None:
             return None
         raise
     return found[0] if found is not None and found[1] == root else None

@@ -15,14 +15,19 @@ from struct import Struct
 from typing import NamedTuple
 
 from git_envhist.capture.probe_runner import MACHINE_ROOT
+from git_envhist.config import Settings
 from git_envhist.diff.facts import role_of
+from git_envhist.git.config import LocalZone
 from git_envhist.git.process import Git
+from git_envhist.git.repository import Repository
+from git_envhist.history.times import read_moment
 from git_envhist.model import Change, ChangeSide, EntryKind, EnvPath, Fact, FactChange
 from git_envhist.model.work import LogEvent, RecentChanges
 from git_envhist.platform import open_itself
 from git_envhist.probes import PACKAGES, tree_leaf, tree_probes
 from git_envhist.probes.base import File, FileProbe
 from git_envhist.secrets.masking import mask_text
+from git_envhist.worktree.ignore import left_out_of
 
 # When a file came to be, where system and file system tell: `statx`, which Python does not offer.
 
@@ -358,6 +363,16 @@ KINDS = {
     stat.S_IFBLK: EntryKind.BLOCK_DEVICE,
 }
 NUMBER = re.compile(r"\.(\d{1,4})(?:\.gz)?\Z")
+
+
+def recent_changes(
+    repository: Repository, settings: Settings, span: str, environ: Mapping[str, str]
+) -> RecentChanges:
+    """Return what changed in a working tree within a span such as `1h`."""
+    now = datetime.now(LocalZone())
+    since = read_moment(span, now).start.astimezone(now.tzinfo)
+    root = os.path.realpath(repository.root)
+    return look(root, since, now, repository.git, left_out_of(root, settings.exclude), environ)
 
 
 def look(

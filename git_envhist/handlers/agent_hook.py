@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.consent import NOT_APPROVED, UNATTENDED, trusted_list
 from git_envhist.discovery import OpenedRepository, open_repository
 from git_envhist.disk import state_directory
@@ -183,15 +183,17 @@ class AgentHistories:
         self.environ = {name: value for name, value in environ.items() if name not in OF_GIT}
         self.environ[UNATTENDED] = "1"
         self._trusted = trusted_list(environ)
-        self._open: dict[str, AroundHistory] = {}
+        self._open: dict[str, EnvHistory] = {}
 
-    def history(self, event: AgentEvent) -> AroundHistory:
+    def history(self, event: AgentEvent) -> EnvHistory:
         """The history of the project that an agent works in; `NotNamed` if no person named its repository."""
         places = event.directories or (os.getcwd(),)
         found = next((one for one in places if one in self._open), None)
         if found is None:
             found, opened = self._first_named(places)
-            self._open[found] = AroundHistory(opened, self.environ, workers="fork", directory=found)
+            self._open[found] = EnvHistory(
+                opened, self.environ, workers="fork", directory=found, one_command=True
+            )
         return self._open[found]
 
     def _first_named(self, directories: Sequence[str]) -> tuple[str, OpenedRepository]:
@@ -281,7 +283,7 @@ def read_transcript(path: str | None) -> bytes:
         return b""
 
 
-def seal_prompt(history: AroundHistory, prompt: str) -> str:
+def seal_prompt(history: EnvHistory, prompt: str) -> str:
     """The whole prompt as text that only the key of the history opens; empty if there is no prompt or no key."""
     from git_envhist.secrets.seal import seal  # loaded late: most events bring no prompt
 
@@ -294,7 +296,7 @@ def seal_prompt(history: AroundHistory, prompt: str) -> str:
         return ""
 
 
-def open_prompt(history: AroundHistory, sealed: str) -> bytes:
+def open_prompt(history: EnvHistory, sealed: str) -> bytes:
     """The prompt that `seal_prompt` sealed; empty if it cannot be opened."""
     from git_envhist.secrets.seal import unseal  # loaded late: likewise
 

@@ -81,13 +81,13 @@ def _answer(place: str, event: str, mark: PendingHook, environ: MutableMapping[s
 
 
 def _push(remote: str | None, environ: MutableMapping[str, str]) -> tuple[str, str, str]:
-    from git_envhist.api import AroundHistory  # loaded late: likewise
+    from git_envhist.api import EnvHistory  # loaded late: likewise
     from git_envhist.model.storage import PushOutcome as Became  # loaded late: likewise
 
-    history = AroundHistory.open(".", environ=environ, workers="fork")
+    history = EnvHistory.open(".", environ=environ, workers="fork", one_command=True)
     if not history.settings.auto_push or not history.settings.enabled or history.timeline is None:
         return "off", "", ""
-    done = history.push(history.settings.remote or remote, most=MAX_AT_ONCE)
+    done = history.push(history.settings.remote or remote, max_bytes=MAX_AT_ONCE)
     same = all(one.outcome is Became.SAME for one in done.timelines)
     return ("unchanged" if same else "pushed"), "", ""
 

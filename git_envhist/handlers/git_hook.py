@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from contextlib import ExitStack, suppress
 from typing import Protocol
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.checks.verdicts import check_of_capture
 from git_envhist.consent import NOT_APPROVED, UNATTENDED, may_run
 from git_envhist.disk import locked, locked_now
@@ -272,7 +272,7 @@ class Tell(Protocol):
 
 def capture_for_hook(trigger: Trigger, environ: Mapping[str, str], tell: Tell) -> None:
     """Capture with the subject of the last commit as intent; then run the check, where hooks are to."""
-    history = AroundHistory.open(".", environ={**environ, UNATTENDED: "1"}, workers="fork")
+    history = EnvHistory.open(".", environ={**environ, UNATTENDED: "1"}, workers="fork", one_command=True)
     if not history.settings.enabled:
         tell("off", None)
         return
@@ -285,7 +285,7 @@ def capture_for_hook(trigger: Trigger, environ: Mapping[str, str], tell: Tell) -
     history.capture(trigger=trigger, if_changed=not _has_moved(history), captured=stands)
 
 
-def _not_approved(history: AroundHistory, trigger: Trigger, captured: CaptureResult) -> Iterator[str]:
+def _not_approved(history: EnvHistory, trigger: Trigger, captured: CaptureResult) -> Iterator[str]:
     """The commands of the configuration that do not run because no person ran them here before."""
     yield from (warning for warning in captured.warnings if NOT_APPROVED in warning)
     command = check_of_capture(None, history.settings, trigger)
@@ -293,7 +293,7 @@ def _not_approved(history: AroundHistory, trigger: Trigger, captured: CaptureRes
         yield f"the check does not run: {NOT_APPROVED}; run it: git envlog verify"
 
 
-def _has_moved(history: AroundHistory) -> bool:
+def _has_moved(history: EnvHistory) -> bool:
     """Whether another code commit is checked out than when the newest snapshot was taken: that is a change, too."""
     newest = history.log(limit=1)
     head = history.repository.resolve_ref("HEAD")

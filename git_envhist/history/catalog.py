@@ -136,7 +136,7 @@ def judge_verdicts(found: Sequence[Snapshot], keys: Callable[[], KeyRing]) -> li
     return [with_judged_verdicts(one, keys().get) if one.verdicts else one for one in found]
 
 
-def world_of(
+def read_catalog(
     own: str,
     list_names: Callable[[], Sequence[str]],
     log: Callable[[int | None, str | None], Sequence[Snapshot]],

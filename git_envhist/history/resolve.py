@@ -406,6 +406,12 @@ def resolve_range(text: str, world: Catalog, now: datetime) -> ResolvedRange:
     return _only_cut(text, range_cuts(text), world, now)
 
 
+def snapshots_of_range(text: str, world: Catalog, now: datetime) -> tuple[Snapshot, ...] | None:
+    """Return the snapshots of a range, newest first; None if the text means one snapshot as a whole."""
+    span = resolve_range(text, world, now)
+    return None if span.start is None else snapshots_in_range(span, world.own)
+
+
 def snapshots_in_range(span: ResolvedRange, own: Timeline) -> tuple[Snapshot, ...]:
     """The snapshots of a range, newest first: up to its end, without its start and what is older."""
     end = _spot(span.end, own)

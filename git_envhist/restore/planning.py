@@ -53,6 +53,7 @@ from git_envhist.restore.scope import (
     holding_mounts,
 )
 from git_envhist.restore.untrusted import Findings
+from git_envhist.snapshots.chunks import stream_chunks
 from git_envhist.snapshots.manifest import BUDGET
 from git_envhist.snapshots.names import RESERVED, true_path
 from git_envhist.snapshots.records import ROOT_MARK
@@ -178,7 +179,7 @@ def read_again(contents: ObjectReader, plan: RestorePlan) -> None:
         if entry is not None and entry.oid is not None:
             blob = contents.blob(entry.oid)
             if entry.stored is StoredAs.PIECES:
-                for _ in contents.stream_pieces(blob):
+                for _ in stream_chunks(contents, blob):
                     pass
             elif entry.stored is StoredAs.SEALED:
                 contents.open_sealed(step.shown, blob)

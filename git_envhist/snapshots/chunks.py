@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hmac
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
@@ -262,6 +263,42 @@ def pieces_path(tree: bytes) -> tuple[str, str]:
     """The two names, below the directory of pieces, under which a file's tree stands."""
     text = tree.hex()
     return text[:2], text[2:]
+
+
+# Read a big file back.
+
+HINT = "'git envlog fsck' says what else is missing"
+
+
+class ChunkReader(Protocol):
+    """The part of an object reader that reads chunks."""
+
+    def blob(self, oid: bytes) -> bytes: ...
+    def list_children(self, tree: bytes) -> list[bytes]: ...
+
+
+def stream_chunks(reader: ChunkReader, pointer: bytes) -> Iterator[bytes]:
+    """Yield the bytes of a big file chunk by chunk, given its pointer; raise `Damaged` if its size is another."""
+    stored = read_pointer(pointer)
+    size = 0
+    for run in reader.list_children(stored.tree):
+        for chunk in reader.list_children(run):
+            data = reader.blob(chunk)
+            size += len(data)
+            if size > stored.size:
+                break
+            yield data
+    if size != stored.size:
+        raise Damaged("the pieces of a file are not as long as it is said to be", hint=HINT)
+
+
+def count_chunks(reader: ChunkReader, pointer: bytes) -> Counter[bytes]:
+    """Return how often each chunk of a big file occurs: a hole of terabytes has few different chunks."""
+    found: Counter[bytes] = Counter()
+    for run, times in Counter(reader.list_children(read_pointer(pointer).tree)).items():
+        for chunk, often in Counter(reader.list_children(run)).items():
+            found[chunk] += often * times
+    return found
 
 
 # Cut what is sealed in pieces where only the key says so, so that lengths of pieces confirm no guess of the content.

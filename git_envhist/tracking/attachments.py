@@ -10,30 +10,42 @@ import base64
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
+from git_envhist.context import HistoryContext
 from git_envhist.errors import EnvhistError, Refused, UsageError
 from git_envhist.git.cat_file import CatFile
-from git_envhist.model import TOP, Attachment, EnvPath, GitChange, MissingPath, Snapshot, SnapshotId
+from git_envhist.history.work import CONVERSATION, NUMBERED
+from git_envhist.lazy import replace
+from git_envhist.model import (
+    TOP,
+    Attachment,
+    EnvPath,
+    GitChange,
+    MissingPath,
+    Snapshot,
+    SnapshotAttachments,
+    SnapshotId,
+)
 from git_envhist.platform import NOFOLLOW
 from git_envhist.secrets.seal import seal, unseal
 from git_envhist.secrets.tokens import mask_tokens
 from git_envhist.snapshots.fetched import is_fetched
 from git_envhist.snapshots.layout import ATTACHMENTS, GIT_CHANGED, MISSING, UNSTABLE
 from git_envhist.snapshots.names import RESERVED, stored_name, true_name
-from git_envhist.snapshots.records import read_git_changes, read_missing
+from git_envhist.snapshots.records import attached_record, read_git_changes, read_missing
 
 if TYPE_CHECKING:
     from git_envhist.git.process import Git
-    from git_envhist.git.repository import Repository
-    from git_envhist.secrets.keys import Key, KeyRing
+    from git_envhist.secrets.keys import Key
 
 
 # Conversations and outputs of tools as bytes, and back: JSON, with a place for bytes, and nothing is lost on the way.
 #
 # `{"$bytes": "<base64>"}` stands for bytes, `{"$dict": [[key, value], …]}` for a dictionary whose own key looks so.
 
+TOOL_OUTPUTS = "tool-outputs.json"
 BYTES, DICT = "$bytes", "$dict"
 MAX_DEPTH = 100
 WHAT_SERVES = "text, bytes, numbers, true and false, None, lists and dictionaries with text as keys serve"
@@ -152,18 +164,6 @@ MAX_SIZE = 64 << 20
 """Hosts refuse a blob of 100 MB, and nothing attached is cut into pieces."""
 
 
-class HistoryContext(Protocol):
-    """What is needed of a history."""
-
-    @property
-    def keys(self) -> KeyRing: ...
-    @property
-    def repository(self) -> Repository: ...
-    @property
-    def environ(self) -> Mapping[str, str]: ...
-    def bring(self, snapshot: Snapshot, *paths: EnvPath) -> Snapshot: ...
-
-
 class SealedAttachment(NamedTuple):
     """Something that is to be attached: what names it, where it is to stand, and its bytes."""
 
@@ -174,11 +174,9 @@ class SealedAttachment(NamedTuple):
 
 def attachments_of(history: HistoryContext, snapshot: Snapshot) -> tuple[tuple[str, bytes], ...]:
     """(name, bytes) of each, byte for byte; those of the capture first."""
-    history.bring(snapshot, TOP)
+    history.with_contents(snapshot, TOP)
     if snapshot.attached and is_fetched(snapshot.timeline):
-        from git_envhist.remote.fetch import bring_contents  # loaded late: most snapshots are ours
-
-        bring_contents(history.repository, history.environ, snapshot, [one.blob for one in snapshot.attached])
+        history.fetch_blobs(snapshot, [one.blob for one in snapshot.attached])
 
     def opened(name: EnvPath, sealed: bytes) -> bytes:
         return unseal(history.keys.to_open, name, b"attachment", sealed)
@@ -186,6 +184,49 @@ def attachments_of(history: HistoryContext, snapshot: Snapshot) -> tuple[tuple[s
     with CatFile(history.repository.git) as reader:
         found = list(read_attachments(reader, snapshot, opened))
     return tuple((os.fsdecode(name), data) for name, data in found)
+
+
+def conversation_of(history: HistoryContext, snapshot: Snapshot) -> list[Value] | None:
+    """Return the conversation attached to a snapshot last, or None."""
+    return decode_list(attachments_of(history, snapshot), CONVERSATION)
+
+
+def decode_list(attachments: Iterable[tuple[str, bytes]], name: str) -> list[Value] | None:
+    """Return the values of the last attachment with this name, or None if there is none."""
+    data = {NUMBERED.sub("", stored): data for stored, data in attachments}.get(name)
+    return None if data is None else decode(data)
+
+
+def encode_lists(
+    conversation: Sequence[Value] | None, tool_outputs: Sequence[Value] | None
+) -> list[tuple[str, bytes]]:
+    """Return (name, bytes) of a conversation and of outputs of tools; none for None."""
+    lists = {CONVERSATION: conversation, TOOL_OUTPUTS: tool_outputs}
+    return [(name, encode(values)) for name, values in lists.items() if values is not None]
+
+
+def attach(history: HistoryContext, snapshot: Snapshot, things: Iterable[tuple[str, bytes]]) -> Snapshot:
+    """Store (name, bytes) with an existing snapshot, sealed, and return it with them; equal names are replaced."""
+    key, object_format = history.keys.current(), history.repository.object_format
+    sealed = [seal_attachment(snapshot, name, data, key, object_format) for name, data in things]
+    if not sealed:
+        return snapshot
+    records = [attached_record(one.attached, history.now) for one in sealed]
+    history.add_records(snapshot, *records, files={one.path: one.content for one in sealed})
+    by_name = {one.name: one for one in (*snapshot.attached, *(one.attached for one in sealed))}
+    return replace(snapshot, attached=tuple(by_name.values()))
+
+
+def snapshot_with_attachments(history: HistoryContext, snapshot: Snapshot) -> SnapshotAttachments:
+    """Return a snapshot with everything attached to it, its missing paths and git's changes."""
+    attachments = attachments_of(history, snapshot)
+    return SnapshotAttachments(
+        snapshot,
+        decode_list(attachments, CONVERSATION),
+        decode_list(attachments, TOOL_OUTPUTS),
+        attachments,
+        *snapshot_lists(history.repository.git, snapshot),
+    )
 
 
 def snapshot_lists(git: Git, snapshot: Snapshot) -> tuple[tuple[MissingPath, ...], tuple[GitChange, ...]]:

@@ -11,19 +11,19 @@ import json
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from git_envhist.context import HistoryContext
 from git_envhist.errors import EnvhistError, Refused, UsageError
 from git_envhist.history.timeline import subject
 from git_envhist.history.work import effect_record, effects_of, effects_since, observed_of, observed_record
 from git_envhist.lazy import replace
 from git_envhist.model import Effect, ObservedCheckpoint, Snapshot
 from git_envhist.secrets.masking import mask_text
-from git_envhist.tracking.tasks import HistoryContext, current_snapshot, new_mark, without_tokens
-from git_envhist.tracking.tasks import HistoryContext as Tasked
+from git_envhist.tracking.tasks import CaptureNow, new_mark, without_tokens
 
 if TYPE_CHECKING:
-    from git_envhist.config import Settings
+    pass
 
 
 # What is done outside the machine: noted before it happens, and how it ended; a restore tells of it.
@@ -45,8 +45,9 @@ def refuse_all(_effect: Effect) -> bool:
 class Effects:
     """What was done outside the machine."""
 
-    def __init__(self, history: HistoryContext) -> None:
+    def __init__(self, history: HistoryContext, capture: CaptureNow) -> None:
         self._history = history
+        self._capture = capture
 
     def all(self) -> tuple[Effect, ...]:
         """Return all effects, oldest first; refused ones are among them."""
@@ -107,12 +108,12 @@ class Effects:
 
     def _begin(self, text: str, irreversible: bool, command: str | None) -> Effect:
         text, command = without_tokens(text), None if command is None else without_tokens(command)
-        snapshot = current_snapshot(self._history, f"before: {subject(text)}")
+        snapshot = self._capture(f"before: {subject(text)}")
         return Effect(new_mark(), text, self._history.now, irreversible, command, None, snapshot.id)
 
     def _tell(self, effect: Effect) -> None:
         assert effect.stands_on is not None
-        self._history.tell(self._history.resolve(effect.stands_on), effect_record(effect, new_mark()))
+        self._history.add_records(self._history.resolve(effect.stands_on), effect_record(effect, new_mark()))
 
 
 def _refuse_uncallable(act: object, approve: object) -> None:
@@ -150,13 +151,6 @@ MAX_LENGTH = 200
 MAX_COUNT = 10_000
 
 
-class ObserverContext(Tasked, Protocol):
-    """What is needed of a history."""
-
-    @property
-    def settings(self) -> Settings: ...
-
-
 class ListedCheckpoint(NamedTuple):
     """One checkpoint as the platform tells of it."""
 
@@ -174,8 +168,9 @@ class PlatformFailed(EnvhistError):
 class Observations:
     """Those of a timeline."""
 
-    def __init__(self, history: ObserverContext) -> None:
+    def __init__(self, history: HistoryContext, capture: CaptureNow) -> None:
         self._history = history
+        self._capture = capture
 
     def all(self) -> tuple[ObservedCheckpoint, ...]:
         """All of them, by the time at which they were made."""
@@ -192,15 +187,13 @@ class Observations:
         fresh = list({one.external_id: one for one in told if one.external_id not in known}.values())
         if not fresh:
             return ()
-        stands_on = (
-            line[0] if line else current_snapshot(self._history, "before: checkpoints of the platform")
-        )
+        stands_on = line[0] if line else self._capture("before: checkpoints of the platform")
         now = self._history.now
         found = [
             ObservedCheckpoint(one.external_id, one.taken_at, now, mask_text(one.comment), source)
             for one in fresh
         ]
-        self._history.tell(stands_on, *(observed_record(one, new_mark()) for one in found))
+        self._history.add_records(stands_on, *(observed_record(one, new_mark()) for one in found))
         kept = {one.external_id: one for one in self.all()}
         return tuple(kept[one.external_id] for one in found)
 

@@ -5,34 +5,27 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Iterable, Iterator
-from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
+from git_envhist.context import HistoryContext
 from git_envhist.errors import EnvhistError, Refused, UsageError
 from git_envhist.history.timeline import subject
 from git_envhist.history.work import newest_attached, next_task, start_of_task, task_record, tasks_of
 from git_envhist.lazy import replace
 from git_envhist.model import (
     AgentName,
-    CaptureResult,
-    NoteRecord,
     ResumePoint,
     Snapshot,
-    SnapshotAttachments,
-    SnapshotRef,
     Task,
     TaskStatus,
-    Trigger,
 )
 from git_envhist.platform import open_file_only
 from git_envhist.secrets.masking import mask_text
-from git_envhist.tracking.attachments import encode
+from git_envhist.tracking.attachments import conversation_of, encode
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
-    from git_envhist.capture.pipeline import CaptureKeywords
+    pass
 
 
 # What makes an agent what it is, as a fingerprint: prompts, tools, settings; two are alike or they are not.
@@ -74,20 +67,8 @@ def _ordered(value: object) -> object:
 MAX_LENGTH = 10_000
 
 
-class HistoryContext(Protocol):
-    """What is needed of a history."""
-
-    @property
-    def now(self) -> datetime: ...
-    @property
-    def agent(self) -> AgentName | None: ...
-    def log(self, limit: int | None = None, timeline: str | None = None) -> list[Snapshot]: ...
-    def capture(
-        self, intent: bytes | str | None = None, **asked: Unpack[CaptureKeywords]
-    ) -> CaptureResult: ...
-    def resolve(self, text: str) -> Snapshot: ...
-    def tell(self, snapshot: Snapshot, *records: NoteRecord) -> None: ...
-    def get(self, revision: SnapshotRef = "@") -> SnapshotAttachments: ...
+CaptureNow = Callable[[str], Snapshot]
+"""Capture the environment under an intent if something changed, and return its newest snapshot."""
 
 
 class DefinitionDiffers(Refused):
@@ -108,8 +89,9 @@ class DefinitionDiffers(Refused):
 class Tasks:
     """The tasks of a timeline."""
 
-    def __init__(self, history: HistoryContext) -> None:
+    def __init__(self, history: HistoryContext, capture: CaptureNow) -> None:
         self._history = history
+        self._capture = capture
 
     def all(self) -> tuple[Task, ...]:
         """Return all tasks in the order in which they were added."""
@@ -122,7 +104,7 @@ class Tasks:
         """One more; it is pending."""
         mark = new_mark()
         newest = self._history.log(1)
-        stands_on = newest[0] if newest else current_snapshot(self._history, f"before: {subject(text)}")
+        stands_on = newest[0] if newest else self._capture(f"before: {subject(text)}")
         self._tell(stands_on, (mark, mark), without_tokens(text), TaskStatus.PENDING, definition)
         return self._by_mark(mark)
 
@@ -132,7 +114,7 @@ class Tasks:
         `definition`: the fingerprint of who says so, where the agent of this history has none.
         """
         task = self._by_number(number)
-        snapshot = current_snapshot(self._history, f"task {number} {status.value}: {subject(task.text)}")
+        snapshot = self._capture(f"task {number} {status.value}: {subject(task.text)}")
         self._tell(snapshot, (task.mark, new_mark()), task.text, status, definition)
         return self._by_mark(task.mark)
 
@@ -155,7 +137,7 @@ class Tasks:
 
     def _conversation(self, attached: Snapshot | None) -> list[object] | None:
         try:
-            return None if attached is None else self._history.get(attached).conversation
+            return None if attached is None else conversation_of(self._history, attached)
         except (EnvhistError, ValueError):
             # The task can be resumed without it.
             return None
@@ -175,7 +157,7 @@ class Tasks:
         agent = self._history.agent
         if definition:
             agent = replace(agent or AgentName(""), definition=definition)
-        self._history.tell(snapshot, task_record(*marks, text, status, self._history.now, agent))
+        self._history.add_records(snapshot, task_record(*marks, text, status, self._history.now, agent))
 
     def _by_mark(self, mark: str) -> Task:
         return next(task for task in self.all() if task.mark == mark)
@@ -185,12 +167,6 @@ class Tasks:
         if not 1 <= number <= len(tasks):
             raise Refused(f"no such task: '{number}'", hint="git envlog task list")
         return tasks[number - 1]
-
-
-def current_snapshot(history: HistoryContext, intent: str) -> Snapshot:
-    """The newest snapshot, of what is here now."""
-    captured = history.capture(intent, if_changed=True, trigger=Trigger.API)
-    return captured.snapshot or history.resolve("@")
 
 
 def new_mark() -> str:

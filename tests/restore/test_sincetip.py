@@ -30,7 +30,7 @@ from tests.support.trees import Edit, Tree, apply, build
 def plans(engine: Engine, tip: Snapshot, target: Snapshot) -> tuple[RestorePlan | None, RestorePlan | None]:
     """From what is here now: as records tell it, and as trees do."""
     ends = bytes.fromhex(tip.id), bytes.fromhex(target.tree)
-    capturing = engine.history._capturing
+    capturing = engine.history.capturing
     with capturing.locked(CaptureOptions()), capturing.hold(CaptureOptions()) as held:
         tree = bytes.fromhex(held.finish().tree)
         git = held.context.repository.git.with_objects(held.staging.path)

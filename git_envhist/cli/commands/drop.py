@@ -52,7 +52,7 @@ def undrop(session: Session, revisions: tuple[str, ...], every: bool, dry_run: b
     """Brings dropped snapshots back, to where they stood; without words it lists those that can be."""
     session.no_paths()
     history = session.history
-    dropping = history.dropping
+    dropping = history.dropper
     if not revisions and not every:
         _list(session, dropping.trash())
         return

@@ -477,7 +477,7 @@ def tell_check(session: Session, checked: CheckResult, restored: RestoreResult, 
         return answer_status(checked.verdict)
     if not session.json and _is_wanted(session):
         with shown_progress("reading what is here") as progress:
-            undone = session.history.going.undo(1, RestoreOptions(progress=progress))
+            undone = session.history.restorer.undo(1, RestoreOptions(progress=progress))
         session.line(f"taken back: the environment is as it was, {undone.target.id[:7]}")
     else:
         print_error_line(f"hint: take it back: {WAY_BACK}")
