@@ -384,7 +384,11 @@ class ProbeRunner:
 
     def take_dumps(self, dumps: Dumps) -> None:
         """Keep what the dumps of services hold: which ones there are in the clear, tables and keys sealed."""
-        from git_envhist.probes.dumps import FAILED, PROBE, status_of
+        from git_envhist.probes.dumps import (  # loaded late: few environments have services
+            FAILED,
+            PROBE,
+            status_of,
+        )
 
         if self.means.key is None:
             return
@@ -521,7 +525,7 @@ class ProbeRunner:
         return self.means.known.read(oid)[1]
 
     def _asking(self) -> ProbeProcess:
-        from git_envhist.capture.probe_worker import ProbeProcess
+        from git_envhist.capture.probe_worker import ProbeProcess  # loaded late: while the workers walk
 
         means = self.means
         job: dict[str, object] = {

@@ -332,7 +332,7 @@ def compare(
         with _compare_trees(git, old, after, metadata=metadata, brief=brief) as (rows, reader):
             changes = find_changes(reader, rows, after, metadata=metadata, brief=brief)
     except (Damaged, GitFailed) as error:
-        from git_envhist.snapshots.reader import with_damaged_path
+        from git_envhist.snapshots.reader import with_damaged_path  # loaded late: only damage needs it
 
         raise with_damaged_path(git, (old, after), error) from error
     if pathspecs:

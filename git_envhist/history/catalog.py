@@ -48,7 +48,9 @@ def read_timeline(repository: Repository, name: str, limit: int | None, tell: Te
     try:
         found = list(read_chain(repository.git, ref, limit=limit, tell=tell))
         if any(one.id != one.commit for one in found):
-            from git_envhist.snapshots.notes import with_old_notes
+            from git_envhist.snapshots.notes import (
+                with_old_notes,  # loaded late: only a rewritten timeline has old notes
+            )
 
             found = with_old_notes(repository.git, found, name)
     except GitFailed:

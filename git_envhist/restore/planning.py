@@ -501,8 +501,6 @@ def _paths(pairs: Iterable[DirectoryPair]) -> Iterator[tuple[bytes, bool]]:
 
 def forbidden_places(survey: CaptureScope) -> frozenset[tuple[int, int]]:
     """(device, inode) of each directory inside the environment that is none of it: git's own, other working trees."""
-    from git_envhist.paths import path_below_root, root_name_of
-
     found = set()
     for path in survey.pruned:
         base = survey.bases.get(root_name_of(path))

@@ -239,7 +239,10 @@ class Restorer:
 
     def give_back_attachments(self, snapshot: Snapshot, directory: str) -> list[str]:
         """Write what was attached to a moment into a directory."""
-        from git_envhist.tracking.attachments import read_attachments, write_attachments
+        from git_envhist.tracking.attachments import (  # loaded late: few snapshots have attachments
+            read_attachments,
+            write_attachments,
+        )
 
         self._history.with_contents(snapshot, TOP)
         with CatFile(self._history.repository.git) as reader:

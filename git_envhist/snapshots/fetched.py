@@ -93,7 +93,7 @@ class FetchedStore:
 
     def know(self, remote: str, url: str) -> None:
         """Write the address of a remote, without a password, and that it gives contents on demand."""
-        from git_envhist.model.storage import without_password
+        from git_envhist.model.storage import without_password  # loaded late: only a fetch needs it
 
         told = {"url": without_password(url), "promisor": "true", "partialclonefilter": "blob:none"}
         named = {f"remote.{remote}.{key}": value for key, value in told.items()}

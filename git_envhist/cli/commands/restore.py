@@ -304,7 +304,9 @@ def _revision(session: Session, revision: str | None) -> str:
 def _classes(lists: tuple[str, ...]) -> frozenset[str] | None:
     words = [word for words in lists for word in words.split(",") if word]
     if not set(words) <= set(CLASSES):
-        from git_envhist.cli.views.restore import class_for_option
+        from git_envhist.cli.views.restore import (
+            class_for_option,  # loaded late: only an unknown class needs it
+        )
 
         words = [class_for_option(word) for word in words]
     return checked_classes(words)
