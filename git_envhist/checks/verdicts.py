@@ -66,7 +66,7 @@ CANNOT_SAY = range(125, 128)
 """125 is how a test says that it cannot tell, as in `git bisect run`; 126 and 127 are a shell's: it could not run."""
 BY_SIGNAL = range(129, 193)
 """How a shell tells of a program that a signal ended."""
-NOT_JUDGED, NOT_RUN, TOOK_TOO_LONG = 125, 127, 124
+NOT_JUDGED, NOT_RUN = 125, 127
 
 
 class CommandExit(NamedTuple):

@@ -178,7 +178,6 @@ def _collapse(prefix: bytes, below: bytes, pattern: bytes, root: bytes) -> bytes
 
 # git's raw diff of two trees, told apart by what its rows are about.
 
-RESERVED = b".envhist/"
 ROOTS = b".envhist/roots/"
 NESTED = b".envhist/dotgit/"
 MANIFEST_PREFIX = b".envhist/manifest/"

@@ -52,7 +52,6 @@ from git_envhist.text import show
 # What a restore refuses, before anything is changed, and the option that overrides it where one is sane.
 
 DOT_GIT = b".git"
-SHOWN = 3
 LOCKS = (b"index.lock", b"HEAD.lock", b"config.lock", b"packed-refs.lock", b"shallow.lock")
 
 

@@ -237,17 +237,15 @@ def _brought_up(pair: DirectoryPair, old: DirectoryRecord, new: DirectoryRecord)
     if pair.before is None or pair.after is None:
         raise NeedsFullCompare
     before, after = dict(pair.before.entries), dict(pair.after.entries)
-    left_out = pair.left_out
     was, now = _Entries(pair.path, old), _Entries(pair.path, new)
     for index in _changed(old, new):
         name = new.names[index]
         if name not in before:
             # Nothing was told of it: it was the same on both sides.
             after[name] = was.at(index)
-            left_out -= 1
         before[name] = now.at(index)
     own = DirectoryListing(_own(pair.path, new), before)
-    return DirectoryPair(pair.realm, pair.path, own, DirectoryListing(pair.after.own, after), left_out)
+    return DirectoryPair(pair.realm, pair.path, own, DirectoryListing(pair.after.own, after))
 
 
 def _refuse_unusual(old: DirectoryRecord, new: DirectoryRecord) -> None:

@@ -95,9 +95,6 @@ def _caches(repository: Repository) -> Iterator[StatCache]:
             yield StatCache(directory, crc32)
 
 
-Waiting = Callable[[], None]
-
-
 # What a snapshot says of the one before it, told anew where that is another one.
 
 CHANGED, STORY = "Env-Changed", "Env-Story"

@@ -32,9 +32,6 @@ READ_AHEAD = 8 << 20
 IN_HOLE = 2 * MAX_SIZE
 """So far into a hole a piece begins that holds nothing else, whatever stands before."""
 
-TREE_MODE = 0o040000
-BLOB_MODE = 0o100644
-
 
 Block = bytes | int
 """Some bytes; or a number, which stands for so many NULs."""
@@ -232,7 +229,6 @@ def _chain(first: Block, rest: Iterator[Block]) -> Iterator[Block]:
 #
 # The tree with that id stands below `.envhist/pieces`; its blobs, in the order of their names, are the file.
 
-HEADER = b"envhist-pieces "
 MAX_SIZE_SIZE = 2**63 - 1
 
 _POINTER = re.compile(rb"envhist-pieces 1\nsize (0|[1-9][0-9]{0,18})\ntree ([0-9a-f]{40}(?:[0-9a-f]{24})?)\n")

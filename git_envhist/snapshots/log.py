@@ -65,11 +65,6 @@ def read_snapshot(commit: str, data: bytes) -> Snapshot:
     return _join(commit, taken_apart.parents[:1], taken_apart.tree, taken_apart.at, message, (), signed)
 
 
-def chain_length(git: Git, tip: str) -> int:
-    """How many commits a chain has."""
-    return int(git.run("rev-list", "--count", "--first-parent", "--end-of-options", tip, "--"))
-
-
 class _LogCutShort(GitFailed):
     """git did not come to an end of its own: what it had not said yet is not gone, and not known either."""
 

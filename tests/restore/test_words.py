@@ -152,6 +152,6 @@ def test_of_many_losses_beside_few_kept_paths_as_many_are_counted_as_are_not_sho
     snapshot = EnvHistory.open(str(repo.path), workers="here", one_command=True).resolve("@")
     few, many = (tuple(SkippedPath(EnvPath(b"%d" % n), "why") for n in range(count)) for count in (3, 25))
     for kept, losses in ((few, many), (many, few), (many, many)):
-        *told, last = problems(RestoreResult(snapshot, RestorePlan((), (), 0), kept=kept, losses=losses))
+        *told, last = problems(RestoreResult(snapshot, RestorePlan((), ()), kept=kept, losses=losses))
         assert last.startswith(f"and {len(kept) + len(losses) - len(told)} more")
-    assert len(list(problems(RestoreResult(snapshot, RestorePlan((), (), 0), kept=few, losses=few)))) == 6
+    assert len(list(problems(RestoreResult(snapshot, RestorePlan((), ()), kept=few, losses=few)))) == 6
