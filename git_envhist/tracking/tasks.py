@@ -1,4 +1,9 @@
-"""The tasks of a timeline: told as they go, and found again by whoever goes on."""
+"""Tasks of a timeline: steps of a piece of work, whose states are records in notes.
+
+A new process, e.g. the next version of an agent, resumes at the first task that is not done: from the snapshot where it
+began, with the conversation attached there. The fingerprint of an agent's definition (prompts, tools, settings) tells
+it whether the agent that began was defined the same.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +33,13 @@ if TYPE_CHECKING:
     pass
 
 
-# What makes an agent what it is, as a fingerprint: prompts, tools, settings; two are alike or they are not.
+# Fingerprints of definitions.
 
 DIGITS = 16
 
 
 def definition_of(*parts: object) -> str:
-    """The fingerprint of plain values: text, bytes, numbers, lists, dictionaries in the order of their keys.
+    """Return the fingerprint of plain values; the order of dictionary keys does not matter.
 
     >>> definition_of("You are careful.", {"tools": ["shell", "edit"]})
     '8f5a33169c83ca10'
@@ -43,7 +48,7 @@ def definition_of(*parts: object) -> str:
 
 
 def definition_of_files(paths: Iterable[str]) -> str | None:
-    """The fingerprint of files, whatever they are called; None where there are none."""
+    """Return the fingerprint of the contents of files; None without files."""
     contents = [_read(path) for path in paths]
     return definition_of(*contents) if contents else None
 
@@ -65,6 +70,7 @@ def _ordered(value: object) -> object:
 
 
 MAX_LENGTH = 10_000
+"""Characters of a task or an effect."""
 
 
 CaptureNow = Callable[[str], Snapshot]
@@ -72,7 +78,7 @@ CaptureNow = Callable[[str], Snapshot]
 
 
 class DefinitionDiffers(Refused):
-    """Who wants to go on is defined otherwise than who began."""
+    """The agent that resumes has another definition than the one that recorded the task."""
 
     code = "definition-differs"
 
@@ -80,8 +86,8 @@ class DefinitionDiffers(Refused):
         agent = " ".join(word for word in (task.agent, task.agent_version) if word)
         by = f" by '{agent}'" if agent else ""
         super().__init__(
-            f"task {task.number} was told{by} under another definition: '{task.definition}'",
-            hint="git envlog resume --force, if what was begun can be gone on with as it is",
+            f"task {task.number} was recorded{by} under another definition: '{task.definition}'",
+            hint="git envlog resume --force, if the task can be continued anyway",
         )
         self.task = task
 
@@ -101,21 +107,21 @@ class Tasks:
         return iter(self.all())
 
     def add(self, text: str, *, definition: str | None = None) -> Task:
-        """One more; it is pending."""
+        """Add a pending task and return it."""
         mark = new_mark()
         newest = self._history.log(1)
-        stands_on = newest[0] if newest else self._capture(f"before: {subject(text)}")
-        self._tell(stands_on, (mark, mark), without_tokens(text), TaskStatus.PENDING, definition)
+        base = newest[0] if newest else self._capture(f"before: {subject(text)}")
+        self._record(base, (mark, mark), masked_text(text), TaskStatus.PENDING, definition)
         return self._by_mark(mark)
 
     def set(self, number: int, status: TaskStatus, *, definition: str | None = None) -> Task:
-        """Say how far one has come; what is here is captured first, so that it can be gone on from there.
+        """Record the status of a task and return it; capture first, so that a resume can start there.
 
-        `definition`: the fingerprint of who says so, where the agent of this history has none.
+        `definition`: the fingerprint of the caller, if the agent of this history has none.
         """
         task = self._by_number(number)
         snapshot = self._capture(f"task {number} {status.value}: {subject(task.text)}")
-        self._tell(snapshot, (task.mark, new_mark()), task.text, status, definition)
+        self._record(snapshot, (task.mark, new_mark()), task.text, status, definition)
         return self._by_mark(task.mark)
 
     def resume(self, *, definition: str | None = None, force: bool = False) -> ResumePoint | None:
@@ -127,10 +133,10 @@ class Tasks:
         task = next_task(tasks)
         if task is None:
             return None
-        told = task if task.definition else max(tasks, key=lambda one: (bool(one.definition), one.at))
+        recorded = task if task.definition else max(tasks, key=lambda one: (bool(one.definition), one.at))
         wanted = definition or self._agent_definition
-        if wanted and told.definition and wanted != told.definition and not force:
-            raise DefinitionDiffers(told)
+        if wanted and recorded.definition and wanted != recorded.definition and not force:
+            raise DefinitionDiffers(recorded)
         start = self._history.resolve(start_of_task(task, tasks))
         attached = newest_attached(self._history.log(), start.id)
         return ResumePoint(task, start, attached, self._conversation(attached))
@@ -146,7 +152,7 @@ class Tasks:
     def _agent_definition(self) -> str | None:
         return self._history.agent.definition if self._history.agent else None
 
-    def _tell(
+    def _record(
         self,
         snapshot: Snapshot,
         marks: tuple[str, str],
@@ -170,14 +176,16 @@ class Tasks:
 
 
 def new_mark() -> str:
-    """Sorts behind those that were made before; two processes do not make the same."""
+    """Return a unique mark that sorts after all earlier ones."""
     return f"{time.time_ns():016x}{os.urandom(3).hex()}"
 
 
-def without_tokens(text: str) -> str:
-    """What is told, without what must not be."""
+def masked_text(text: str) -> str:
+    """Return a text with its tokens masked; raise `UsageError` if it is empty or too long."""
     if not text.strip():
-        raise UsageError("nothing is said", hint="say it in a few words")
+        raise UsageError("empty text", hint="describe it in a few words")
     if len(text) > MAX_LENGTH:
-        raise UsageError(f"too long: {len(text):,} characters", hint="a few words serve")
+        raise UsageError(
+            f"too long: {len(text):,} characters", hint=f"the limit is {MAX_LENGTH:,} characters"
+        )
     return mask_text(text)

@@ -143,7 +143,7 @@ def test_a_list_says_that_a_capture_of_a_hook_is_on_its_way(repo: Repo) -> None:
     told = "note: a capture is under way (post-merge), and is not in this list yet\n"
     assert repo.run("envlog", "-1", check=True).err == told
     assert repo.run("envlog", "--json", check=True).err == ""
-    waits = "a rebase, merge or cherry-pick has stopped half way: captured when it goes on"
+    waits = "a rebase, merge or cherry-pick has stopped: captured when it continues"
     write_outcome(place, HookRun("post-merge", time.time(), "waiting", message=waits))
     assert repo.run("envlog", check=True).err == f"note: {waits}\n"
     mark = Path(place, "pending")
