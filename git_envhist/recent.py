@@ -20,7 +20,7 @@ from git_envhist.diff.facts import role_of
 from git_envhist.git.config import LocalZone
 from git_envhist.git.process import Git
 from git_envhist.git.repository import Repository
-from git_envhist.history.times import read_moment
+from git_envhist.history.times import read_time_span
 from git_envhist.model import Change, ChangeSide, EntryKind, EnvPath, Fact, FactChange
 from git_envhist.model.work import LogEvent, RecentChanges
 from git_envhist.platform import open_itself
@@ -370,7 +370,7 @@ def recent_changes(
 ) -> RecentChanges:
     """Return what changed in a working tree within a span such as `1h`."""
     now = datetime.now(LocalZone())
-    since = read_moment(span, now).start.astimezone(now.tzinfo)
+    since = read_time_span(span, now).start.astimezone(now.tzinfo)
     root = os.path.realpath(repository.root)
     return look(root, since, now, repository.git, left_out_of(root, settings.exclude), environ)
 

@@ -1,7 +1,7 @@
 """Select snapshots of a list: by time, words, verdicts, triggers, changed paths, summary and changed text.
 
-`search` applies all keywords of `EnvHistory.log`, the cheap ones first: what the snapshots say, then the paths that
-they changed, then their summaries, then the text in files.
+`search` applies all keywords of `EnvHistory.log`, the cheap ones first: messages and notes, then changed paths, then
+summaries, then the text in files.
 """
 
 from __future__ import annotations

@@ -284,7 +284,7 @@ def test_a_ref_of_it_that_leads_nowhere_is_in_nobodys_way(
     fetched = colleague.path / ".git/envhist/fetched.git"
     (fetched / "refs/envhist/remotes/origin/lab").mkdir()
     (fetched / "refs/envhist/remotes/origin/lab/gone-000001").write_text("a" * 40 + "\n")
-    warning = "warning: 'origin/lab/gone-000001' leads nowhere: fetch it again, or import it\n"
+    warning = "warning: 'origin/lab/gone-000001' points to no commit: fetch or import it again\n"
     for words in (("--all",), ("--all", "-5"), ("--all", "--json"), ("show", shared)):
         listed = colleague.run("envlog", *words, check=True)
         assert listed.err in (warning, ""), words

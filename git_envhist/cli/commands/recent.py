@@ -20,7 +20,7 @@ from git_envhist.errors import NotARepository
 from git_envhist.git.config import LocalZone
 from git_envhist.git.diff import anchored, directory_prefix, matching
 from git_envhist.git.repository import Repository
-from git_envhist.history.times import printed_time, read_moment
+from git_envhist.history.times import printed_time, read_time_span
 from git_envhist.lazy import replace
 from git_envhist.model.work import LogEvent, RecentChanges
 from git_envhist.recent import look
@@ -39,7 +39,7 @@ def recent(session: Session, span: str | None) -> None:
     """Shows what changed within a span (10m, 2h, 3d; an hour by default), without any snapshot: from change times, from
     what installers leave, and from the logs of dpkg, apt, npm and git."""
     now = datetime.now(LocalZone())
-    since = read_moment(span or SPAN, now).start.astimezone(now.tzinfo)
+    since = read_time_span(span or SPAN, now).start.astimezone(now.tzinfo)
     repository = _repository()
     root = os.path.realpath(repository.root if repository is not None else ".")
     git = repository.git if repository is not None else None
