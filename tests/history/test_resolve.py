@@ -313,7 +313,7 @@ def test_a_fetched_copy_of_our_own_snapshot_is_no_second_candidate() -> None:
         ("good", world(BROKEN), "no check passed yet, of 1 that ran: git envlog verify @"),
         ("good@{3}", MORNING, "only 2 passed: git envlog --verdict=pass"),
         ("bad@{2}~1", MORNING, "only 1 failed: git envlog --verdict=fail"),
-        (".env.local", world(WORKING, paths=(".env.local",)), "it is a path; show its changes: git envlog -- .env.local or"),
+        (".env.local", world(WORKING, paths=(".env.local",)), "show its changes: git envlog -- .env.local or"),
         ("my file", world(WORKING, paths=("my file",)), "restore it: git envrestore @ -- 'my file'"),
         ("@", world(), "git envlog capture"),
         ("@{10:27}", world(), "nothing was captured here yet: git envlog capture"),

@@ -23,7 +23,7 @@ from git_envhist.git.repository import Repository
 from git_envhist.history.times import printed_time, read_time_span
 from git_envhist.lazy import replace
 from git_envhist.model.work import LogEvent, RecentChanges
-from git_envhist.recent import look
+from git_envhist.recent import changes_between
 from git_envhist.text import escape, escape_invalid
 from git_envhist.worktree.ignore import left_out_of
 
@@ -43,7 +43,7 @@ def recent(session: Session, span: str | None) -> None:
     repository = _repository()
     root = os.path.realpath(repository.root if repository is not None else ".")
     git = repository.git if repository is not None else None
-    found = look(root, since, now, git, _left_out(root, repository), os.environ)
+    found = changes_between(root, since, now, git, _left_out(root, repository), os.environ)
     found = _narrowed(session, found, repository)
     if session.json:
         session.print_json(_as_json(found))
