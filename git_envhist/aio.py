@@ -1,7 +1,7 @@
 """AsyncEnvHistory: the verbs of `EnvHistory` as coroutines.
 
-Each verb runs in a thread. It cannot be stopped half way, so a cancellation is raised when the verb has ended: nothing
-changes the environment after the caller went on.
+Each verb runs in a thread. It cannot be stopped, so a cancellation is raised when the verb has ended: nothing changes
+the environment after the caller continues.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class AsyncObservations(AsyncWrapper[Observations]):
 
 
 class AsyncEnvHistory(AsyncWrapper[EnvHistory]):
-    """An `EnvHistory` whose verbs are coroutines.
+    """An `EnvHistory` with coroutines as verbs.
 
     >>> import asyncio
     >>> from git_envhist import AsyncEnvHistory
@@ -137,7 +137,7 @@ class AsyncEnvHistory(AsyncWrapper[EnvHistory]):
 
     @property
     def history(self) -> EnvHistory:
-        """The history itself, whose verbs block."""
+        """The history itself, with blocking verbs."""
         return self._wrapped
 
     @property
@@ -147,7 +147,7 @@ class AsyncEnvHistory(AsyncWrapper[EnvHistory]):
 
     @property
     def agent(self) -> AgentName | None:
-        """The agent in whose name this history is used; None for a person."""
+        """The agent that uses this history; None for a person."""
         return self._wrapped.agent
 
     @property

@@ -138,9 +138,9 @@ class EnvHistory(HistoryContext):
         bare: bool = False,
         one_command: bool = False,
     ) -> Self:
-        """Return the history of the working tree that a directory is in.
+        """Return the history of the working tree that contains a directory.
 
-        `agent`: the agent in whose name captures and tasks are recorded. `workers`: a host program is forked only with
+        `agent`: the agent that captures and records tasks. `workers`: a host program is forked only with
         "fork". `bare`: open a bare repository too; its snapshots can be read, and written into a new directory.
         `one_command`: this process ends after one command, so that settings and timelines are read once.
         """
@@ -291,7 +291,7 @@ class EnvHistory(HistoryContext):
 
     @property
     def capturing(self) -> CapturePipeline:
-        """What captures this environment; it reads our own snapshots only."""
+        """The pipeline that captures this environment; it reads our own snapshots only."""
         return self._made_of_settings("capturing", self._make_capturing)
 
     @property
@@ -462,7 +462,7 @@ class EnvHistory(HistoryContext):
         from git_envhist.capture.pipeline import (
             read_attachment,  # loaded late: few snapshots have attachments
         )
-        from git_envhist.tracking.attachments import attach, encode_lists  # loaded late: likewise
+        from git_envhist.tracking.attachments import attach, encode_lists  # loaded late: as above
 
         read = [read_attachment(os.fspath(file)) for file in as_sequence(files)]
         lists = encode_lists(conversation, tool_outputs)
@@ -899,7 +899,7 @@ class EnvHistory(HistoryContext):
 
     def _signing(self) -> Signing:
         from git_envhist.remote.sign import Signing  # loaded late: most commands send nothing
-        from git_envhist.secrets.ssh_signatures import SshSettings  # loaded late: likewise
+        from git_envhist.secrets.ssh_signatures import SshSettings  # loaded late: as above
 
         ssh = SshSettings.of(self.repository.read_config())
         current = self.keys.current_id()

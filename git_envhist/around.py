@@ -51,7 +51,7 @@ class HistoryEvent(StrEnum):
     PROGRESS = "progress"
     """A `CaptureProgress`, many times during one capture or restore."""
     WAITING = "waiting"
-    """What a push, a fetch, an export, an import or a fetch of contents waits for, in words."""
+    """A text: the process that a push, a fetch, an export or an import waits for."""
 
 
 class Handlers:
@@ -105,7 +105,7 @@ Capture = Callable[[str, "CaptureKeywords"], "CaptureResult"]
 
 
 class GuardedWork:
-    """One piece of work: `with history.around("refactor") as work:`."""
+    """A piece of work: `with history.around("refactor") as work:`."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class GuardedWork:
 
     @property
     def passed(self) -> bool | None:
-        """Whether the check passed; None without one."""
+        """True if the check passed; None without a check."""
         verdict = self.after.verdict if self.after else None
         return None if verdict is None else verdict.status is VerdictStatus.PASS
 
@@ -241,7 +241,7 @@ def call_text(name: str, args: tuple[object, ...], kwargs: dict[str, object]) ->
 
 
 def _short_repr(value: object) -> str:
-    # Much longer than what is shown: a token cut in two would not be recognized and masked.
+    # Much longer than the limit: a token cut in two would not be recognized and masked.
     if isinstance(value, str | bytes):
         value = value[: 4 * MAX_CALL_LENGTH]
     try:

@@ -50,7 +50,7 @@ Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 class _ThreadCache(local):
-    """What the current verb of a thread has looked up; another thread looks it up itself."""
+    """Lookups of a thread's current verb; another thread has its own."""
 
     catalog: Catalog | None = None
     now: datetime | None = None
@@ -120,7 +120,7 @@ class HistoryContext(ABC):
 
     @property
     def agent(self) -> AgentName | None:
-        """The agent in whose name this history is used; None for a person."""
+        """The agent that uses this history; None for a person."""
         return agent_of(self.environ)
 
     @property
@@ -230,7 +230,7 @@ class HistoryContext(ABC):
         return unseal(self.keys.to_open, path, b"file", blob)
 
     def with_contents(self, snapshot: Snapshot, *paths: EnvPath) -> Snapshot:
-        """Return the snapshot when its trees can be read; fetch the contents of these paths if it was fetched.
+        """Fetch missing contents of these paths if the snapshot was fetched; return the snapshot.
 
         The path of the top stands for all contents. Raise `TreeTooLarge` for trees of unlimited size that plain git
         brought: those of a fetch were checked when they arrived.
