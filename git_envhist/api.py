@@ -34,7 +34,7 @@ from git_envhist.model import (
     Trigger,
 )
 from git_envhist.platform import COPIES
-from git_envhist.snapshots.fetched import is_fetched, without_fetched
+from git_envhist.snapshots.fetched import is_fetched, without_fetched_objects
 from git_envhist.snapshots.records import name_record, remark_record
 from git_envhist.text import replace_surrogates
 
@@ -285,7 +285,7 @@ class EnvHistory(HistoryContext):
         """Capture the working tree into a staging directory that is deleted at the end."""
         from git_envhist.capture.captured_tree import LiveTree  # loaded late: with the capture itself
 
-        with self.capturing.present() as captured:
+        with self.capturing.current_tree() as captured:
             git = self.repository.git.with_objects(captured.staging.path)
             yield LiveTree(git, captured.finish().tree)
 
@@ -305,7 +305,7 @@ class EnvHistory(HistoryContext):
         from git_envhist.capture.pipeline import CapturePipeline  # loaded late: keeps envlog fast
 
         return CapturePipeline(
-            without_fetched(self.repository),
+            without_fetched_objects(self.repository),
             self.settings,
             self.keys,
             self.workers,
@@ -941,6 +941,12 @@ class EnvHistory(HistoryContext):
         from git_envhist.remote.fetch import bring_contents  # loaded late: most snapshots are ours
 
         bring_contents(self.repository, self.environ, snapshot, blobs)
+
+    def pushed_tip(self, remote: str, timeline: str) -> str | None:
+        """Return the commit that a push left as the tip of a timeline at a remote; None if nothing was pushed."""
+        from git_envhist.remote.remotes import pushed_tip  # loaded late: few revisions name a remote
+
+        return pushed_tip(self.repository, remote, timeline)
 
     def export(
         self,

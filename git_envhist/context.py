@@ -32,7 +32,12 @@ from git_envhist.history.catalog import (
 from git_envhist.history.timeline import Catalog, Timeline
 from git_envhist.lazy import once, replace
 from git_envhist.model import CaptureResult, EnvPath, NoteRecord, Snapshot, SnapshotRef
-from git_envhist.snapshots.fetched import FetchedStore, is_fetched, seeing_fetched, without_fetched
+from git_envhist.snapshots.fetched import (
+    FetchedStore,
+    is_fetched,
+    with_fetched_objects,
+    without_fetched_objects,
+)
 from git_envhist.text import replace_surrogates
 from git_envhist.worktree.timeline_name import ensure_timeline, find_timeline
 
@@ -71,12 +76,14 @@ class HistoryContext(ABC):
         one_command: bool = False,
     ) -> None:
         """`one_command`: this process runs one command and ends; settings and timelines are read once."""
-        self.repository: Repository = seeing_fetched(opened.repository)
+        self.repository: Repository = with_fetched_objects(opened.repository)
         self.directory = directory
         self.environ = dict(environ)
         self.workers = environ.get("GIT_ENVHIST_WORKERS") or workers
         self.one_command = one_command
         self.warnings = list(opened.remarks)
+        self.recovered_name: str | None = None
+        """The warning that the name of the timeline had to be recovered."""
         self.waiting: Callable[[str], None] | None = None
         """Called with what a verb waits for, e.g. "another push"."""
         self.step: Callable[[str], None] | None = None
@@ -115,6 +122,7 @@ class HistoryContext(ABC):
         """The name of this working tree's timeline; None before its first capture."""
         found = find_timeline(self.repository, self.settings)
         if found.remark is not None:
+            self.recovered_name = found.remark
             self.warn(found.remark)
         return found.name
 
@@ -133,7 +141,7 @@ class HistoryContext(ABC):
     def log(self, limit: int | None = None, timeline: str | None = None) -> list[Snapshot]:
         """Return the snapshots of a timeline, newest first."""
         name = timeline or self.timeline
-        found = read_timeline(self.repository, name, limit, self.warn) if name else []
+        found = read_timeline(self.repository, name, limit, self.pushed_tip, self.warn) if name else []
         return judge_verdicts(found, lambda: self.keys)
 
     def timelines(self) -> tuple[str, ...]:
@@ -282,6 +290,10 @@ class HistoryContext(ABC):
         """Fetch blobs of a fetched snapshot that are not stored yet."""
 
     @abstractmethod
+    def pushed_tip(self, remote: str, timeline: str) -> str | None:
+        """Return the commit that a push left as the tip of a timeline at a remote; None if nothing was pushed."""
+
+    @abstractmethod
     def notify(self, event: str, *about: object) -> None:
         """Call the handlers of an event."""
 
@@ -294,7 +306,7 @@ class HistoryContext(ABC):
 
     def _reopen_fetched(self) -> None:
         """See the repository of fetched timelines after it was created or changed."""
-        self.repository = seeing_fetched(without_fetched(self.repository))
+        self.repository = with_fetched_objects(without_fetched_objects(self.repository))
         self.refresh()
 
     def _wrapped_keys(self) -> WrappedKeys:
@@ -319,7 +331,9 @@ class HistoryContext(ABC):
         # A file that git includes and that changes while git reads it is seen by the next verb.
         others = tuple(sorted(set(named).difference(files)))
         # A fetch in another thread may have created the repository of fetched timelines just now.
-        self.repository = seeing_fetched(without_fetched(replace(self.repository, config=config)))
+        self.repository = with_fetched_objects(
+            without_fetched_objects(replace(self.repository, config=config))
+        )
         self._settings = read_settings(config)
         self._config_files, self._config_stamp = (*files, *others), (*before, *_stamp(others))
 

@@ -18,8 +18,8 @@ from git_envhist.git.repository import TIMELINE_REFS, TRASH_REFS, Repository
 from git_envhist.history.timeline import Catalog, Timeline
 from git_envhist.lazy import once, replace
 from git_envhist.model import EnvPath, Snapshot
-from git_envhist.snapshots.fetched import REMOTES, FetchedStore, is_fetched
-from git_envhist.snapshots.log import Tell, read_chain
+from git_envhist.snapshots.fetched import REMOTES, FetchedStore, is_fetched, split_name
+from git_envhist.snapshots.log import Warn, read_chain
 
 if TYPE_CHECKING:
     from git_envhist.secrets.keys import KeyRing
@@ -37,7 +37,13 @@ def refuse_unknown(verb: str, keywords: Iterable[str], known: Iterable[str]) -> 
         raise TypeError(f"{verb}() got an unexpected keyword argument '{unknown[0]}'")
 
 
-def read_timeline(repository: Repository, name: str, limit: int | None, tell: Tell) -> list[Snapshot]:
+PushedTip = Callable[[str, str], str | None]
+"""Return the commit that a push left as the tip of a timeline at a remote, given the remote and the timeline."""
+
+
+def read_timeline(
+    repository: Repository, name: str, limit: int | None, pushed_tip: PushedTip, warn: Warn
+) -> list[Snapshot]:
     """Return the snapshots of a timeline, newest first; none if it does not exist."""
     from git_envhist.snapshots.notes import (  # loaded late: most snapshots have no old notes
         add_fetched_notes,
@@ -45,12 +51,15 @@ def read_timeline(repository: Repository, name: str, limit: int | None, tell: Te
     )
 
     fetched = FetchedStore.of(repository)
-    if is_fetched(name) and fetched.is_there:
-        found = _read_fetched(fetched, name, limit, tell)
+    if is_fetched(name):
+        pushed = _read_pushed(repository, fetched, name, limit, pushed_tip, warn)
+        if pushed or not fetched.exists:
+            return pushed
+        found = _read_fetched(fetched, name, limit, warn)
         return add_fetched_notes(fetched, add_local_notes(repository.git, fetched, found))
     ref = TIMELINE_REFS + name
     try:
-        found = list(read_chain(repository.git, ref, limit=limit, tell=tell))
+        found = list(read_chain(repository.git, ref, limit=limit, warn=warn))
         if any(one.id != one.commit for one in found):
             from git_envhist.snapshots.notes import (
                 with_old_notes,  # loaded late: only a rewritten timeline has old notes
@@ -68,21 +77,38 @@ def read_timeline(repository: Repository, name: str, limit: int | None, tell: Te
                     f"'{ref}' points to no commit", hint="repair it: git envlog fsck --repair"
                 ) from None
         # The first snapshot may have been published after the failure.
-        found = list(read_chain(repository.git, ref, limit=limit, tell=tell))
-    if fetched.is_there:
+        found = list(read_chain(repository.git, ref, limit=limit, warn=warn))
+    if fetched.exists:
         found = add_fetched_notes(fetched, found)
     # The author of a commit may have written any timeline's name into it; these snapshots were not fetched.
     return [replace(one, timeline=name) if is_fetched(one.timeline) else one for one in found]
 
 
-def _read_fetched(fetched: FetchedStore, name: str, limit: int | None, tell: Tell) -> list[Snapshot]:
+def _read_pushed(
+    repository: Repository,
+    fetched: FetchedStore,
+    name: str,
+    limit: int | None,
+    pushed_tip: PushedTip,
+    warn: Warn,
+) -> list[Snapshot]:
+    """Return the snapshots that a push left at a remote, newest first: a fetch skips what is ours already."""
+    if fetched.exists and name in fetched.timelines():
+        return []
+    with suppress(UsageError, GitFailed):
+        tip = pushed_tip(*split_name(name))
+        return list(read_chain(repository.git, tip, limit=limit, warn=warn)) if tip else []
+    return []
+
+
+def _read_fetched(fetched: FetchedStore, name: str, limit: int | None, warn: Warn) -> list[Snapshot]:
     try:
-        return list(fetched.read(name, limit, tell))
+        return list(fetched.read(name, limit, warn))
     except GitFailed:
         if fetched.git.ask("cat-file", "-e", f"{REMOTES}{name}^{{commit}}").status == 0:
             raise
         # A broken fetched timeline must not hide the other ones.
-        tell(f"'{name}' points to no commit: fetch or import it again")
+        warn(f"'{name}' points to no commit: fetch or import it again")
         return []
 
 
@@ -97,7 +123,7 @@ def newest_at(repository: Repository) -> dict[str, float] | None:
     """Return the time of each timeline's tip, ours first; None if git cannot list all of them."""
     fetched = FetchedStore.of(repository)
     found: dict[str, float] = {}
-    for git, place in ((repository.git, TIMELINE_REFS), (fetched.git, REMOTES))[: 1 + fetched.is_there]:
+    for git, place in ((repository.git, TIMELINE_REFS), (fetched.git, REMOTES))[: 1 + fetched.exists]:
         listed = git.try_run("for-each-ref", "--format=%(committerdate:unix) %(refname)", place)
         if listed.status != 0:
             return None
@@ -215,7 +241,7 @@ class DroppedIds:
         found = set()
         for commit, message in re.findall(LISTED, listed.out, re.DOTALL | re.MULTILINE):
             with suppress(Damaged):
-                found.add(read_message(message).draft.was or commit.decode("ascii"))
+                found.add(read_message(message).was or commit.decode("ascii"))
         matching = {one for one in found if one.startswith(prefix.lower())}
         return matching.pop() if len(matching) == 1 else None
 
@@ -265,10 +291,13 @@ class OtherTimelines(Mapping[str, Timeline]):
         return tuple(self._list_names())
 
     def __getitem__(self, name: str) -> Timeline:
-        if name not in self._names:
+        if name not in self._names and not is_fetched(name):
             raise KeyError(name)
         if name not in self._known:
+            # An own timeline as a push left it has a name with the remote, and is in no list.
             self._known[name] = Timeline.of(name, self._read(name))
+        if name not in self._names and not self._known[name].snapshots:
+            raise KeyError(name)
         return self._known[name]
 
     def __iter__(self) -> Iterator[str]:

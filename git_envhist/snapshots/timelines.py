@@ -1,4 +1,8 @@
-"""Remember what became of timelines and commits: chains left behind, and the new ids of rewritten commits."""
+"""State about timelines of a repository: timelines with an unreadable tip, and new ids of rewritten commits.
+
+Two files in the common state: `left-behind` lists timelines with an unreadable tip, and `rewritten` maps old commits to
+the commits that replaced them.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,23 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 
-from git_envhist.disk import cannot_write, state_directory, sync, sync_directory
+from git_envhist.disk import (
+    Durability,
+    append_line,
+    cannot_write,
+    replace_file,
+    state_directory,
+)
 from git_envhist.platform import open_file_only
 
-# Timelines that began anew because their newest snapshot could not be read: what stood before it may be whole.
-#
-# No ref leads there any more, so that to git it is garbage. Until a repair has put it back nothing of it goes.
+# Timelines that were restarted because their tip could not be read. Older snapshots may still exist; no ref leads to
+# them, so for git they are garbage. Until a repair has recovered them nothing of them is deleted.
 
 LEFT_BEHIND_FILE = "left-behind"
 
 
 def read_left_behind(common_state: str) -> list[str]:
-    """The names of the timelines."""
+    """Return the names of these timelines."""
     try:
         with open(
             os.path.join(common_state, LEFT_BEHIND_FILE),
@@ -31,37 +40,30 @@ def read_left_behind(common_state: str) -> list[str]:
 
 
 def remember_left_behind(common_state: str, timeline: str) -> None:
-    """Add one, for good: before its ref moves."""
+    """Add a timeline, durably, before its ref moves."""
     path = os.path.join(state_directory(common_state), LEFT_BEHIND_FILE)
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(descriptor, os.fsencode(f"{timeline}\n"))
-            sync(descriptor)
-        finally:
-            os.close(descriptor)
-        sync_directory(common_state)
+        append_line(path, os.fsencode(timeline), durability=Durability.FULL)
     except OSError as error:
         raise cannot_write(error, path) from error
 
 
 def forget_left_behind(common_state: str) -> None:
-    """Nothing is missing from any of them."""
+    """Delete the list: nothing is missing from any timeline."""
     with suppress(FileNotFoundError):
         os.unlink(os.path.join(common_state, LEFT_BEHIND_FILE))
 
 
-# Which commit a rewritten one has become: a private list, for whoever still holds the old hash.
-#
-# A check that ran for an hour notes its verdict on the commit that it knew; what is remembered of the environment
-# relies on one. Ids need no such list, they stand in the commits. To lose it costs time, and a note its place.
+# Commits that a rewrite replaced: for processes that started before the rewrite, such as a check that records its
+# verdict on the commit it ran on. Ids need no such list, they are in the commits. Losing the file costs time, and a
+# note its place.
 
 REWRITTEN_IDS_FILE = "rewritten"
 MAX_SIZE = 1 << 20
 
 
 def read_rewritten(common_state: str) -> dict[str, str]:
-    """By old hash the one after it; the last word counts."""
+    """Return for each old hash the one that replaced it; later lines win."""
     try:
         with open(
             os.path.join(common_state, REWRITTEN_IDS_FILE),
@@ -76,7 +78,7 @@ def read_rewritten(common_state: str) -> dict[str, str]:
 
 
 def current_commit(rewritten: Mapping[str, str], commit: str) -> str:
-    """What a commit has become, by however many steps."""
+    """Return the current hash of a commit, over any number of rewrites."""
     seen = {commit}
     while (following := rewritten.get(commit)) is not None and following not in seen:
         seen.add(following)
@@ -85,15 +87,13 @@ def current_commit(rewritten: Mapping[str, str], commit: str) -> str:
 
 
 def remember_rewritten(common_state: str, now: Mapping[str, str]) -> None:
-    """Add to the list; the older half of a long one goes."""
+    """Add pairs to the list; the older half of a long list is dropped."""
     pairs = {**read_rewritten(common_state), **{old: new for old, new in now.items() if old != new}}
     lines = [f"{old} {new}\n" for old, new in pairs.items()]
     while sum(map(len, lines)) > MAX_SIZE:
         lines = lines[len(lines) // 2 :]
     path = os.path.join(state_directory(common_state), REWRITTEN_IDS_FILE)
     try:
-        with open(path + ".new", "w", encoding="ascii") as file:
-            file.write("".join(lines))
-        os.rename(path + ".new", path)
+        replace_file(path, "".join(lines).encode("ascii"), durability=Durability.NONE)
     except OSError as error:
         raise cannot_write(error, common_state) from error

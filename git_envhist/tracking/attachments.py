@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from git_envhist.context import HistoryContext
@@ -37,6 +38,7 @@ from git_envhist.snapshots.fetched import is_fetched
 from git_envhist.snapshots.layout import ATTACHMENTS, GIT_CHANGED, MISSING, UNSTABLE
 from git_envhist.snapshots.names import RESERVED, stored_name, true_name
 from git_envhist.snapshots.records import attached_record, read_git_changes, read_missing
+from git_envhist.snapshots.sealed_chunks import read_sealed_chunks
 
 if TYPE_CHECKING:
     from git_envhist.git.process import Git
@@ -125,6 +127,11 @@ def read_attachments(reader: CatFile, snapshot: Snapshot, unseal: Unseal) -> Ite
         name = os.fsencode(stored)
         place = b"/".join((RESERVED, ATTACHMENTS, name))
         found = reader.read(os.fsencode(snapshot.tree) + b":" + place) if _is_name(name) else None
+        if found is not None and found.kind == "tree":
+            open_chunk, width = partial(unseal, EnvPath(name)), len(snapshot.tree) // 2
+            chunks = read_sealed_chunks(reader, found.data, width, open_chunk, f"attachment '{stored}'")
+            yield true_name(name), b"".join(chunks)
+            continue
         if found is None or found.kind != "blob":
             raise EnvhistError(f"an attachment is missing from the snapshot: '{stored}'")
         yield true_name(name), unseal(EnvPath(name), found.data)

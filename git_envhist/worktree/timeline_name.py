@@ -1,4 +1,4 @@
-"""The name of a working tree's timeline: minted at its first capture, kept in its git directory."""
+"""The name of a working tree's timeline: created at its first capture, stored in its git directory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from git_envhist.config import Settings
-from git_envhist.disk import state_directory, sync_directory
+from git_envhist.disk import (
+    Durability,
+    replacement,
+    state_directory,
+    sync_directory,
+    write_all,
+)
 from git_envhist.errors import EnvhistError
 from git_envhist.git.repository import Repository
 from git_envhist.lazy import pattern
@@ -19,14 +25,14 @@ from git_envhist.platform import open_file_only
 FILE = "timeline"
 CACHE = "cache"
 MAX_LENGTH = 1_000
-"""More characters than a name has."""
+"""Longer than any name."""
 FORK = "fork"
-"""Stands where the working tree is a fork: its timeline is its own, whatever is configured for all of them."""
+"""Marker file of a fork: it has a timeline of its own, whatever timeline is configured for all working trees."""
 GOOD_NAME = pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}/[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class Found(NamedTuple):
-    """The timeline of a working tree, as its name was found."""
+    """The result of looking up a working tree's timeline."""
 
     name: str | None
     """None before the first capture."""
@@ -76,25 +82,25 @@ def read_name(state: str) -> str | None:
 def ensure_timeline(
     repository: Repository, settings: Settings, warn: Callable[[str], None] = lambda _: None
 ) -> str:
-    """Return the name of this working tree's timeline, minted if it has none; the caller holds the working tree's lock.
+    """Return the name of this working tree's timeline, and create it if it is missing.
 
-    A name that had to be recovered is written again.
+    The caller has locked the working tree. A recovered name is written to its file again.
     """
     repository.require_tree()
     found = find_timeline(repository, settings)
     if found.name is not None and found.remark is None:
         return found.name
-    name = found.name or _minted(repository, warn)
+    name = found.name or _new_name(repository, warn)
     if found.remark is not None:
         warn(found.remark)
     _write_name(repository, name)
     return name
 
 
-def _minted(repository: Repository, warn: Callable[[str], None]) -> str:
+def _new_name(repository: Repository, warn: Callable[[str], None]) -> str:
     from shlex import quote  # loaded late: once per working tree
 
-    from git_envhist.worktree.lost_timeline import unused_timelines  # loaded late: likewise
+    from git_envhist.worktree.lost_timeline import unused_timelines  # loaded late: once per working tree
 
     name = f"{_prefix(repository)}{os.urandom(3).hex()}"
     is_fork = os.path.exists(os.path.join(repository.state, FORK))
@@ -111,27 +117,22 @@ def _minted(repository: Repository, warn: Callable[[str], None]) -> str:
 def _write_name(repository: Repository, name: str) -> None:
     directory = state_directory(repository.state)
     path = os.path.join(directory, FILE)
-    # The temporary file always has the same name, so that the next capture overwrites the file of a killed one.
-    temporary = f"{path}.new"
-    with open(temporary, "w", encoding="ascii") as file:
-        file.write(name + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    _keep_damaged(path)
-    os.rename(temporary, path)
-    sync_directory(directory)
+    # The damaged file gets its second name only when the new content is written.
+    with replacement(path, durability=Durability.FULL) as descriptor:
+        write_all(descriptor, f"{name}\n".encode("ascii"), 0)
+        _keep_damaged(path)
 
 
 def _keep_damaged(path: str) -> None:
-    """Give what exists at the place of the name a second name; nothing is lost if it was readable after all."""
-    kept = f"{path}.damaged"
+    """Rename a damaged name file; its content is preserved in case it was readable after all."""
+    backup = f"{path}.damaged"
     with suppress(OSError):
         if os.path.isdir(path) and not os.path.islink(path):
-            os.rename(path, kept)
+            os.rename(path, backup)
         elif os.path.lexists(path):
             with suppress(FileNotFoundError):
-                os.unlink(kept)
-            os.link(path, kept, follow_symlinks=False)
+                os.unlink(backup)
+            os.link(path, backup, follow_symlinks=False)
 
 
 def _prefix(repository: Repository) -> str:
@@ -139,19 +140,19 @@ def _prefix(repository: Repository) -> str:
 
 
 def mark_fork(repository: Repository) -> None:
-    """From now on this working tree has a timeline of its own."""
+    """Mark this working tree as a fork: from now on it has a timeline of its own."""
     directory = state_directory(repository.state)
     os.close(os.open(os.path.join(directory, FORK), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
     sync_directory(directory)
 
 
 def new_timeline_name(host: str, directory: str, tail: str) -> str:
-    """Two components that git takes as a ref, whatever the host and the directory are called."""
+    """Return a name of two components that is a valid ref for any host and directory name."""
     return f"{slug(host.partition('.')[0])}/{slug(directory)}-{tail}"
 
 
 def slug(text: str) -> str:
-    """A word of letters and digits that reminds of a text."""
+    """Return a word of letters and digits derived from a text."""
     plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40].strip("-")
     return plain or "env"
 

@@ -455,7 +455,7 @@ def test_what_was_dropped_takes_the_place_of_nothing(repo: Repo, history: EnvHis
     repo.run("git-envlog", "fsck", "--repair", check=True)
 
     assert [(one.id, one.commit) for one in opened(repo).log()] == line
-    assert {one.snapshot.id for one in opened(repo).dropping.trash()} == {moments[0].id, moments[2].id}
+    assert {one.snapshot.id for one in opened(repo).dropper.trash()} == {moments[0].id, moments[2].id}
 
 
 def test_what_was_dropped_does_not_come_back(repo: Repo, history: EnvHistory) -> None:
