@@ -54,11 +54,15 @@ def envhist() -> NoReturn:
     """`git envhist`: what hooks call; every subcommand of `git envlog`."""
     keep_standard_streams()
     if sys.argv[1:2] == ["hook"]:
-        from git_envhist.handlers.git_hook import handle_git_hook as answer
+        from git_envhist.handlers.git_hook import (
+            handle_git_hook as answer,  # loaded late: only a hook of git needs it
+        )
 
         leave(answer(sys.argv[2:], os.environ))
     if sys.argv[1:2] == ["agent-hook"]:
-        from git_envhist.handlers.agent_hook import handle_agent_hook
+        from git_envhist.handlers.agent_hook import (
+            handle_agent_hook,  # loaded late: only a hook of an agent needs it
+        )
 
         leave(handle_agent_hook(sys.argv[2:], os.environ))
     if sys.argv[1:2] == ["agent-worktree"]:

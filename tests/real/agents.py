@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.model import Snapshot
 from tests.conftest import sealed_environment
 from tests.real.models import Call, Server, model
@@ -198,7 +198,7 @@ def _settled(repo: Repo) -> list[Snapshot]:
     """The history, newest first, once the hook after the turn has done its part."""
     until = time.monotonic() + SETTLED
     while True:
-        moments = AroundHistory.open(str(repo.path)).log()
+        moments = EnvHistory.open(str(repo.path), one_command=True).log()
         done = {dict(moment.meta).get("agent-moment") for moment in moments} >= {"before", "after"}
         if done or time.monotonic() > until:
             return moments
