@@ -1726,7 +1726,7 @@ RESTORE = (
     Line(
         "python prune",
         "thinned by a policy",
-        ("retention/test_prune.py::test_a_moment_named_while_it_is_decided_stays",),
+        ("retention/test_prune.py::test_a_snapshot_named_while_it_is_decided_stays",),
     ),
     Line(
         "python thin",
