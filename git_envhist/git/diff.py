@@ -394,7 +394,7 @@ class _Running:
         self.is_finished = True
         try:
             status = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
-            trace.tell_git(self._told, self._began, status)
+            trace.trace_git(self._told, self._began, status)
             return GitResult(status, _content(self._answer), _content(self._complaints))
         finally:
             self._close()

@@ -80,13 +80,13 @@ def limits_for_pack(head: bytes, size: int) -> ResourceLimits:
 
 def bounds_of_a_fetch(memory: int, place: str) -> ResourceLimits:
     """The bounds where nobody knows before how much comes: a disk is not filled by it, nor is the memory."""
-    free, beyond = free_bytes(place, kept_free=1 << 62), free_bytes(place, kept_free=20)
+    free, beyond = free_bytes(place, reserve=1 << 62), free_bytes(place, reserve=20)
     return ResourceLimits(memory, None, None if free is None or beyond is None else max(beyond, free // 2))
 
 
 def refuse_without_room(place: str, size: int) -> None:
     """Where a disk cannot hold it, nothing is begun."""
-    room = free_bytes(place, kept_free=1 << 62)
+    room = free_bytes(place, reserve=1 << 62)
     if room is not None and size > room:
         raise cannot_write(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), place)
 
@@ -185,7 +185,7 @@ def run_limited(
         for mine in ours:
             mine.close()
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    trace.tell_git(words, began, status)
+    trace.trace_git(words, began, status)
     if len(told) > MAX_TOLD:
         raise Damaged(f"more is listed there than {MAX_TOLD:,} bytes hold")
     return GitResult(status, told, said)

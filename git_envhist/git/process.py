@@ -199,7 +199,7 @@ class GitProcess:
         try:
             out = read_all(self._reading)
             status = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
-            trace.tell_git(self._told, self._began, status)
+            trace.trace_git(self._told, self._began, status)
             os.lseek(self._complaints, 0, os.SEEK_SET)
             return GitResult(status, out, read_all(self._complaints))
         finally:
@@ -439,7 +439,7 @@ class GitStream:
 
 
 def _start(git: Git, arguments: tuple[str | bytes, ...], source: int, sink: int, complaints: int) -> int:
-    trace.tell_git(("git", *arguments, "(goes on)"))
+    trace.trace_git(("git", *arguments, "(goes on)"))
     try:
         return os.posix_spawnp(
             "git",

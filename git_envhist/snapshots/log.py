@@ -102,7 +102,7 @@ class _Log:
         if done.status < 0:
             raise _LogCutShort(f"the history could not be read: git was ended by signal {-done.status}")
         if done.status != 0:
-            raise GitFailed(done.complaint, hint="'git envlog fsck' tells which moments are whole")
+            raise GitFailed(done.complaint, hint="'git envlog fsck' lists the damaged snapshots")
 
     def _options(self, notes_refs: Sequence[str], skip: int) -> list[str]:
         # Where there are no notes to look in, git would print the placeholder itself.

@@ -39,7 +39,7 @@ from typing import NamedTuple, Self
 
 from git_envhist.disk import (
     BESIDE_STATE,
-    LIMIT,
+    LOCK_TIMEOUT,
     cannot_write,
     lock_file,
     lock_within,
@@ -137,7 +137,7 @@ def take_turn(place: str) -> int:
     try:
         if os.fstat(turn).st_uid == os.geteuid():
             os.fchmod(turn, stat.S_IMODE(os.stat(place).st_mode) & 0o666)
-        lock_within(turn, fcntl.LOCK_EX, os.path.join(place, TURN), LIMIT)
+        lock_within(turn, fcntl.LOCK_EX, os.path.join(place, TURN), LOCK_TIMEOUT)
     except BaseException:
         os.close(turn)
         raise

@@ -57,9 +57,9 @@ class PathDirectoryCursor(DirectoryCursor):
         """Go into a directory; its own stat. OSError where it is gone, closed to us, or no directory any more."""
         wanted = path_below_root(path).split(b"/") if path_below_root(path) else []
         try:
-            if root_name_of(path) != self._realm or not self._is_here() or not self._went_up(wanted):
+            if root_name_of(path) != self._root or not self._is_here() or not self._went_up(wanted):
                 self._start(root_name_of(path))
-            for name in wanted[len(self._way) :]:
+            for name in wanted[len(self._names) :]:
                 self._go_down(name)
         except OSError:
             # Wherever that led: the next way begins at the top again.
@@ -68,22 +68,22 @@ class PathDirectoryCursor(DirectoryCursor):
         return os.stat(b".")
 
     def close(self) -> None:
-        self._way, self._seen, self._realm = [], [], None
+        self._names, self._seen, self._root = [], [], None
 
     def _start(self, realm: bytes) -> None:
         self.close()
         os.chdir(self._base(realm))
         self._seen.append(_identity(os.stat(b".")))
-        self._realm = realm
+        self._root = realm
 
     def _is_here(self) -> bool:
         # Another worker of the same process may have gone elsewhere.
         return _identity(os.stat(b".")) == self._seen[-1]
 
     def _went_up(self, wanted: list[bytes]) -> bool:
-        while self._way != wanted[: len(self._way)]:
+        while self._names != wanted[: len(self._names)]:
             os.chdir(b"..")
-            self._way.pop()
+            self._names.pop()
             self._seen.pop()
             # What was moved meanwhile has another directory above it.
             if not self._is_here():
@@ -97,7 +97,7 @@ class PathDirectoryCursor(DirectoryCursor):
         os.chdir(name)
         if _identity(os.stat(b".")) != _identity(before):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        self._way.append(name)
+        self._names.append(name)
         self._seen.append(_identity(before))
 
 
