@@ -344,7 +344,7 @@ def compare_many(git: Git, words: Sequence[str | bytes], asked: bytes, trees: Se
 
 
 def _rows_of(done: GitResult) -> bytes:
-    if done.by_itself().status != 0:
+    if done.unless_killed().status != 0:
         raise GitFailed(done.complaint)
     return done.out
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from git_envhist.errors import Damaged
-from git_envhist.git.config import moment_of
+from git_envhist.git.config import time_of
 
 
 class Commit(NamedTuple):
@@ -21,7 +21,7 @@ class Commit(NamedTuple):
     @property
     def at(self) -> datetime:
         """The committer's moment, with the offset it was written with."""
-        return moment_of(self.committer)
+        return time_of(self.committer)
 
 
 def encode_commit(tree: str, parent: str | None, author: bytes, committer: bytes, message: bytes) -> bytes:
