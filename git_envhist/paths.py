@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from git_envhist.platform import DIRECTORY, NOFOLLOW
 
-REALM_MARK = b"\0"
+ROOT_PREFIX = b"\0"
 DOT_GIT = b".git"
 MAX_OPEN = 64
 
@@ -27,21 +27,21 @@ def join(directory: bytes, name: bytes) -> bytes:
 
 def root_name_of(path: bytes) -> bytes:
     """Return the name of the additional root that a path is in; empty for the working tree."""
-    return path[1:].partition(b"/")[0] if path.startswith(REALM_MARK) else b""
+    return path[1:].partition(b"/")[0] if path.startswith(ROOT_PREFIX) else b""
 
 
-def is_realm_top(path: bytes) -> bool:
-    return not path or (path.startswith(REALM_MARK) and b"/" not in path)
+def is_root_top(path: bytes) -> bool:
+    return not path or (path.startswith(ROOT_PREFIX) and b"/" not in path)
 
 
 def path_below_root(path: bytes) -> bytes:
     """Return the path without its root's name."""
-    return path.partition(b"/")[2] if path.startswith(REALM_MARK) else path
+    return path.partition(b"/")[2] if path.startswith(ROOT_PREFIX) else path
 
 
 def display_path(path: bytes) -> bytes:
     """Return the path as it is displayed: one in an additional root as ``nginx://conf.d``."""
-    return root_name_of(path) + b"://" + path_below_root(path) if path.startswith(REALM_MARK) else path
+    return root_name_of(path) + b"://" + path_below_root(path) if path.startswith(ROOT_PREFIX) else path
 
 
 class DirectoryCursor:

@@ -20,11 +20,12 @@ from git_envhist.disk import state_directory
 from git_envhist.errors import Damaged
 from git_envhist.git.process import LOCAL_VARIABLES
 from git_envhist.lazy import pattern
+from git_envhist.model import ObjectId
 from git_envhist.objects.trees import decode_tree
 from git_envhist.platform import free_bytes
 from git_envhist.secrets.seal import SealingKey, seal, unseal
-from git_envhist.snapshots.chunks import MAX_SIZE, ObjectSink, padded, secret_cuts, store_cut
-from git_envhist.snapshots.layout import DIRECTORY, SERVICES, TreeEntry
+from git_envhist.snapshots.chunks import MAX_SIZE, padded, secret_cuts, store_cut_chunks
+from git_envhist.snapshots.layout import DIRECTORY, SERVICES, ObjectSink, TreeEntry
 from git_envhist.snapshots.names import RESERVED
 
 if TYPE_CHECKING:
@@ -278,7 +279,7 @@ def keep_dumps(
             warnings.append(f"the state of service '{dump.name}' is not kept: {NO_KEY}")
             continue
         cuts = secret_cuts(_blocks(dump.file), key.derive(b"pieces"))
-        _, tree = store_cut(_SealingSink(sink, key, name), cuts)
+        _, tree = store_cut_chunks(_SealingSink(sink, key, name), cuts)
         found[SERVICES + b"/" + name] = (b"", DIRECTORY, tree)
     return found
 
@@ -320,7 +321,7 @@ class _SealingSink:
         self._key = key
         self._name = name
 
-    def add(self, kind: bytes, data: bytes) -> bytes:
+    def add(self, kind: bytes, data: bytes) -> ObjectId:
         if kind == b"blob":
             data = seal(self._key, self._name, KIND, padded(zlib.compress(data, LEVEL)))
         return self._sink.add(kind, data)

@@ -22,7 +22,7 @@ class DirectoryListing(NamedTuple):
 class DirectoryPair(NamedTuple):
     """A directory before and after a restore; None on a side where it is not a directory."""
 
-    realm: bytes
+    root: bytes
     """The name of an additional root; empty for the working tree, including the `.git` of nested repositories."""
     path: EnvPath
     before: DirectoryListing | None
@@ -45,7 +45,7 @@ class PlanAction(Enum):
 class PlanStep:
     """A path that a restore changes. A new directory is one step, with everything below it."""
 
-    realm: bytes
+    root: bytes
     path: EnvPath
     action: PlanAction
     before: Entry | None
@@ -58,14 +58,14 @@ class PlanStep:
     @property
     def shown(self) -> EnvPath:
         """Return the path as it is displayed, with the name of its additional root in front."""
-        return shown_path(self.realm, self.path)
+        return shown_path(self.root, self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedDirectory:
     """A directory whose own metadata is set at the end, because it differs or because its entries change."""
 
-    realm: bytes
+    root: bytes
     path: EnvPath
     before: Entry | None
     after: Entry | None
@@ -99,9 +99,9 @@ class RestorePlan:
         return counts
 
 
-def shown_path(realm: bytes, path: EnvPath) -> EnvPath:
+def shown_path(root: bytes, path: EnvPath) -> EnvPath:
     """Return a path as it is displayed: `nginx://conf.d` for one of an additional root."""
-    return EnvPath(realm + b"://" + path) if realm else path
+    return EnvPath(root + b"://" + path) if root else path
 
 
 @dataclass(frozen=True, slots=True)

@@ -284,6 +284,8 @@ class FetchResult:
     """Timelines that were not fetched, each with the reason."""
     heads: tuple[tuple[str, str], ...] = ()
     """The signature of each changed timeline's head: `signed`, `later`, `unknown-key`, `none` or `altered`."""
+    pushed: tuple[str, ...] = ()
+    """Own timelines that were skipped, because the remote has only what was pushed from this repository."""
 
 
 @dataclass(frozen=True, slots=True)

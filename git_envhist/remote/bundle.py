@@ -39,9 +39,9 @@ from git_envhist.git.limits import (
 from git_envhist.git.process import Git, GitResult, GitStream, why_it_failed
 from git_envhist.lazy import dataclass
 from git_envhist.objects.compress import packing, unpacking
-from git_envhist.remote.remotes import HEADS, NOTES, is_timeline
+from git_envhist.remote.remotes import NOTES, REMOTEREFS_HEADS, is_timeline
 from git_envhist.remote.selection import SelectedSnapshots
-from git_envhist.snapshots.tree_size import TreeSizer, trees_of_moments, trees_of_notes
+from git_envhist.snapshots.tree_size import TreeSizer, trees_of_notes, trees_of_snapshots
 
 # The file of an export: a tar of two members, compressed with zstd, that other programs can open too.
 #
@@ -269,7 +269,7 @@ def write_bundle(git: Git, path: str, chosen: Sequence[SelectedSnapshots]) -> No
 
 def refs_of(chosen: Sequence[SelectedSnapshots]) -> dict[str, str]:
     """The refs that a bundle holds."""
-    heads = {HEADS + one.timeline: one.head for one in chosen}
+    heads = {REMOTEREFS_HEADS + one.timeline: one.head for one in chosen}
     return {**heads, **{NOTES + one.timeline: one.notes for one in chosen if one.notes is not None}}
 
 
@@ -295,7 +295,7 @@ def take_bundle(bundle: BundleStream, git_dir: str, objects: str, object_format:
     if done.status != 0:
         raise limit_error(done, bounds, objects, "is not whole")
     with CatFile(git) as reader:
-        trees = [*trees_of_notes(git, notes.values()), *trees_of_moments(git, heads.values())]
+        trees = [*trees_of_notes(git, notes.values()), *trees_of_snapshots(git, heads.values())]
         if TreeSizer(reader, 20 if object_format == "sha1" else 32).find_endless(trees) is not None:
             raise DecompressionBomb(
                 "what was exported holds trees that stand for more paths than an environment has"
@@ -317,10 +317,12 @@ def _read_refs(bundle: BundleStream, object_format: str) -> tuple[dict[str, str]
             told = line.removeprefix(FORMAT).decode("ascii", "replace")
             continue
         found = REF.fullmatch(line.decode("ascii", "replace"))
-        place = next((p for p in (HEADS, NOTES) if found is not None and found[2].startswith(p)), None)
+        place = next(
+            (p for p in (REMOTEREFS_HEADS, NOTES) if found is not None and found[2].startswith(p)), None
+        )
         if found is None or place is None or not is_timeline(found[2].removeprefix(place)):
             raise Damaged("what was exported holds a ref that no export has")
-        (heads if place == HEADS else notes)[found[2].removeprefix(place)] = found[1]
+        (heads if place == REMOTEREFS_HEADS else notes)[found[2].removeprefix(place)] = found[1]
     if (told or "sha1") != object_format:
         raise Damaged(f"what was exported is in the object format '{told or 'sha1'}', not '{object_format}'")
     if not heads or set(notes) - set(heads):

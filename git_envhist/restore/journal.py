@@ -54,9 +54,9 @@ class Phase(Enum):
 
 
 class SlotLocation(NamedTuple):
-    """Where the slots of a realm stood when a journal was written."""
+    """Where the slots of a root stood when a journal was written."""
 
-    realm: bytes
+    root: bytes
     device: int
     inode: int
 
@@ -203,7 +203,7 @@ def _journal_to_json(journal: RestoreJournal) -> dict[str, Any]:
         "steps": [_staged_to_json(staged) for staged in journal.staged],
         "directories": [_directory_to_json(own) for own in journal.directories],
         "notes": dict(journal.notes),
-        "spots": [[_text(spot.realm), spot.device, spot.inode] for spot in journal.spots],
+        "spots": [[_text(spot.root), spot.device, spot.inode] for spot in journal.spots],
     }
 
 
@@ -212,7 +212,7 @@ def _journal_from_json(value: Mapping[str, Any]) -> RestoreJournal:
     staged = tuple(_staged_from_json(row) for row in value["steps"])
     directories = tuple(_directory_from_json(row) for row in value["directories"])
     spots = tuple(
-        SlotLocation(_bytes(realm), int(device), int(inode)) for realm, device, inode in value["spots"]
+        SlotLocation(_bytes(root), int(device), int(inode)) for root, device, inode in value["spots"]
     )
     return RestoreJournal(staged, directories, notes, spots)
 
@@ -221,26 +221,26 @@ def _staged_to_json(staged: StagedStep) -> list[Any]:
     step = staged.step
     below = [_entry_to_json(entry) for entry in step.below]
     entries = [_entry_to_json(step.before), _entry_to_json(step.after)]
-    place = [_text(step.realm), _text(step.path), step.action.value, step.unit]
+    place = [_text(step.root), _text(step.path), step.action.value, step.unit]
     return [place, entries, below, staged.slot, staged.new, staged.victim]
 
 
 def _staged_from_json(row: list[Any]) -> StagedStep:
-    (realm, path, action, unit), (before, after), below, slot, new, victim = row
+    (root, path, action, unit), (before, after), below, slot, new, victim = row
     inside = tuple(entry for entry in map(_entry_from_json, below) if entry is not None)
     sides = _entry_from_json(before), _entry_from_json(after)
     number = None if unit is None else int(unit)
-    step = PlanStep(_bytes(realm), _path(path), PlanAction(action), *sides, inside, number)
+    step = PlanStep(_bytes(root), _path(path), PlanAction(action), *sides, inside, number)
     return StagedStep(step, int(slot), _seen(new), _seen(victim))
 
 
 def _directory_to_json(own: PlannedDirectory) -> list[Any]:
-    return [_text(own.realm), _text(own.path), _entry_to_json(own.before), _entry_to_json(own.after)]
+    return [_text(own.root), _text(own.path), _entry_to_json(own.before), _entry_to_json(own.after)]
 
 
 def _directory_from_json(row: list[Any]) -> PlannedDirectory:
-    realm, path, before, after = row
-    return PlannedDirectory(_bytes(realm), _path(path), _entry_from_json(before), _entry_from_json(after))
+    root, path, before, after = row
+    return PlannedDirectory(_bytes(root), _path(path), _entry_from_json(before), _entry_from_json(after))
 
 
 def _entry_to_json(entry: Entry | None) -> list[Any] | None:
@@ -297,17 +297,17 @@ def _path(value: str) -> EnvPath:
 
 
 def spots_of(door: RestoreDisk) -> tuple[SlotLocation, ...]:
-    """Where the slots of each realm stand."""
-    found = {realm: os.fstat(slots.private) for realm, slots in door.realms.items()}
-    return tuple(SlotLocation(realm, seen.st_dev, seen.st_ino) for realm, seen in sorted(found.items()))
+    """Where the slots of each root stand."""
+    found = {root: os.fstat(slots.private) for root, slots in door.roots.items()}
+    return tuple(SlotLocation(root, seen.st_dev, seen.st_ino) for root, seen in sorted(found.items()))
 
 
 def with_current_devices(journal: RestoreJournal, door: RestoreDisk) -> RestoreJournal | None:
     """The journal with the numbers that the devices have now; None where it was not written here."""
-    here = {spot.realm: spot for spot in spots_of(door)}
+    here = {spot.root: spot for spot in spots_of(door)}
     now: dict[int, int] = {}
     for spot in journal.spots:
-        there = here.get(spot.realm)
+        there = here.get(spot.root)
         # A root that is configured no more is missed by its own steps.
         if there is not None and spot.inode != there.inode:
             return None

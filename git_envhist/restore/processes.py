@@ -95,8 +95,8 @@ class AffectedPaths(NamedTuple):
 
     @classmethod
     def by(cls, plan: RestorePlan, bases: Mapping[bytes, bytes]) -> AffectedPaths:
-        tops = {realm: os.path.realpath(base) for realm, base in bases.items()}
-        paths = {os.path.join(tops[step.realm], step.path): step.before is not None for step in plan.steps}
+        tops = {root: os.path.realpath(base) for root, base in bases.items()}
+        paths = {os.path.join(tops[step.root], step.path): step.before is not None for step in plan.steps}
         replaced = frozenset(path for path, stood in paths.items() if stood)
         return cls(tuple(sorted(tops.values())), tuple(sorted(paths)), replaced)
 

@@ -313,7 +313,7 @@ def _write(repository: Repository, found: _NotesUnion, identity: bytes) -> str |
         if made is not None:
             staging.journal_commit(made)
             staging.publish([pack] if pack else [])
-            staging.settle()
+            staging.make_permanent()
     return made
 
 

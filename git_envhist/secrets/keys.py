@@ -195,6 +195,15 @@ OPENING_LENGTH = 64
 TEXT_HEAD = "envhist-key-"
 
 
+class SigningKey(Protocol):
+    """The part of a sealing key that signing needs."""
+
+    @property
+    def id(self) -> str: ...
+
+    def mac(self, data: bytes) -> str: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
     """One secret, its name, and what is derived from it."""

@@ -20,17 +20,13 @@ from git_envhist.disk import Durability, cannot_write, remove_if_present, replac
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.git.cat_file import CatFile
 from git_envhist.history.graph import LogLine, fold_turns
-from git_envhist.history.timeline import subject
-from git_envhist.history.titles import title
 from git_envhist.html import BEGINNING, document
 from git_envhist.model import Snapshot
 from git_envhist.platform import SYSTEM, open_itself
 from git_envhist.probes import kinds
-from git_envhist.text import escape, escape_invalid
+from git_envhist.text import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from git_envhist.api import AroundHistory
     from git_envhist.cli.command import Session
 
@@ -174,7 +170,7 @@ def write_page(session: Session, file: str, shown: Sequence[Snapshot]) -> None:
     refuse_what_is_no_page(file)
     with shown_steps() as tell:
         tell(f"measuring {count(len(shown), 'moment')}")
-        values = with_titles(json_values_with_sizes(history, shown, most_paths=PATHS_IN_LISTS), shown)
+        values = json_values_with_sizes(history, shown, most_paths=PATHS_IN_LISTS)
         values = folded(values, fold_turns(shown, history.now.tzinfo))
     place = os.path.basename(history.repository.root) or history.repository.root
     text = document(place, moment(history.now), values)
@@ -185,15 +181,6 @@ def write_page(session: Session, file: str, shown: Sequence[Snapshot]) -> None:
     refuse_place(session, file)
     put_page(file, raw)
     session.line(f"wrote '{escape(file)}': {count(len(shown), 'moment')}, {size(len(raw))}")
-
-
-def with_titles(values: Iterable[Json], shown: Sequence[Snapshot]) -> list[Json]:
-    """These moments' values, each with the line that a list prints for it where its own words are another."""
-    return [
-        value if line == subject(one.intent) else {**value, "title": escape_invalid(line)}
-        for value, one in zip(values, shown, strict=True)
-        for line in (title(one),)
-    ]
 
 
 def folded(values: Sequence[Json], lines: Sequence[LogLine]) -> list[Json]:
