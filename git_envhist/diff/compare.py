@@ -10,9 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from git_envhist.diff.manifest import MetadataPair
-from git_envhist.errors import Damaged, EnvhistError, GitFailed
-from git_envhist.git.cat_file import CatFile
-from git_envhist.git.diff import (
+from git_envhist.diff.tree_diff import (
     NESTED,
     NOT_PIECES,
     NOT_RESERVED,
@@ -23,15 +21,15 @@ from git_envhist.git.diff import (
     RenameRow,
     TreeDiffProcess,
     compare_many,
-    empty_tree,
     is_modified,
-    matching,
     parse_row,
     parse_rows,
     read_renames,
     sort_rows,
-    with_positive,
 )
+from git_envhist.errors import Damaged, EnvhistError, GitFailed
+from git_envhist.git.cat_file import CatFile, empty_tree
+from git_envhist.git.pathspecs import matching, with_positive
 from git_envhist.git.process import Git
 from git_envhist.lazy import once, pattern, replace
 from git_envhist.model import (

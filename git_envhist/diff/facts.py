@@ -591,7 +591,7 @@ def changed_facts(
         changes = facts_between(reader, before, after, find_key)
     if not pathspecs or not changes:
         return changes
-    from git_envhist.git.diff import matching  # loaded late: few ask for paths
+    from git_envhist.git.pathspecs import matching  # loaded late: few ask for paths
 
     directories = {change.at for change in changes} - {b""}
     places = sorted({*directories, *map(path_of_fact_change, changes)} - {b""})

@@ -15,9 +15,9 @@ from itertools import compress
 from operator import ne
 from typing import NamedTuple
 
+from git_envhist.diff.tree_diff import ABSENT, MANIFEST_PREFIX, DiffRow
 from git_envhist.errors import Damaged
 from git_envhist.git.cat_file import CatFile, GitObject
-from git_envhist.git.diff import ABSENT, MANIFEST_PREFIX, DiffRow
 from git_envhist.model import Entry, EntryKind, StoredAs
 from git_envhist.objects.reader import OwnFirst
 from git_envhist.objects.trees import DIRECTORY, FILE, decode_by_name

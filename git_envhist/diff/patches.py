@@ -13,8 +13,8 @@ from copy import copy
 from typing import NamedTuple
 
 from git_envhist.diff.compare import environment_path, stored_side
+from git_envhist.diff.tree_diff import NOT_RESERVED, RAW
 from git_envhist.errors import GitFailed
-from git_envhist.git.diff import NOT_RESERVED, RAW
 from git_envhist.git.process import Git, GitStream
 from git_envhist.model import Change, ChangeSide, EnvPath, ObjectId
 

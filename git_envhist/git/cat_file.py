@@ -335,3 +335,15 @@ def blob_blocks(git: Git, oid: str) -> Iterator[bytes]:
     done = child.close()
     if done.status != 0:
         raise GitFailed(done.complaint)
+
+
+# By the length of an id in hex; git knows this tree without having it.
+EMPTY_TREES = {
+    40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+    64: "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+}
+
+
+def empty_tree(git: Git, like: str) -> str:
+    """The tree without entries, in the hash of a repository that has the object `like`."""
+    return EMPTY_TREES[len(git.run("rev-parse", "--verify", "--end-of-options", like).strip())]

@@ -24,7 +24,6 @@ from git_envhist.objects.own_packs import OwnPacks
 from git_envhist.objects.pack_reader import KINDS, PackFile
 from git_envhist.objects.trees import DIRECTORY, decode_by_name, decode_tree, object_id
 from git_envhist.platform import open_file_only
-from git_envhist.snapshots.chunks import read_pointer
 
 if TYPE_CHECKING:
     from dulwich.object_store import DiskObjectStore
@@ -599,26 +598,25 @@ class ObjectReader:
         assert entry.oid is not None
         return self.blob(entry.oid)
 
-    def stream_pieces(self, pointer: bytes) -> Iterator[bytes]:
-        """The bytes of a big file, piece by piece, given what stands in the tree for it."""
-        told = read_pointer(pointer)
-        size = 0
-        for run in self._listed(told.tree):
-            for piece in self._listed(run):
-                data = self.blob(piece)
-                size += len(data)
-                if size > told.size:
+    def stream_chunks(self, tree: bytes, size: int) -> Iterator[bytes]:
+        """Yield the chunks of a big file from its two-level tree; raise Damaged if they are not `size` bytes."""
+        total = 0
+        for run in self._entries(tree):
+            for chunk in self._entries(run):
+                data = self.blob(chunk)
+                total += len(data)
+                if total > size:
                     break
                 yield data
-        if size != told.size:
-            raise Damaged("the pieces of a file are not as long as it is said to be", hint=HINT)
+        if total != size:
+            raise Damaged("the chunks of a file do not have its length", hint=HINT)
 
-    def count_pieces(self, pointer: bytes) -> Counter[bytes]:
-        """The pieces of a big file, and how often each comes: a hole of terabytes is few, many times."""
+    def count_chunks(self, tree: bytes) -> Counter[bytes]:
+        """Return the chunks of a big file with their numbers of uses: a hole has few chunks, used many times."""
         found: Counter[bytes] = Counter()
-        for run, times in Counter(self._listed(read_pointer(pointer).tree)).items():
-            for piece, often in Counter(self._listed(run)).items():
-                found[piece] += often * times
+        for run, times in Counter(self._entries(tree)).items():
+            for chunk, often in Counter(self._entries(run)).items():
+                found[chunk] += often * times
         return found
 
     def open_sealed(self, path: EnvPath, blob: bytes) -> bytes:
@@ -637,10 +635,10 @@ class ObjectReader:
             if name in self.__dict__:
                 self.__dict__.pop(name).close()
 
-    def _listed(self, tree: bytes) -> list[bytes]:
+    def _entries(self, tree: bytes) -> list[bytes]:
         kind, data = self.read(tree)
         if kind != b"tree":
-            raise Damaged(f"object {tree.hex()} is no tree of pieces", hint=HINT)
+            raise Damaged(f"object {tree.hex()} is not a tree of chunks", hint=HINT)
         return [oid for _, _, oid in decode_tree(data, len(tree))]
 
     def _ask_git(self, oid: bytes) -> tuple[bytes, bytes]:

@@ -494,10 +494,10 @@ def _exactly(files: list[Entry], git: Git, contents: ObjectReader, block: int, r
 
 
 def _in_pieces(pointer: bytes, contents: ObjectReader, sizes: HeaderReader, room: int) -> int:
-    size = read_pointer(pointer).size
-    if size <= room:
-        return size
-    counted = contents.count_pieces(pointer)
+    chunks = read_pointer(pointer)
+    if chunks.size <= room:
+        return chunks.size
+    counted = contents.count_chunks(chunks.tree)
     known = sizes.of_many(counted)
     return sum(
         known[piece].size * often

@@ -20,7 +20,7 @@ from git_envhist.diff.compare import as_sealed_then
 from git_envhist.diff.walk import compare_directories, differing_directories, same_environment
 from git_envhist.errors import EnvhistError
 from git_envhist.git.cat_file import CatFile
-from git_envhist.git.diff import matching, patterns_of
+from git_envhist.git.pathspecs import matching, patterns_of
 from git_envhist.git.process import Git
 from git_envhist.lazy import replace
 from git_envhist.model import (
@@ -53,6 +53,7 @@ from git_envhist.restore.scope import (
     holding_mounts,
 )
 from git_envhist.restore.untrusted import Findings
+from git_envhist.snapshots.chunks import read_pointer
 from git_envhist.snapshots.manifest import BUDGET
 from git_envhist.snapshots.names import RESERVED, true_path
 from git_envhist.snapshots.records import ROOT_MARK
@@ -178,7 +179,8 @@ def read_again(contents: ObjectReader, plan: RestorePlan) -> None:
         if entry is not None and entry.oid is not None:
             blob = contents.blob(entry.oid)
             if entry.stored is StoredAs.PIECES:
-                for _ in contents.stream_pieces(blob):
+                pointer = read_pointer(blob)
+                for _ in contents.stream_chunks(pointer.tree, pointer.size):
                     pass
             elif entry.stored is StoredAs.SEALED:
                 contents.open_sealed(step.shown, blob)

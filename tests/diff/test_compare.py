@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from git_envhist.diff import tree_diff as diff
 from git_envhist.diff.compare import compare
 from git_envhist.diff.summary import count
 from git_envhist.errors import Damaged, EnvhistError, UsageError
-from git_envhist.git import diff
-from git_envhist.git.diff import anchored, directory_prefix
+from git_envhist.git.pathspecs import anchored, directory_prefix
 from git_envhist.git.process import Git
 from git_envhist.git.repository import Repository
 from git_envhist.model import Change, ChangeCount, ChangeKind, EntryKind, StoredAs

@@ -10,7 +10,7 @@ from git_envhist.api import AroundHistory
 from git_envhist.diff import compare as series
 from git_envhist.diff.compare import commits_changing_paths, compare
 from git_envhist.errors import GitFailed
-from git_envhist.git.diff import anchored
+from git_envhist.git.pathspecs import anchored
 from git_envhist.model import Snapshot
 from tests.support.repository import Repo
 

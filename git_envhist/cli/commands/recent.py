@@ -18,7 +18,7 @@ from git_envhist.discovery import open_repository
 from git_envhist.disk import system_errors
 from git_envhist.errors import NotARepository
 from git_envhist.git.config import LocalZone
-from git_envhist.git.diff import anchored, directory_prefix, matching
+from git_envhist.git.pathspecs import anchored, directory_prefix, matching
 from git_envhist.git.repository import Repository
 from git_envhist.history.times import printed_time, read_moment
 from git_envhist.lazy import replace
