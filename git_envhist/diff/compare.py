@@ -50,7 +50,7 @@ from git_envhist.snapshots.names import RESERVED, stored_name, stored_path, true
 
 if TYPE_CHECKING:
     from git_envhist.diff.manifest import PathMetadata, ShardDiff
-    from git_envhist.objects.reader import OwnFirst
+    from git_envhist.objects.reader import NamedObjectReader
     from git_envhist.snapshots.reader import TreeReader
 
 
@@ -341,7 +341,7 @@ def compare(
 
 
 def find_changes(
-    reader: CatFile | OwnFirst,
+    reader: CatFile | NamedObjectReader,
     rows: DiffRows,
     after: str,
     *,
@@ -364,13 +364,13 @@ def find_changes(
 @contextmanager
 def _compare_trees(
     git: Git, before: str, after: str, *, metadata: bool, brief: bool
-) -> Iterator[tuple[DiffRows, CatFile | OwnFirst]]:
+) -> Iterator[tuple[DiffRows, CatFile | NamedObjectReader]]:
     """All rows; and who reads what they name."""
     with CatFile(git) as others, closing(TreeDiffProcess(git, before, after, shards=False)) as running:
         from git_envhist.diff.manifest import differing_manifest_lines, differing_shards
-        from git_envhist.objects.reader import OwnFirst  # loaded late: while git compares
+        from git_envhist.objects.reader import NamedObjectReader  # loaded late: while git compares
 
-        with closing(OwnFirst(git, others, after)) as own:
+        with closing(NamedObjectReader(git, others, after)) as own:
             shards = differing_shards(own, before, after) if metadata else []
             lines = differing_manifest_lines(own, shards) if shards and brief else []
             rows = parse_rows(running.finish())
@@ -400,7 +400,7 @@ def _certain(rows: DiffRows) -> tuple[set[bytes], list[bytes]]:
 
 
 def _read_metadata(
-    reader: CatFile | OwnFirst, rows: DiffRows, after: str, brief: bool
+    reader: CatFile | NamedObjectReader, rows: DiffRows, after: str, brief: bool
 ) -> Mapping[bytes, MetadataPair]:
     from git_envhist.diff.manifest import read_differences  # loaded late: only differing shards need it
 
@@ -411,7 +411,7 @@ def _read_metadata(
     return read_differences(reader, shards, others, after, certain)
 
 
-def _read_missing(reader: CatFile | OwnFirst, tree: TreeReader) -> frozenset[bytes]:
+def _read_missing(reader: CatFile | NamedObjectReader, tree: TreeReader) -> frozenset[bytes]:
     """The paths that are not in the later snapshot because they could not be captured."""
     from git_envhist.model import MissingReason  # loaded late: mostly nothing went
     from git_envhist.snapshots.records import read_missing  # loaded late: likewise

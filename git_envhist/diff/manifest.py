@@ -19,7 +19,7 @@ from git_envhist.diff.tree_diff import ABSENT, MANIFEST_PREFIX, DiffRow
 from git_envhist.errors import Damaged
 from git_envhist.git.cat_file import CatFile, GitObject
 from git_envhist.model import Entry, EntryKind, StoredAs
-from git_envhist.objects.reader import OwnFirst
+from git_envhist.objects.reader import NamedObjectReader
 from git_envhist.objects.trees import DIRECTORY, FILE, decode_by_name
 from git_envhist.snapshots.layout import MANIFEST
 from git_envhist.snapshots.names import RESERVED, stored_name, suspicious, true_name
@@ -52,7 +52,7 @@ Texts = dict[bytes, tuple[bytes | None, bytes | None]]
 
 
 def read_differences(
-    reader: CatFile | OwnFirst,
+    reader: CatFile | NamedObjectReader,
     shards: Iterable[tuple[bytes | None, bytes | None]],
     contents: Iterable[bytes],
     after: str,
@@ -87,7 +87,9 @@ def _merge(known: MetadataPair | None, more: MetadataPair) -> MetadataPair:
     return more if known is None else MetadataPair(more.before or known.before, more.after or known.after)
 
 
-def _read_pairs(reader: CatFile | OwnFirst, shards: Iterable[tuple[bytes | None, bytes | None]]) -> Texts:
+def _read_pairs(
+    reader: CatFile | NamedObjectReader, shards: Iterable[tuple[bytes | None, bytes | None]]
+) -> Texts:
     pairs = list(shards)
     blobs = reader.read_many([oid for pair in pairs for oid in pair if oid is not None])
     texts: Texts = {}
@@ -97,7 +99,7 @@ def _read_pairs(reader: CatFile | OwnFirst, shards: Iterable[tuple[bytes | None,
     return texts
 
 
-def _read_unchanged(reader: CatFile | OwnFirst, directories: list[bytes], after: str) -> Texts:
+def _read_unchanged(reader: CatFile | NamedObjectReader, directories: list[bytes], after: str) -> Texts:
     # Bytes that changed under the same time leave the shard as it was; how they are stored stands in it all the same.
     if not directories:
         return {}
@@ -374,7 +376,7 @@ TREE_WORD, BLOB_WORD = b"40000", b"100644"
 Ids = tuple[bytes | None, bytes | None]
 
 
-def differing_shards(own: OwnFirst, before: str, after: str) -> list[DiffRow] | None:
+def differing_shards(own: NamedObjectReader, before: str, after: str) -> list[DiffRow] | None:
     """Both sides of each, as rows; None where packs of ours do not tell all of it."""
     try:
         manifests: list[Ids] = [(_manifest(own, before), _manifest(own, after))]
@@ -383,13 +385,13 @@ def differing_shards(own: OwnFirst, before: str, after: str) -> list[DiffRow] | 
         return None
 
 
-def differing_manifest_lines(own: OwnFirst, shards: Iterable[DiffRow]) -> list[ShardDiff]:
+def differing_manifest_lines(own: NamedObjectReader, shards: Iterable[DiffRow]) -> list[ShardDiff]:
     """In which lines shards differ, as far as that is quickly told."""
     both = [row for row in shards if row.old_mode and row.new_mode]
     # One side after the other: what one capture wrote lies in one pack.
     try:
-        olds = [own.ours(unhexlify(row.old_oid))[1] for row in both]
-        news = [own.ours(unhexlify(row.new_oid))[1] for row in both]
+        olds = [own.read_own(unhexlify(row.old_oid))[1] for row in both]
+        news = [own.read_own(unhexlify(row.new_oid))[1] for row in both]
     except (KeyError, Damaged):
         return []
     told = map(differing_lines, olds, news)
@@ -400,16 +402,16 @@ def differing_manifest_lines(own: OwnFirst, shards: Iterable[DiffRow]) -> list[S
     ]
 
 
-def _manifest(own: OwnFirst, name: str) -> bytes:
+def _manifest(own: NamedObjectReader, name: str) -> bytes:
     data = own.root_tree(name)
     mode, reserved = decode_by_name(data, len(name) // 2)[RESERVED]
-    inner, manifest = decode_by_name(own.ours(reserved)[1], len(reserved))[MANIFEST]
+    inner, manifest = decode_by_name(own.read_own(reserved)[1], len(reserved))[MANIFEST]
     if (mode, inner) != (DIRECTORY, DIRECTORY):
         raise Damaged("a manifest is no directory")
     return manifest
 
 
-def _differing(own: OwnFirst, trees: list[Ids], word: bytes) -> list[Ids]:
+def _differing(own: NamedObjectReader, trees: list[Ids], word: bytes) -> list[Ids]:
     """The ids, before and after, of what differs in pairs of trees that hold entries of one mode."""
     olds, news = ([_entries(own, pair[side]) for pair in trees] for side in (0, 1))
     found: list[Ids] = []
@@ -424,10 +426,10 @@ def _differing(own: OwnFirst, trees: list[Ids], word: bytes) -> list[Ids]:
     return found
 
 
-def _entries(own: OwnFirst, oid: bytes | None) -> list[bytes]:
+def _entries(own: NamedObjectReader, oid: bytes | None) -> list[bytes]:
     if oid is None:
         return []
-    kind, data = own.ours(oid)
+    kind, data = own.read_own(oid)
     entries: list[bytes] = _pattern(len(oid)).findall(data)
     # Matches never overlap, so that their lengths add up to the whole only if nothing stood between them.
     if kind != b"tree" or sum(map(len, entries)) != len(data):

@@ -26,7 +26,7 @@ ROOTS = b".envhist/roots/"
 NESTED = b".envhist/dotgit/"
 MANIFEST_PREFIX = b".envhist/manifest/"
 NOT_RESERVED = b":(top,exclude).envhist"
-# Never asked about here, and as numerous as a big file is long.
+# Chunks are not compared here, and a big file has many.
 NOT_PIECES = b":(top,exclude).envhist/pieces"
 
 RAW = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev")
@@ -35,7 +35,7 @@ ABSENT = 0
 
 
 class DiffRow(NamedTuple):
-    """One row: git's two modes, 0 where there is nothing, and two ids in hex."""
+    """A row of diff-tree: two modes of git's, 0 on a side that does not exist, and two ids in hex."""
 
     old_mode: int
     new_mode: int
@@ -52,7 +52,7 @@ class DiffRow(NamedTuple):
 
 
 class DiffRows(NamedTuple):
-    """The rows of one diff, by stored path where that matters."""
+    """The rows of a diff, sorted by subject: contents of the environment, nested repositories, manifest shards."""
 
     contents: dict[bytes, DiffRow]
     nested: dict[bytes, DiffRow]
@@ -60,13 +60,13 @@ class DiffRows(NamedTuple):
 
     @property
     def id_length(self) -> int:
-        """How many bytes an id has in this repository; 0 where nothing differs."""
+        """The length of an id in bytes; 0 if nothing differs."""
         row = next(chain(self.contents.values(), self.shards, self.nested.values()), None)
         return 0 if row is None else len(row.old_oid) // 2
 
 
 class RenameRow(NamedTuple):
-    """One file that git takes for another one moved: stored paths, and how alike in percent."""
+    """A renamed file as git detects it: stored paths, similarity in percent."""
 
     before: bytes
     after: bytes
@@ -75,18 +75,18 @@ class RenameRow(NamedTuple):
 
 @lru_cache(64)
 def is_modified(old_mode: int, new_mode: int) -> bool:
-    """Whether both sides are there and of one type."""
+    """Return whether both sides exist and have the same type."""
     return bool(old_mode and new_mode) and old_mode >> 12 == new_mode >> 12
 
 
 def parse_rows(listed: bytes) -> DiffRows:
-    """All that git saw differ between two trees."""
+    """Parse the output of diff-tree."""
     parts = listed.split(b"\0")
     return sort_rows(zip(parts[1::2], map(parse_row, parts[0:-1:2]), strict=True))
 
 
 def parse_row(text: bytes) -> DiffRow:
-    """The row that `:100644 100644 <id> <id> M` tells."""
+    """Parse a row such as `:100644 100644 <id> <id> M`."""
     old_mode, new_mode, old_oid, new_oid, _ = text.split(b" ")
     return DiffRow(_mode(old_mode[1:]), _mode(new_mode), old_oid, new_oid)
 
@@ -97,7 +97,7 @@ def _mode(word: bytes) -> int:
 
 
 def sort_rows(rows: Iterable[tuple[bytes, DiffRow]]) -> DiffRows:
-    """Tell the rows of the environment from those of what is kept beside it."""
+    """Sort rows by the part of the snapshot they are about."""
     found = DiffRows({}, {}, [])
     for path, row in rows:
         is_tree = TREE_MODE in (row.old_mode, row.new_mode)
@@ -118,7 +118,7 @@ def sort_rows(rows: Iterable[tuple[bytes, DiffRow]]) -> DiffRows:
 def read_renames(
     git: Git, before: str, after: str, pathspecs: Sequence[bytes], similarity: int
 ) -> Iterable[RenameRow]:
-    """The files that git takes for moved ones, among those that the pathspecs mean."""
+    """Return the renames that git detects among the files that match the pathspecs."""
     words = (*RAW, f"-M{similarity}%", "--diff-filter=R", before, after, "--")
     limits = (*with_positive(pathspecs), NOT_RESERVED)
     parts = git.run(*at_top(git), *words, *limits, environment=git.no_index).split(b"\0")
@@ -126,26 +126,20 @@ def read_renames(
         yield RenameRow(old, new, int(text.rpartition(b" R")[2]))
 
 
-# What git says of two trees, asked beside other work: the rows that differ.
-#
-# The answer goes into a memory file: a pipe would hold git up until somebody reads it.
-
 ROWS = (*RAW, "-t", "--no-renames")
 TOP = b":(top)"
 NOT_SHARDS = b":(top,exclude).envhist/manifest"
 SHARDS = b":(top).envhist/manifest"
 MAX_MEMORY, MAX_SECONDS = 2 << 30, 30
-"""git keeps all that differs in mind before it says any of it: a few hundred bytes a path, and of a million a second.
-Who makes up trees can have it go on for ever: what takes more than this is weighed, and, where it is only large, asked
-for again."""
+"""git collects all differences before it prints any: a few hundred bytes per path, a million paths per second."""
 NO_MEMORY = b"ut of memory"
 
 
 class TreeDiffProcess:
-    """Two trees that git is comparing; to be closed."""
+    """A running comparison of two trees; call `close` at the end."""
 
     def __init__(self, git: Git, before: str, after: str, *, shards: bool) -> None:
-        """All but the shards of the manifest, or these alone."""
+        """Compare everything but the manifest shards, or with `shards` only these."""
         limits = (SHARDS,) if shards else (TOP, NOT_SHARDS, NOT_PIECES)
         self._words: list[str | bytes] = [*at_top(git), *ROWS, before, after, "--", *limits]
         self._environment = {**git.environment, **git.no_index}
@@ -153,11 +147,11 @@ class TreeDiffProcess:
         self._running = _Running(self._git, self._words, self._environment)
 
     def finish(self) -> bytes:
-        """The rows; `TreeTooLarge` where there are more than an environment has."""
+        """Return the rows; raise TreeTooLarge if a few objects stand for an unlimited number of paths."""
         done = self._running.finish()
-        if _took_too_much(done):
+        if _exceeded_limits(done):
             _refuse_endless_trees(self._git, self._trees)
-            self._running = _Running(self._git, self._words, self._environment, held=False)
+            self._running = _Running(self._git, self._words, self._environment, limited=False)
             done = self._running.finish()
         return _rows_of(done)
 
@@ -166,13 +160,13 @@ class TreeDiffProcess:
             self._running.finish()
 
 
-def compare_many(git: Git, words: Sequence[str | bytes], asked: bytes, trees: Sequence[str]) -> bytes:
-    """What git says of many comparisons that it is asked for; `trees`: all that these have to do with."""
+def compare_many(git: Git, words: Sequence[str | bytes], questions: bytes, trees: Sequence[str]) -> bytes:
+    """Return git's output for many comparisons in one process; `trees` are all trees involved."""
     words, environment = [*at_top(git), *words], {**git.environment, **git.no_index}
-    done = _Running(git, words, environment, asked).finish()
-    if _took_too_much(done):
+    done = _Running(git, words, environment, questions).finish()
+    if _exceeded_limits(done):
         _refuse_endless_trees(git, trees)
-        done = _Running(git, words, environment, asked, held=False).finish()
+        done = _Running(git, words, environment, questions, limited=False).finish()
     return _rows_of(done)
 
 
@@ -183,16 +177,16 @@ def _rows_of(done: GitResult) -> bytes:
 
 
 def _refuse_endless_trees(git: Git, trees: Iterable[str]) -> None:
-    from git_envhist.snapshots.tree_size import refuse_too_large  # loaded late: hardly anything takes so much
+    from git_envhist.snapshots.tree_size import refuse_too_large  # loaded late: few trees are so large
 
     names = "".join(f"{tree}^{{tree}}\n" for tree in trees).encode("ascii")
-    told = git.run("cat-file", "--batch-check=%(objectname)", stdin=names).decode("ascii").splitlines()
-    # What is missing is told by whoever needs it.
-    refuse_too_large(git, [tree for tree in told if " " not in tree and tree not in EMPTY_TREES.values()])
+    listed = git.run("cat-file", "--batch-check=%(objectname)", stdin=names).decode("ascii").splitlines()
+    # The caller that needs a missing tree reports it.
+    refuse_too_large(git, [tree for tree in listed if " " not in tree and tree not in EMPTY_TREES.values()])
 
 
 class _Running:
-    """A git command at work."""
+    """A running git command with output in memory files."""
 
     def __init__(
         self,
@@ -201,44 +195,44 @@ class _Running:
         environment: Mapping[bytes, bytes],
         stdin: bytes = b"",
         *,
-        held: bool = True,
+        limited: bool = True,
     ) -> None:
         self.is_finished = False
         self._answer = memory_file(b"")
         self._complaints = memory_file(b"")
-        self._asked = memory_file(stdin)
+        self._input = memory_file(stdin)
         actions = [
-            (os.POSIX_SPAWN_DUP2, self._asked, 0),
+            (os.POSIX_SPAWN_DUP2, self._input, 0),
             (os.POSIX_SPAWN_DUP2, self._answer, 1),
             (os.POSIX_SPAWN_DUP2, self._complaints, 2),
         ]
-        self._told, self._began = ("git", *words), trace.now()
+        self._words, self._began = ("git", *words), trace.now()
         try:
             self._child = os.posix_spawnp("git", [*git.command, *words], environment, file_actions=actions)
         except BaseException as failure:
             self._close()
             refuse_without_git(failure)
             raise
-        if held:
+        if limited:
             keep_below(self._child, memory=MAX_MEMORY, seconds=MAX_SECONDS)
 
     def finish(self) -> GitResult:
-        """Wait for its end, and say what came of it."""
+        """Wait for the command to end and return its result."""
         self.is_finished = True
         try:
             status = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
-            trace.trace_git(self._told, self._began, status)
+            trace.trace_git(self._words, self._began, status)
             return GitResult(status, _content(self._answer), _content(self._complaints))
         finally:
             self._close()
 
     def _close(self) -> None:
-        os.close(self._asked)
+        os.close(self._input)
         os.close(self._answer)
         os.close(self._complaints)
 
 
-def _took_too_much(done: GitResult) -> bool:
+def _exceeded_limits(done: GitResult) -> bool:
     return done.status == -signal.SIGXCPU or (done.status != 0 and NO_MEMORY in done.err)
 
 

@@ -1,11 +1,10 @@
-"""Pathspecs as git means them, asked about true names.
+"""Pathspecs as git means them, matched by git against true names.
 
-A snapshot's tree spells some names in an escape (`store/names.py`), so git's own limiting by path would compare a
-pattern with the wrong spelling. Hence git is asked about the true names: the paths in question are written into a
-throw-away index, and `git ls-files` says which of them match. Every kind of magic that git knows works so, and no
-pattern is ever interpreted here.
+Some names in a snapshot's tree are escaped (`snapshots/names`), so git's own limiting by path would match the wrong
+spelling. Instead the true paths are written into a temporary index, and `git ls-files` prints those that match. So
+every kind of pathspec magic works, and no pattern is interpreted here.
 
-A path of a further root is spelled `<name>://<path>`: no path of the environment has an empty component.
+A path in an additional root is spelled `<name>://<path>`; no path of the environment has an empty component.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from git_envhist.git.process import Git
 from git_envhist.lazy import pattern as expression
 
 FILE_MODE = 0o100644
-# A gitlink is the one thing in an index that a pattern with a slash at its end matches: so directories are written.
+# A pattern with a slash at its end matches only gitlinks in an index, so directories are written as gitlinks.
 DIRECTORY_MODE = 0o160000
 
 SHORT_MAGIC = {b"/": b"top", b"!": b"exclude", b"^": b"exclude"}
@@ -27,23 +26,23 @@ STAT_DATA = Struct(">10I")
 MAX_NAME = 0xFFF
 STARS = expression(rb"\*+")
 MAX_STARS = 2
-"""In one name of a pathspec with (glob)."""
+"""The limit of stars in one name of a pathspec with (glob)."""
 
 
 def anchored(typed: bytes, prefix: bytes, root: bytes) -> bytes:
-    """A pathspec typed in the directory `prefix` below `root` ("" or "a/b/"), spelled as from the top."""
+    """Return a pathspec typed in the directory `prefix` below `root` ("" or "a/b/"), as from the top."""
     magic, pattern = _split_magic(typed)
     if b"top" in magic:
         prefix = b""
     words = [word for word in magic if word not in (b"", b"top") and not word.startswith(b"prefix:")]
     path = _from_top(pattern, prefix, root)
-    # What the shell's directory gave is no pattern, whatever letters it is made of: git's own word for this.
+    # The prefix is a literal path, even if it contains characters of patterns.
     literal = len(os.path.commonpath([prefix, path]))
     return b":(" + b",".join([b"prefix:%d" % literal, *words]) + b")" + path
 
 
 def directory_prefix(directory: bytes, root: bytes) -> bytes:
-    """Where a directory lies below the top, with a slash at its end; the top, or a place elsewhere, is ''."""
+    """Return the path of a directory below the top, with a slash at its end; "" for the top and for other places."""
     inside = os.path.relpath(os.path.realpath(directory), os.path.realpath(root))
     if inside == b"." or inside == b".." or inside.startswith(b"../"):
         return b""
@@ -51,14 +50,14 @@ def directory_prefix(directory: bytes, root: bytes) -> bytes:
 
 
 def at_top(git: Git) -> tuple[bytes, ...]:
-    """The words before a git command that make it read pathspecs from the top, wherever the user stands."""
+    """Return the options that make a git command read pathspecs from the top."""
     return (b"-C", os.fsencode(git.work_tree)) if git.work_tree is not None else ()
 
 
 def with_positive(pathspecs: Sequence[bytes]) -> tuple[bytes, ...]:
-    """The same pathspecs; where all of them exclude, together with the top: only then does git look everywhere.
+    """Return the pathspecs, with the top added if all of them exclude: only then git searches everything.
 
-    `UsageError` if git would match one of them with unbounded work.
+    Raise UsageError if git would need unlimited time to match one of them.
     """
     for spec in pathspecs:
         _refuse_endless(spec)
@@ -68,7 +67,7 @@ def with_positive(pathspecs: Sequence[bytes]) -> tuple[bytes, ...]:
 
 
 def patterns_of(pathspecs: Sequence[bytes]) -> frozenset[bytes]:
-    """Return the patterns that choose something; an empty one chooses everything."""
+    """Return the patterns that select paths; an empty one selects everything."""
     split = map(_split_magic, with_positive(pathspecs))
     return frozenset(pattern for magic, pattern in split if b"exclude" not in magic)
 
@@ -79,7 +78,7 @@ def matching(
     directories: Iterable[bytes],
     pathspecs: Sequence[bytes],
 ) -> frozenset[bytes]:
-    """Those of the paths that the pathspecs, spelled as from the top, mean; `directories` are some of the paths."""
+    """Return the paths that match the pathspecs, given as from the top; `directories` are some of the paths."""
     from tempfile import NamedTemporaryFile  # loaded late: only a diff with pathspecs needs it
 
     with NamedTemporaryFile(prefix="git-envhist-") as index:
@@ -94,7 +93,7 @@ def matching(
 
 
 def write_index(paths: Iterable[bytes], directories: Iterable[bytes], id_length: int) -> bytes:
-    """An index that holds just these paths, each with an id of no meaning."""
+    """Return an index file with these paths and meaningless ids."""
     from hashlib import sha1, sha256  # loaded late: without pathspecs nothing is hashed
 
     digest = sha1 if id_length == 20 else sha256
@@ -113,7 +112,7 @@ def write_index(paths: Iterable[bytes], directories: Iterable[bytes], id_length:
 
 
 def _refuse_endless(spec: bytes) -> None:
-    # With (glob), git tries every way to share a name among the stars: four against a long name take minutes.
+    # With (glob), git tries every division of a name among the stars: four stars and a long name take minutes.
     magic, pattern = _split_magic(spec)
     is_glob = b"glob" in magic or os.environ.get("GIT_GLOB_PATHSPECS", "0").lower() in (
         "1",

@@ -28,10 +28,10 @@ from git_envhist.objects.own_packs import (
     HARMLESS,
     drop_caches,
     drop_graphs_of,
-    forget_second_names,
     may_write,
     put_aside,
     put_back,
+    remove_spare_links,
 )
 from git_envhist.objects.pack_index import PackIndex
 from git_envhist.objects.pack_writer import StagedPack
@@ -242,7 +242,7 @@ def remove_packs(
     tips = tips_of(repository.git)
     # One that began while the last of it was written has listed them, and would miss them until they come back.
     _wait_for_others(repository, removes=False)
-    forget_second_names(repository.common_state, repository.pack_dir, bases)
+    remove_spare_links(repository.common_state, repository.pack_dir, bases)
     aside = os.path.join(staging.path, ASIDE)
     staging.keep_after_error()
     with system_errors(repository.pack_dir):

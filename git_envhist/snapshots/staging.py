@@ -58,12 +58,12 @@ from git_envhist.objects.own_packs import (
     _readable_as,
     drop_broken_index,
     drop_caches_naming,
-    forget_second_names,
     is_pack_name,
     link_spare_index,
+    remove_spare_links,
     restore_lost_indexes,
     restore_undecided,
-    spare_beside,
+    spare_directory_for,
     was_used_since,
     write_keep,
 )
@@ -409,7 +409,7 @@ class Staging:
             for staged, suffix in ((pack.pack_path, ".pack"), (pack.index_path, ".idx")):
                 share(staged, target, file_mode(bits))
                 if suffix == ".idx":
-                    link_spare_index(staged, spare_beside(os.path.dirname(self.path)), pack.name)
+                    link_spare_index(staged, spare_directory_for(os.path.dirname(self.path)), pack.name)
                 os.rename(staged, base + suffix)
         tighten(self._target, self._shared)
         sync_directory(self._target)
@@ -530,7 +530,7 @@ def _remove_packs(common_state: str, pack_dir: str, names: Iterable[str], commit
     ours = [name for name in names if made_by_us(os.path.join(pack_dir, name + ".keep"))]
     if not ours:
         return
-    forget_second_names(common_state, pack_dir, ours)
+    remove_spare_links(common_state, pack_dir, ours)
     in_use = {name for name in ours if was_used_since(os.path.join(pack_dir, name))}
     for name in in_use:
         # git removes it once it is unreachable; this program no longer treats it as its own.

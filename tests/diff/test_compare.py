@@ -460,7 +460,7 @@ def test_what_cannot_be_read_is_told_by_its_path(
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="no process can be held to bounds here")
-@pytest.mark.parametrize(("bound", "least"), [("MOST_MEMORY", 20 << 20), ("MOST_SECONDS", 1)])
+@pytest.mark.parametrize(("bound", "least"), [("MAX_MEMORY", 20 << 20), ("MAX_SECONDS", 1)])
 def test_trees_that_stand_for_any_number_of_paths_are_told_as_such(
     repo: Repo, git: Git, monkeypatch: pytest.MonkeyPatch, bound: str, least: int
 ) -> None:

@@ -189,7 +189,7 @@ def test_a_bit_that_flips_on_the_way_to_the_disk_is_noticed(at: int, tmp_path: P
         writer.add(b"blob", noise(1_200_000, seed))
     writer.add(b"blob", b"the last one")
     flip_at_finish(writer, at)
-    with pytest.raises(Damaged, match="does not hold what was written"):
+    with pytest.raises(Damaged, match="does not contain what was written"):
         writer.finish()
     assert list(tmp_path.iterdir()) == []
 
