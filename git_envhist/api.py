@@ -771,7 +771,7 @@ class Taking(Asking):
 
         `renames`: a file that went and one that came are one change, where so many percent of them are alike.
         """
-        from git_envhist.diff.facts import compare_moments  # loaded late: keeps envlog fast
+        from git_envhist.diff.facts import compare_snapshots  # loaded late: keeps envlog fast
 
         chosen = tuple(map(os.fsencode, as_sequence(pathspecs)))
         for one in (before, after) if renames is not None else ():
@@ -779,7 +779,7 @@ class Taking(Asking):
                 # What was moved is told by its contents.
                 self.bring(self._snapshot(one), TOP)
         with self.sides(before, after) as (git, old, new):
-            compared = compare_moments(git, old, new, chosen, renames, self.keys.opening)
+            compared = compare_snapshots(git, old, new, chosen, renames, self.keys.opening)
             return SnapshotDiff(_called(before), _called(after), *compared)
 
     @contextmanager
@@ -1181,9 +1181,9 @@ class Looking(AroundHistory):
 
             chosen = filter_by_summary(self.repository.git, chosen, choice.summary, self.keys.opening)
         if choice.searches_content:
-            from git_envhist.history.content_search import those_with_content  # loaded late: likewise
+            from git_envhist.history.content_search import commits_changing_content  # loaded late: likewise
 
-            chosen = those_with_content(self, chosen, choice, paths)
+            chosen = commits_changing_content(self, chosen, choice, paths)
         shown = chosen if limit is None else chosen[:limit]
         return shown[::-1] if sought.get("reverse") else shown
 

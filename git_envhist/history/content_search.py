@@ -11,7 +11,7 @@ from git_envhist.history.timeline import Choice
 from git_envhist.model import Snapshot
 
 
-def those_with_content(
+def commits_changing_content(
     history: HistoryContext, found: Sequence[Snapshot], choice: Choice, pathspecs: Sequence[bytes]
 ) -> list[Snapshot]:
     """Return the snapshots whose files differ from those before as the choice says."""
@@ -19,7 +19,7 @@ def those_with_content(
     steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
     search = compare.ContentSearch(choice.content, choice.content_pattern, choice.ignore_case)
     try:
-        chosen = compare.those_with_content(history.repository.git, steps, search, pathspecs)
+        chosen = compare.commits_changing_content(history.repository.git, steps, search, pathspecs)
     except GitFailed as failed:
         if choice.content_pattern is not None and "regex" in failed.message:
             raise UsageError(

@@ -21,7 +21,7 @@ def changed(
 
 def sort_of(change: Change, *explained: bytes) -> str | None:
     apart = split_machine_differences([change], lambda place: place in explained)
-    assert len(apart.told) + len(apart.by_nature) == 1
+    assert len(apart.remaining) + len(apart.by_nature) == 1
     return apart.by_nature[0][0] if apart.by_nature else None
 
 

@@ -81,5 +81,5 @@ def test_all_together_are_told_as_each_alone(
 def test_a_snapshot_that_git_cannot_compare_is_no_short_list(history: AroundHistory) -> None:
     newest, before, *_ = history.log()
     steps = [(newest.commit, before.commit), ("12" * (len(newest.commit) // 2), newest.commit)]
-    with pytest.raises(GitFailed, match="does not say what '1212"):
+    with pytest.raises(GitFailed, match="did not report the changes of '1212"):
         commits_changing_paths(history.repository.git, steps, [b"app.py"])

@@ -339,9 +339,9 @@ def select(history: AroundHistory, wanted: LogQuery) -> list[Snapshot]:
 
         shown = filter_by_summary(history.repository.git, shown, wanted.choice.summary, history.keys.opening)
     if wanted.choice.searches_content:
-        from git_envhist.history.content_search import those_with_content  # loaded late: likewise
+        from git_envhist.history.content_search import commits_changing_content  # loaded late: likewise
 
-        shown = those_with_content(history, shown, wanted.choice, wanted.pathspecs)
+        shown = commits_changing_content(history, shown, wanted.choice, wanted.pathspecs)
     if wanted.limit is not None and wanted.limit >= 0:
         shown = shown[: wanted.limit]
     return shown[::-1] if wanted.reverse else shown
