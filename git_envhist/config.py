@@ -17,6 +17,7 @@ KEEP_LAST, KEEP_HOURLY, KEEP_DAILY, KEEP_WEEKLY = 200, 0, 30, 26
 HOUR = 3600.0
 VERIFY_ON = ("manual",)
 KEY_IN = ("both", "home")
+TRANSCRIPT_LIMIT = 16 << 20
 AGENT_WAIT = 3.0
 DURATIONS = {"": 1, "s": 1, "m": 60, "h": 3600}
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": GIB, "t": 1 << 40}
@@ -78,6 +79,8 @@ class Settings:
     """Capture before every n-th tool that may change something; 0: only before the first of a turn."""
     agent_wait: float = AGENT_WAIT
     """Seconds that such a tool waits for the capture before it."""
+    transcript_limit: int = TRANSCRIPT_LIMIT
+    """The size of the newest part of an agent's transcript that a snapshot stores, in bytes; 0: none."""
     keep_last: int = KEEP_LAST
     """Retention: the number of newest snapshots that are kept."""
     keep_hourly: int = KEEP_HOURLY
@@ -122,6 +125,7 @@ class _Reader:
             roots=self.named("envhist.root."),
             services=self.services("envhist.service."),
             budget=self.size("envhist.budget", BUDGET),
+            transcript_limit=self.size("envhist.transcriptlimit", TRANSCRIPT_LIMIT),
             max_size=self.size("envhist.maxsize", MAX_SIZE),
             big_file=max(1 << 16, self.size("envhist.bigfile", BIG_FILE)),
             cross_mounts=self.boolean("envhist.crossmounts", False),

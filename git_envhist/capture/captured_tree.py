@@ -195,6 +195,11 @@ def _shown_id(entry: StagedEntry, key: Key | None) -> bytes:
     return keyed_hash(key, entry.oid.encode("ascii"), entry.path)[:20].hex().encode("ascii")
 
 
+MIN_CHUNKED = 4 << 10
+"""Larger attachments are stored in chunks: a transcript grows at its end, and each capture attaches all of it."""
+CHUNK_AVERAGE = 16 << 10
+"""Small, because each capture stores the last chunk again."""
+
 # Entries below the reserved name: lists, the staged index, attachments.
 
 Entries = dict[bytes, TreeEntry]
@@ -266,6 +271,10 @@ def _put_attachments(
     key: Key | None,
     warnings: list[str],
 ) -> tuple[str, ...]:
+    from git_envhist.snapshots.sealed_chunks import (
+        store_sealed_chunks,  # loaded late: few captures have attachments
+    )
+
     if attach and key is None:
         warnings.append("attachments are not stored: there is no key to seal them")
         return ()
@@ -274,7 +283,11 @@ def _put_attachments(
         # A file name can contain a secret, too.
         stored = stored_name(mask_tokens(f"{number}-{name}".encode("utf-8", "surrogateescape")))
         assert key is not None
-        _put(entries, sink, ATTACHMENTS + b"/" + stored, seal(key, EnvPath(stored), b"attachment", data))
+        if len(data) < MIN_CHUNKED:
+            _put(entries, sink, ATTACHMENTS + b"/" + stored, seal(key, EnvPath(stored), b"attachment", data))
+        else:
+            tree = store_sealed_chunks(sink, (data,), key, stored, b"attachment", CHUNK_AVERAGE)
+            entries[ATTACHMENTS + b"/" + stored] = (b"", DIRECTORY, tree)
         names.append(stored.decode("utf-8", "surrogateescape"))
     return tuple(names)
 
