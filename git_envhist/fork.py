@@ -559,7 +559,7 @@ class _Fork:
             self.ground.orphan,
             brought.verified,
             0.0,
-            left_alone=brought.plan.left_alone,
+            skipped=brought.plan.skipped,
             kept=brought.kept,
             losses=brought.losses,
             warnings=brought.warnings,

@@ -60,7 +60,7 @@ from git_envhist.snapshots.names import RESERVED, stored_name, stored_path, true
 
 if TYPE_CHECKING:
     from git_envhist.diff.manifest import PathMetadata, ShardDiff
-    from git_envhist.objects.reader import NamedObjectReader
+    from git_envhist.objects.reader import PackFirstReader
     from git_envhist.snapshots.reader import TreeReader
 
 
@@ -342,7 +342,7 @@ def compare(
 
 
 def find_changes(
-    reader: CatFile | NamedObjectReader,
+    reader: CatFile | PackFirstReader,
     rows: DiffRows,
     after: str,
     *,
@@ -365,13 +365,13 @@ def find_changes(
 @contextmanager
 def _compare_trees(
     git: Git, before: str, after: str, *, metadata: bool, brief: bool
-) -> Iterator[tuple[DiffRows, CatFile | NamedObjectReader]]:
+) -> Iterator[tuple[DiffRows, CatFile | PackFirstReader]]:
     """Yield all rows, and a reader for the objects they name."""
     with CatFile(git) as others, closing(TreeDiffProcess(git, before, after, shards=False)) as running:
         from git_envhist.diff.manifest import differing_manifest_lines, differing_shards
-        from git_envhist.objects.reader import NamedObjectReader  # loaded late: while git compares
+        from git_envhist.objects.reader import PackFirstReader  # loaded late: while git compares
 
-        with closing(NamedObjectReader(git, others, after)) as own:
+        with closing(PackFirstReader(git, others, after)) as own:
             shards = differing_shards(own, before, after) if metadata else []
             lines = differing_manifest_lines(own, shards) if shards and brief else []
             rows = parse_rows(running.finish())
@@ -401,7 +401,7 @@ def _certain(rows: DiffRows) -> tuple[set[bytes], list[bytes]]:
 
 
 def _read_metadata(
-    reader: CatFile | NamedObjectReader, rows: DiffRows, after: str, brief: bool
+    reader: CatFile | PackFirstReader, rows: DiffRows, after: str, brief: bool
 ) -> Mapping[bytes, MetadataPair]:
     from git_envhist.diff.manifest import read_differences  # loaded late: only differing shards need it
 
@@ -412,7 +412,7 @@ def _read_metadata(
     return read_differences(reader, shards, others, after, certain)
 
 
-def _read_missing(reader: CatFile | NamedObjectReader, tree: TreeReader) -> frozenset[bytes]:
+def _read_missing(reader: CatFile | PackFirstReader, tree: TreeReader) -> frozenset[bytes]:
     """Return the paths that are missing in the later snapshot because they could not be captured."""
     from git_envhist.model import MissingReason  # loaded late: most snapshots remove nothing
     from git_envhist.snapshots.records import read_missing  # loaded late: most snapshots remove nothing

@@ -19,7 +19,7 @@ from git_envhist.diff.tree_diff import ABSENT, MANIFEST_PREFIX, DiffRow
 from git_envhist.errors import Damaged
 from git_envhist.git.cat_file import CatFile, GitObject
 from git_envhist.model import Entry, EntryKind, StoredAs
-from git_envhist.objects.reader import NamedObjectReader
+from git_envhist.objects.reader import PackFirstReader
 from git_envhist.objects.trees import DIRECTORY, FILE, decode_by_name
 from git_envhist.snapshots.layout import MANIFEST
 from git_envhist.snapshots.names import RESERVED, stored_name, suspicious, true_name
@@ -52,7 +52,7 @@ Texts = dict[bytes, tuple[bytes | None, bytes | None]]
 
 
 def read_differences(
-    reader: CatFile | NamedObjectReader,
+    reader: CatFile | PackFirstReader,
     shards: Iterable[tuple[bytes | None, bytes | None]],
     contents: Iterable[bytes],
     after: str,
@@ -88,7 +88,7 @@ def _merge(known: MetadataPair | None, more: MetadataPair) -> MetadataPair:
 
 
 def _read_pairs(
-    reader: CatFile | NamedObjectReader, shards: Iterable[tuple[bytes | None, bytes | None]]
+    reader: CatFile | PackFirstReader, shards: Iterable[tuple[bytes | None, bytes | None]]
 ) -> Texts:
     pairs = list(shards)
     blobs = reader.read_many([oid for pair in pairs for oid in pair if oid is not None])
@@ -99,7 +99,7 @@ def _read_pairs(
     return texts
 
 
-def _read_unchanged(reader: CatFile | NamedObjectReader, directories: list[bytes], after: str) -> Texts:
+def _read_unchanged(reader: CatFile | PackFirstReader, directories: list[bytes], after: str) -> Texts:
     # A change of bytes with the same time leaves the shard unchanged; it contains the storage of the file.
     if not directories:
         return {}
@@ -374,7 +374,7 @@ TREE_WORD, BLOB_WORD = b"40000", b"100644"
 Ids = tuple[bytes | None, bytes | None]
 
 
-def differing_shards(own: NamedObjectReader, before: str, after: str) -> list[DiffRow] | None:
+def differing_shards(own: PackFirstReader, before: str, after: str) -> list[DiffRow] | None:
     """Return both ids of each differing shard, as rows; None if our packs do not have all of them."""
     try:
         manifests: list[Ids] = [(_manifest(own, before), _manifest(own, after))]
@@ -383,7 +383,7 @@ def differing_shards(own: NamedObjectReader, before: str, after: str) -> list[Di
         return None
 
 
-def differing_manifest_lines(own: NamedObjectReader, shards: Iterable[DiffRow]) -> list[ShardDiff]:
+def differing_manifest_lines(own: PackFirstReader, shards: Iterable[DiffRow]) -> list[ShardDiff]:
     """Return the differing lines of shards, if they can be found quickly."""
     both = [row for row in shards if row.old_mode and row.new_mode]
     # All of one side first: the objects of one capture are in one pack.
@@ -400,7 +400,7 @@ def differing_manifest_lines(own: NamedObjectReader, shards: Iterable[DiffRow]) 
     ]
 
 
-def _manifest(own: NamedObjectReader, name: str) -> bytes:
+def _manifest(own: PackFirstReader, name: str) -> bytes:
     data = own.root_tree(name)
     mode, reserved = decode_by_name(data, len(name) // 2)[RESERVED]
     inner, manifest = decode_by_name(own.read_own(reserved)[1], len(reserved))[MANIFEST]
@@ -409,7 +409,7 @@ def _manifest(own: NamedObjectReader, name: str) -> bytes:
     return manifest
 
 
-def _differing(own: NamedObjectReader, trees: list[Ids], word: bytes) -> list[Ids]:
+def _differing(own: PackFirstReader, trees: list[Ids], word: bytes) -> list[Ids]:
     """Return the ids, before and after, of differing entries in pairs of trees with entries of one mode."""
     olds, news = ([_entries(own, pair[side]) for pair in trees] for side in (0, 1))
     found: list[Ids] = []
@@ -424,7 +424,7 @@ def _differing(own: NamedObjectReader, trees: list[Ids], word: bytes) -> list[Id
     return found
 
 
-def _entries(own: NamedObjectReader, oid: bytes | None) -> list[bytes]:
+def _entries(own: PackFirstReader, oid: bytes | None) -> list[bytes]:
     if oid is None:
         return []
     kind, data = own.read_own(oid)

@@ -243,7 +243,7 @@ def _was_once(snapshot: Snapshot, digits: str) -> bool:
     """Whether plain git showed it under such a hash, after one rewrite and before the next."""
     if snapshot.id == snapshot.commit or len(digits) < SHORTEST_OLD:
         return False
-    return any(one.startswith(digits) or digits.startswith(one) for one in snapshot.were)
+    return any(one.startswith(digits) or digits.startswith(one) for one in snapshot.earlier_hashes)
 
 
 def is_id(text: str) -> bool:

@@ -5,7 +5,7 @@ Four readers, by purpose and by what they verify:
 - `ObjectReader` for restores: the id of every object, or the pack's checksum if that is enough (`by_checksum`). It
   reads packs through `PackReader`, in order and in large blocks: 33 µs per file of 20 KiB, 30 of them for inflating
   and hashing (measured by tests/restore/measure.py).
-- `NamedObjectReader` for comparisons, with the interface of `CatFile`. It reads packs through `ScatteredReader`, in
+- `PackFirstReader` for comparisons, with the interface of `CatFile`. It reads packs through `ScatteredReader`, in
   small windows; as in git, only the checksum of the deflated bytes is verified. 450 trees and shards take 7 ms, in
   `git cat-file` 12.
 - `BulkReader` for the chunks of big files, by dulwich.
@@ -188,7 +188,7 @@ FORMATS = {40: "sha1", 64: "sha256"}
 TREE = "^{tree}"
 
 
-class NamedObjectReader:
+class PackFirstReader:
     """Read objects by any name that `CatFile` accepts: from our packs, else through `CatFile`."""
 
     def __init__(self, git: Git, others: CatFile, like: str) -> None:

@@ -195,7 +195,7 @@ class SubmodulePointers(NamedTuple):
     bases: Mapping[bytes, bytes]
     contents: ObjectReader
 
-    def left_alone(self, pairs: Iterable[DirectoryPair]) -> dict[EnvPath, SkippedSubmodule]:
+    def skipped(self, pairs: Iterable[DirectoryPair]) -> dict[EnvPath, SkippedSubmodule]:
         """Each one that is not to come; the paths as people see them."""
         found = {}
         for pair in pairs:
@@ -287,7 +287,7 @@ def missing_commits(
     git: Git, plan: RestorePlan, spared: Mapping[EnvPath, SkippedSubmodule]
 ) -> tuple[MissingSubmoduleCommit, ...]:
     """Those of the submodules that a plan concerns."""
-    others = [left.path for left in plan.left_alone if left.why == OF_ANOTHER and left.path in spared]
+    others = [left.path for left in plan.skipped if left.why == OF_ANOTHER and left.path in spared]
     return tuple(one for path in others for one in _found(git, path, spared[path]))
 
 

@@ -395,7 +395,7 @@ def warn_of_foreign_paths(source: CapturePipeline, restored: RestoreResult, *, a
     timeline, own = restored.target.timeline, source.repository.root
     if timeline == current_timeline(source.repository, source.settings):
         return None
-    if restored.moment is None:
+    if restored.snapshot is None:
         return NOTHING_CAME if asked and not restored.plan.steps else None
     root = place_of(source, timeline) or original_path(own, restored.plan.steps)
     if root is None or root == own:

@@ -267,7 +267,7 @@ class Restorer:
             with self._told():
                 how = self._bringing if wish.services else self._restoring
                 restored = how.restore(wish, part, chosen)
-            if restored.moment is not None:
+            if restored.snapshot is not None:
                 from git_envhist.maintenance.merge_packs import AFTER_RESTORE, merge_packs_after
 
                 merge_packs_after(self._capturing.repository, AFTER_RESTORE)

@@ -249,7 +249,7 @@ class Findings(NamedTuple):
 
     def losses(self, plan: RestorePlan, pairs: Iterable[DirectoryPair]) -> Iterator[SkippedPath]:
         """What a plan does not bring, or brings otherwise, because of whose word it is; `pairs`: as they were told."""
-        for left in plan.left_alone:
+        for left in plan.skipped:
             if self.dropped.get(left.path) == left.why:
                 yield left
         brought = _brought(plan)

@@ -336,7 +336,7 @@ class WrittenTree(NamedTuple):
     """What stands at the top, by its name; of directories their own lines."""
     counts: Counter[EnvPath]
     """How many entries were brought below each directory at the top, and (under the empty name) at the top."""
-    left_alone: tuple[SkippedPath, ...]
+    skipped: tuple[SkippedPath, ...]
     losses: tuple[tuple[bytes, str], ...]
 
 

@@ -111,8 +111,8 @@ class Effects:
         return Effect(new_mark(), text, self._history.now, irreversible, command, None, snapshot.id)
 
     def _tell(self, effect: Effect) -> None:
-        assert effect.stands_on is not None
-        self._history.tell(self._history.resolve(effect.stands_on), effect_record(effect, new_mark()))
+        assert effect.snapshot_id is not None
+        self._history.tell(self._history.resolve(effect.snapshot_id), effect_record(effect, new_mark()))
 
 
 def _refuse_uncallable(act: object, approve: object) -> None:
@@ -192,7 +192,7 @@ class Observations:
         fresh = list({one.external_id: one for one in told if one.external_id not in known}.values())
         if not fresh:
             return ()
-        stands_on = (
+        snapshot_id = (
             line[0] if line else current_snapshot(self._history, "before: checkpoints of the platform")
         )
         now = self._history.now
@@ -200,7 +200,7 @@ class Observations:
             ObservedCheckpoint(one.external_id, one.taken_at, now, mask_text(one.comment), source)
             for one in fresh
         ]
-        self._history.tell(stands_on, *(observed_record(one, new_mark()) for one in found))
+        self._history.tell(snapshot_id, *(observed_record(one, new_mark()) for one in found))
         kept = {one.external_id: one for one in self.all()}
         return tuple(kept[one.external_id] for one in found)
 

@@ -122,8 +122,8 @@ class Tasks:
         """One more; it is pending."""
         mark = new_mark()
         newest = self._history.log(1)
-        stands_on = newest[0] if newest else current_snapshot(self._history, f"before: {subject(text)}")
-        self._tell(stands_on, (mark, mark), without_tokens(text), TaskStatus.PENDING, definition)
+        snapshot_id = newest[0] if newest else current_snapshot(self._history, f"before: {subject(text)}")
+        self._tell(snapshot_id, (mark, mark), without_tokens(text), TaskStatus.PENDING, definition)
         return self._by_mark(mark)
 
     def set(self, number: int, status: TaskStatus, *, definition: str | None = None) -> Task:

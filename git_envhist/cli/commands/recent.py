@@ -51,7 +51,7 @@ def recent(session: Session, span: str | None) -> None:
     manner = DiffStyle(session.palette, session.columns, plain=session.output.plain)
     session.page()
     since_then = printed_time(found.since, found.until)
-    session.line(f"since {since_then}, by change times and logs: {found.looked:,} paths looked at")
+    session.line(f"since {since_then}, by change times and logs: {found.examined:,} paths looked at")
     for text in _texts(found, manner):
         session.output.write(text)
     session.line(f"not known: {', '.join(NOT_KNOWN)}")
