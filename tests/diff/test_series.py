@@ -62,7 +62,7 @@ def alone(history: AroundHistory, snapshot: Snapshot, specs: list[bytes]) -> boo
 
 
 @pytest.mark.parametrize("at_once", [64, 2])
-def test_all_together_are_told_as_each_alone(
+def test_series_agrees_with_single_comparisons(
     history: AroundHistory, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     monkeypatch.setattr(series, "AT_ONCE", at_once)
@@ -78,7 +78,7 @@ def test_all_together_are_told_as_each_alone(
     assert {0, 1, 2, 3} <= counts
 
 
-def test_a_snapshot_that_git_cannot_compare_is_no_short_list(history: AroundHistory) -> None:
+def test_snapshot_that_git_cannot_compare_raises(history: AroundHistory) -> None:
     newest, before, *_ = history.log()
     steps = [(newest.commit, before.commit), ("12" * (len(newest.commit) // 2), newest.commit)]
     with pytest.raises(GitFailed, match="did not report the changes of '1212"):

@@ -73,7 +73,7 @@ def meanwhile(repo: Repo, what: str) -> None:
 
 @settings(max_examples=examples(5, 20))
 @given(st.data())
-def test_a_series_of_captures_is_as_true_as_each_alone(data: st.DataObject) -> None:
+def test_incremental_captures_agree_with_full_captures(data: st.DataObject) -> None:
     tree = data.draw(trees(max_entries=15))
     with fresh_repo() as repo:
         repo.git("config", "envhist.workers", str(data.draw(st.integers(1, 3))))
@@ -133,7 +133,7 @@ SERIES: dict[str, tuple[Edit, ...]] = {
 
 @pytest.mark.parametrize("settled", [False, True], ids=["at once", "settled"])
 @pytest.mark.parametrize("name", SERIES)
-def test_each_kind_of_edit_is_seen_and_counted(repo: Repo, name: str, settled: bool) -> None:
+def test_each_kind_of_edit_is_captured_and_counted(repo: Repo, name: str, settled: bool) -> None:
     build(BASE, repo.path)
     if settled:
         settle(repo)
@@ -155,7 +155,7 @@ def test_workers_see_the_same_edits(repo: Repo, how: str) -> None:
     assert_holds(repo, snapshot(repo, how).commit)
 
 
-def test_an_attribute_alone_is_seen(repo: Repo) -> None:
+def test_attribute_change_alone_is_captured(repo: Repo) -> None:
     build(BASE, repo.path)
     settle(repo)
     for path in ("dir/other", "dir"):
@@ -169,7 +169,7 @@ def test_an_attribute_alone_is_seen(repo: Repo) -> None:
     assert snapshot(repo).changed == ChangeCount()
 
 
-def test_a_touch_is_not_forgotten_by_a_capture_that_was_not_wanted(repo: Repo) -> None:
+def test_touch_is_kept_after_a_capture_without_snapshot(repo: Repo) -> None:
     build(BASE, repo.path)
     settle(repo)
     os.utime(repo.path / "dir/sub/deep/file", ns=(1, 12345))
@@ -182,7 +182,7 @@ def test_a_touch_is_not_forgotten_by_a_capture_that_was_not_wanted(repo: Repo) -
 
 @settings(max_examples=examples(5, 20))
 @given(st.data())
-def test_what_is_counted_is_what_differs(data: st.DataObject) -> None:
+def test_counted_changes_agree_with_comparison(data: st.DataObject) -> None:
     tree = data.draw(trees(max_entries=15))
     with fresh_repo() as repo:
         build(tree, repo.path)

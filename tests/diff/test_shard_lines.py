@@ -33,7 +33,7 @@ def settled(old: bytes, new: bytes, certain: list[bytes], others: list[bytes]) -
 
 @settings(max_examples=60)
 @given(SHARD, SHARD, st.sets(st.sampled_from(NAMES)))
-def test_a_shard_that_is_not_read_has_nothing_to_tell(
+def test_skipped_shard_has_no_differences(
     before: tuple[tuple[int, int, bytes], dict[bytes, tuple[int, int, bytes]]],
     after: tuple[tuple[int, int, bytes], dict[bytes, tuple[int, int, bytes]]],
     modified: set[bytes],
@@ -45,7 +45,7 @@ def test_a_shard_that_is_not_read_has_nothing_to_tell(
         assert [path for path, both in told if both.before != both.after] == []
 
 
-def test_where_files_were_replaced_nothing_is_read() -> None:
+def test_shards_of_modified_files_are_not_read() -> None:
     times = (0o755, 1, b""), (0o755, 2, b"")
     old = text(times[0], dict.fromkeys(NAMES, (420, 1, b"")))
     new = text(times[1], {name: (0o644, 2 if name in NAMES[:3] else 1, b"") for name in NAMES})
@@ -79,7 +79,7 @@ EDITS = {
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
-def test_a_list_of_paths_names_what_the_whole_diff_names(repo: Repo, edit: str) -> None:
+def test_list_of_paths_agrees_with_full_comparison(repo: Repo, edit: str) -> None:
     for name in ("d/a", "d/b", "d/-- c", "d/+ c", "top", "other"):
         repo.write(name, "1")
     history = AroundHistory.open(str(repo.path), workers="here")
@@ -104,7 +104,7 @@ def test_a_list_of_paths_names_what_the_whole_diff_names(repo: Repo, edit: str) 
     assert compare(git, before.tree, after.tree) == whole
 
 
-def test_the_users_attributes_have_no_say_and_a_pipe_in_their_place_holds_nothing_up(repo: Repo) -> None:
+def test_patches_ignore_the_users_attributes_even_if_they_are_a_pipe(repo: Repo) -> None:
     repo.write("src/a", "one")
     (repo.path / "src/b").write_text("two")
     first = AroundHistory.open(str(repo.path), workers="here").capture("one").snapshot

@@ -59,7 +59,7 @@ def changed(side: Side, chance: random.Random, *, linked: bool) -> Side:
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_what_is_left_out_is_the_same_on_both_sides_and_what_differs_is_kept(seed: int) -> None:
+def test_only_equal_lines_are_left_out(seed: int) -> None:
     chance = random.Random(seed)
     linked = chance.random() < 0.5
     old = something(chance)
@@ -74,7 +74,7 @@ def test_what_is_left_out_is_the_same_on_both_sides_and_what_differs_is_kept(see
     assert done.left_out == sum(old.get(name) == line and b" l=" not in line[0] for name, line in new.items())
 
 
-def test_only_a_file_whose_bytes_differ_under_the_same_line_is_kept() -> None:
+def test_file_with_other_bytes_and_an_equal_line_is_kept() -> None:
     old: Side = dict.fromkeys(NAMES, (b"f 0644 1", b"\x01" * 20))
     new: Side = {**old, b".gitattributes": (b"f 0644 1", b"\2" * 20)}
     done = trimmed(old, new)
@@ -83,7 +83,7 @@ def test_only_a_file_whose_bytes_differ_under_the_same_line_is_kept() -> None:
     assert done.left_out == len(NAMES) - 1
 
 
-def test_a_directory_that_differs_below_is_kept_with_its_line() -> None:
+def test_directory_with_differences_below_is_kept() -> None:
     old: Side = {b"below": (b"d 0755 1", b"\1" * 20), b"beside": (b"f 0644 1", b"\1" * 20)}
     text, tree = of(old)
     before = {**tree, b"below": (DIRECTORY, b"\1" * 20)}
@@ -93,7 +93,7 @@ def test_a_directory_that_differs_below_is_kept_with_its_line() -> None:
     assert [set(kept) for kept in done.trees] == [{b"below"}, {b"below"}]
 
 
-def test_nothing_is_left_out_where_the_directory_changed_hands() -> None:
+def test_no_line_is_left_out_when_the_directorys_owner_changed() -> None:
     old: Side = {b"a": (b"f 0644 1", b"\1" * 20)}
     text, tree = of(old)
     other = text.replace(b"u=0", b"u=7")

@@ -30,7 +30,7 @@ def limited() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
-def test_reading_ends_when_a_question_cannot_be_written(repo: Repo) -> None:
+def test_failed_write_of_a_name_ends_git(repo: Repo) -> None:
     with CatFile(Git(str(repo.path / ".git"), str(repo.path))) as reader:
         assert reader.read("HEAD") is not None
         child = reader._child
@@ -46,9 +46,7 @@ def test_reading_ends_when_a_question_cannot_be_written(repo: Repo) -> None:
         assert reader.read("HEAD") is not None
 
 
-def test_reading_ends_when_it_is_stopped_within_an_answer(
-    repo: Repo, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupt_within_an_answer_ends_git(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     with CatFile(Git(str(repo.path / ".git"), str(repo.path))) as reader:
         answers = reader.read_many(["HEAD", "HEAD^{tree}"])
         with monkeypatch.context() as patch:

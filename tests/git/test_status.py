@@ -326,7 +326,7 @@ def submodule_clean_and_moved(repo: Repo) -> None:
 
 
 @pytest.mark.parametrize("make", STATES.values(), ids=STATES)
-def test_git_changed_is_what_git_says_of_a_copy(repo: Repo, make: State) -> None:
+def test_git_status_agrees_with_git_on_a_copy(repo: Repo, make: State) -> None:
     make(filled(repo))
     changed = view(repo).changed
     assert changed is not None
@@ -334,7 +334,7 @@ def test_git_changed_is_what_git_says_of_a_copy(repo: Repo, make: State) -> None
 
 
 @pytest.mark.parametrize("racy", [False, True])
-def test_a_repository_of_the_other_hash_is_seen_alike(tmp_path: Path, racy: bool) -> None:
+def test_git_status_agrees_with_git_in_a_sha256_repository(tmp_path: Path, racy: bool) -> None:
     repo = make_repo(tmp_path / "long", object_format="sha256")
     filled(repo)
     if not racy:

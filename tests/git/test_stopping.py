@@ -38,7 +38,7 @@ def run_one_that_is_held(git: Git) -> None:
 # Who is stopped before it can be remembered leaves its pipes to whoever clears up behind Python.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("work", [talk_with_a_git, run_one_that_is_held])
-def test_whoever_is_stopped_at_any_line_is_stopped(repo: Repo, work: Callable[[Git], None]) -> None:
+def test_signal_at_any_line_stops_the_program(repo: Repo, work: Callable[[Git], None]) -> None:
     git = git_of(repo)
     ours = {str(Path(sys.modules[one.__module__].__file__ or "")) for one in (GitStream, run_limited)}
     steps = 0

@@ -32,7 +32,7 @@ def scattered(repo: Repo) -> ScatteredReader:
     return ScatteredReader(OwnPacks.open(str(repo.path / ".git/objects/pack"), "sha1"))
 
 
-def test_what_is_read_is_what_git_says(repo: Repo, scattered: ScatteredReader) -> None:
+def test_scattered_reads_agree_with_git(repo: Repo, scattered: ScatteredReader) -> None:
     tree = repo.git(
         "rev-parse",
         "refs/envhist/heads/"

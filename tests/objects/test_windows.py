@@ -56,7 +56,9 @@ def reader(repo: Repo) -> PackReader:
     return PackReader(OwnPacks.open(str(repo.path / ".git/objects/pack"), "sha1"), "sha1", reads_most=True)
 
 
-def test_every_object_is_read_whole(repo: Repo, tmp_path: Path, block: int, worth: int, read: Read) -> None:
+def test_pack_reader_reads_every_object(
+    repo: Repo, tmp_path: Path, block: int, worth: int, read: Read
+) -> None:
     first, second = list(blobs()), [noise(size, 99) for size in range(3, 400)]
     put_into(repo, pack_of(tmp_path / "one", first))
     put_into(repo, pack_of(tmp_path / "two", second))
@@ -69,7 +71,7 @@ def test_every_object_is_read_whole(repo: Repo, tmp_path: Path, block: int, wort
             read(found, object_id(b"blob", b"nowhere"))
 
 
-def test_an_object_that_changed_on_the_disk_is_damaged(
+def test_object_changed_on_the_disk_raises_damaged(
     repo: Repo, tmp_path: Path, block: int, worth: int, read: Read
 ) -> None:
     data = [noise(3000, number) for number in range(20)]
@@ -88,7 +90,7 @@ def test_an_object_that_changed_on_the_disk_is_damaged(
     assert len(told) == 1
 
 
-def test_a_pack_that_was_cut_off_is_damaged(
+def test_truncated_pack_raises_damaged(
     repo: Repo, tmp_path: Path, block: int, worth: int, read: Read
 ) -> None:
     data = [noise(3000, number) for number in range(20)]
@@ -107,7 +109,7 @@ def test_a_pack_that_was_cut_off_is_damaged(
     assert len(told) in (10, 11)
 
 
-def test_a_blob_is_held_to_the_checksum_that_the_index_has(
+def test_blob_is_verified_by_the_checksum_in_the_index(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None that cannot be told so, the last of a pack say, is given; nor one of which an index says something else."""
@@ -127,7 +129,7 @@ def test_a_blob_is_held_to_the_checksum_that_the_index_has(
         assert found.read(object_id(b"blob", data[0])) == (b"blob", data[0])
 
 
-def test_an_index_that_leads_nowhere_gives_nothing_by_its_checksums(
+def test_index_with_wrong_offsets_returns_no_blob_by_checksum(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One bit says that a place stands in the table of those far away, and there is none."""
@@ -145,7 +147,7 @@ def test_an_index_that_leads_nowhere_gives_nothing_by_its_checksums(
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["to an earlier one", "to a later one"])
-def test_an_index_that_leads_to_another_object_gives_nothing_by_its_checksums(
+def test_index_with_swapped_objects_returns_no_blob_by_checksum(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: bool
 ) -> None:
     """The other object is whole, and has the checksum of an entry: only that the index was changed tells of it."""
@@ -171,7 +173,7 @@ def test_an_index_that_leads_to_another_object_gives_nothing_by_its_checksums(
             found.read(wanted)
 
 
-def test_the_index_of_another_pack_gives_nothing_by_its_checksums(
+def test_index_of_another_pack_returns_no_blob_by_checksum(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two packs of as many objects, as long and in the same places: what an old backup put back would lead to them."""
@@ -186,7 +188,7 @@ def test_the_index_of_another_pack_gives_nothing_by_its_checksums(
         assert found.read(object_id(b"blob", data[0])) == (b"blob", data[0])
 
 
-def test_no_bit_of_a_pack_or_its_index_can_flip_unseen(
+def test_every_bit_error_in_pack_or_index_is_detected(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is given is what was stored; the rest is told to be damaged, or not to be there."""

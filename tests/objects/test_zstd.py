@@ -36,7 +36,7 @@ def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.usefixtures("reading")
-def test_what_either_wrote_either_reads(wrote: tuple[bytes, bytes]) -> None:
+def test_zstandard_and_python_read_each_others_frames(wrote: tuple[bytes, bytes]) -> None:
     whole, pieces = wrote
     assert unpack(whole) == DATA
     with unpacking(io.BytesIO(pieces), 1 << 27) as read:
@@ -46,7 +46,7 @@ def test_what_either_wrote_either_reads(wrote: tuple[bytes, bytes]) -> None:
 
 
 @pytest.mark.usefixtures("reading")
-def test_what_is_damaged_is_told(wrote: tuple[bytes, bytes]) -> None:
+def test_damaged_frame_raises_value_error(wrote: tuple[bytes, bytes]) -> None:
     whole, pieces = wrote
     for broken in (whole[:-3], b"no frame", whole[:20] + b"\xff\xff" + whole[22:]):
         with pytest.raises(ValueError, match=r"\w"):
@@ -58,7 +58,7 @@ def test_what_is_damaged_is_told(wrote: tuple[bytes, bytes]) -> None:
 
 
 @pytest.mark.usefixtures("reading")
-def test_a_file_that_asks_for_too_much_memory_gets_none() -> None:
+def test_frame_that_needs_too_much_memory_is_refused() -> None:
     # A window of 2^31 bytes, in the head of a frame.
     head = bytes.fromhex("28b52ffd 00 a8".replace(" ", "")) + bytes.fromhex("010000")
     with unpacking(io.BytesIO(head), 1 << 27) as read, pytest.raises(ValueError, match=r"\w"):
