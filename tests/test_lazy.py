@@ -1,4 +1,4 @@
-"""Our dataclasses are what the standard library would make of the same classes, but cost nothing before their use."""
+"""Our dataclasses behave as the standard library's, but cost nothing before their first use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from git_envhist.model import Change, ChangeSide, EntryKind, EnvPath
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A frozen one."""
+    """A frozen class."""
 
     x: int
     y: int = 2
@@ -34,7 +34,7 @@ class Point:
 
 @dataclass(slots=True)
 class Basket:
-    """One that changes."""
+    """A mutable class."""
 
     owner: str
     things: list[int] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Basket:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """No fields."""
+    """A class without fields."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class StandardPoint:
 
 
 def every_class() -> list[type]:
-    """All dataclasses of the package, but those that stand in for other libraries': these are as theirs are."""
+    """Return all dataclasses of the package, except those that imitate other libraries'."""
     found = {}
     for module in pkgutil.walk_packages(git_envhist.__path__, "git_envhist."):
         if module.name.startswith("git_envhist.compat."):
@@ -93,7 +93,7 @@ def _agrees_on_defaults(made: type, fields: tuple[dataclasses.Field[object], ...
             assert getattr(value, each.name) == each.default
         else:
             found, wanted = getattr(value, each.name), each.default_factory()
-            # What is not compared by what it holds is another one each time.
+            # A value without equality differs from every other one.
             assert found == wanted or (type(found) is type(wanted) and type(found).__eq__ is object.__eq__)
 
 

@@ -1,4 +1,4 @@
-"""What the other tests lean on does what they take it to do."""
+"""The helpers of the tests work as the tests assume."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_described_tree_is_built_as_find_lists_it(tmp_path: Path) -> None:
 
 @pytest.fixture(params=["rsync", "find"])
 def differences(request: pytest.FixtureRequest) -> Callable[[Path, Path], tuple[str, ...]]:
-    """Each judge of trees that is installed."""
+    """Each installed judge of trees."""
     if request.param == "rsync":
         require("rsync")
         return rsync_differences

@@ -1,4 +1,4 @@
-"""Two snapshots compared: against plain git, against what was described, and by hand."""
+"""Comparisons of two snapshots, judged by git, by described trees, and by hand."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def git(repo: Repo) -> Git:
 
 
 class Pair:
-    """Two described trees, written into a repository and compared."""
+    """Two described trees, written to a repository and compared."""
 
     def __init__(self, repo: Repo, git: Git) -> None:
         self.repo = repo
@@ -330,7 +330,7 @@ def test_pathspec_in_a_directory_with_special_characters_is_literal(
     assert pair.letters(anchored(b"*.py", b"[ab]/", b"/top")) == [("A", b"[ab]/x.py")]
 
 
-# Arbitrary pairs, judged by what was described.
+# Arbitrary pairs, judged by their descriptions.
 
 NAMES = st.sampled_from(
     [b"a", b"b", b"a.b", b".git", b".gitignore", b"%2e", b"x y", b"\xff", b"new\nline", b"d-"]
@@ -365,7 +365,7 @@ def described(draw: st.DrawFn) -> dict[bytes, Described]:
 
 @st.composite
 def pairs(draw: st.DrawFn) -> tuple[dict[bytes, Described], dict[bytes, Described]]:
-    """A tree and another one that has much in common with it."""
+    """A tree and another one with much in common."""
     before = draw(described())
     after = dict(draw(described()))
     for path in draw(st.sets(st.sampled_from(sorted(before)))):

@@ -1,4 +1,4 @@
-"""Files of configuration, told by the keys that differ, and by nothing where that is not certain."""
+"""Configuration files are compared by keys; ambiguous files are not compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packages of the machine that an environment uses, and those that have nothing to do with it."""
+"""Packages of the machine that an environment uses, and other ones."""
 
 from __future__ import annotations
 

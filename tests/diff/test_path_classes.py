@@ -1,4 +1,4 @@
-"""What two machines never have in common is set apart, and nothing else."""
+"""Differences that any two machines have are set apart, and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which snapshots changed some paths, told of all together, is what comparing each of them alone tells."""
+"""A comparison of a series of snapshots agrees with comparing each one alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PATHSPECS = (
 
 @pytest.fixture
 def history(repo: Repo) -> AroundHistory:
-    """Snapshots that differ in bytes, in what only the manifest knows, in nothing, and in what a path is."""
+    """Snapshots that differ in bytes, in the manifest only, in nothing, and in the kind of a path."""
     history = AroundHistory.open(str(repo.path), workers="here")
 
     def capture() -> None:
@@ -74,7 +74,7 @@ def test_series_agrees_with_single_comparisons(
         expected = {snapshot.commit for snapshot in snapshots if alone(history, snapshot, specs)}
         assert commits_changing_paths(history.repository.git, steps, specs) == expected, typed
         counts.add(len(expected))
-    # Else this would compare nothing with nothing.
+    # Otherwise this would compare nothing with nothing.
     assert {0, 1, 2, 3} <= counts
 
 

@@ -1,4 +1,4 @@
-"""Captures one after another: what the cache saves is time, never truth; and what is counted is what happened."""
+"""Successive captures: the cache changes no result, and the counts are right."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def without_cache(repo: Repo) -> Iterator[None]:
 
 
 def reference(repo: Repo) -> str:
-    """The tree of this moment, everything looked at and read."""
+    """Return the present tree, captured without a cache."""
     with without_cache(repo), AroundHistory.open(str(repo.path), workers="here").present() as present:
         return present.tree
 
@@ -58,7 +58,7 @@ BETWEEN = ("nothing", "if changed", "dry run", "toggle exclude", "present")
 
 
 def meanwhile(repo: Repo, what: str) -> None:
-    """What may happen between an edit and the capture of it."""
+    """Do something between an edit and its capture."""
     if what == "if changed":
         take(repo, if_changed=True)
     elif what == "dry run":
@@ -80,7 +80,7 @@ def test_incremental_captures_agree_with_full_captures(data: st.DataObject) -> N
         build(tree, repo.path)
         take(repo)
         for _ in range(data.draw(st.integers(1, 4))):
-            # At once: within one tick of many clocks.
+            # At once, i.e. within one tick of many clocks.
             apply(data.draw(edits(tree, max_edits=5)), repo.path)
             meanwhile(repo, data.draw(st.sampled_from(BETWEEN)))
             assert snapshot(repo).tree == reference(repo)
@@ -199,14 +199,14 @@ def counted(repo: Repo, before: str | None, after: str) -> ChangeCount:
 
 
 def naive(old: Listing, new: Listing) -> ChangeCount:
-    """What a person counts who has both listings before them."""
+    """Count changes from both listings."""
     before, after = worth_counting(old, new), worth_counting(new, old)
     modified = sum(essence(before[path]) != essence(after[path]) for path in before.keys() & after.keys())
     return ChangeCount(len(after.keys() - before.keys()), modified, len(before.keys() - after.keys()))
 
 
 def worth_counting(there: Listing, on_the_other_side: Listing) -> Listing:
-    """Every path, less the directories that stand on one side alone and are told by what is in them."""
+    """Return every path, without directories that exist on one side and are not empty."""
     filled = {os.path.dirname(path) for path in there if path}
     return {
         path: entry
@@ -218,5 +218,5 @@ def worth_counting(there: Listing, on_the_other_side: Listing) -> Listing:
 
 
 def essence(entry: Listed) -> Listed:
-    # Times and hard links are no difference; a directory's size means nothing.
+    # Times and hard links are not compared; the size of a directory means nothing.
     return replace(entry, mtime_ns=0, linked=())

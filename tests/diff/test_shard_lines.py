@@ -1,4 +1,4 @@
-"""A shard that is not read tells nothing: judged by reading it, and on whole snapshots by the diff that reads all."""
+"""A skipped shard has no differences, judged by reading it, and on whole snapshots by the full comparison."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def test_shards_of_modified_files_are_not_read() -> None:
     old = text(times[0], dict.fromkeys(NAMES, (420, 1, b"")))
     new = text(times[1], {name: (0o644, 2 if name in NAMES[:3] else 1, b"") for name in NAMES})
     assert settled(old, new, [b"src/a", b"src/aa"], [])
-    # Something else came or went there, of which the shard may say more.
+    # Another path was added or removed there, so the shard may have other differences.
     assert not settled(old, new, [b"src/a"], [b"src/new"])
-    # A long one is cut to what differs first.
+    # A long shard is cut to its first differences.
     rest = [b"n%05d" % number for number in range(2000)]
     long = [text(own, {**dict.fromkeys(rest, (420, 1, b"")), b"n01000": (mode, own[1], b"")})
             for own, mode in ((times[0], 420), (times[1], 420), (times[1], 384))]  # fmt: skip
@@ -95,7 +95,7 @@ def test_list_of_paths_agrees_with_full_comparison(repo: Repo, edit: str) -> Non
 
     assert [(change.path, change.kind) for change in brief] == [(one.path, one.kind) for one in whole]
     assert whole
-    # Where no pack is ours any more git tells all of it, and the same.
+    # If no pack is ours any more, git reads all of it, with the same result.
     for kept in (repo.path / ".git/objects/pack").glob("*.keep"):
         kept.unlink()
     assert compare(git, before.commit, after.commit, brief=True) == brief

@@ -1,4 +1,4 @@
-"""Where what changed lies: few places that tell of all."""
+"""Areas of change: few places that cover all changes."""
 
 from __future__ import annotations
 

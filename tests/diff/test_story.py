@@ -1,4 +1,4 @@
-"""Counts in the words of a list, and many changed files in few rows."""
+"""Counts in words, and many changed files in few rows."""
 
 from __future__ import annotations
 

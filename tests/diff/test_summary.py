@@ -1,4 +1,4 @@
-"""The one order of changes, and the line that names the most important of them."""
+"""The order of changes, and the summary that names the most important ones."""
 
 from __future__ import annotations
 

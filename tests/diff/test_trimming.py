@@ -1,4 +1,4 @@
-"""What is left out of two sides of a directory: only what is the same on both, and nothing of hard links."""
+"""Lines left out of two sides of a directory: only equal ones, and no hard links."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def changed(side: Side, chance: random.Random, *, linked: bool) -> Side:
     for name, (line, oid) in side.items():
         kind = chance.random()
         if kind < 0.05:
-            continue  # it went
+            continue  # removed
         if kind < 0.1 and name not in STORED:
             name += b"-renamed"
         elif 0.1 <= kind < 0.15:

@@ -1,4 +1,4 @@
-"""Where a repository is: asked of git or not, it is what `git rev-parse` says."""
+"""The place of a repository agrees with `git rev-parse`, whether git was asked or not."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_repository_place_agrees_with_git(repo: Repo, way: str) -> None:
         ["git", "config", "--list"], cwd=directory, env=repo.env, capture_output=True, text=True
     )
     read = [f"{key}={value}" for key, value in found.read_config()]
-    # The one setting of ours: a bare repository counts only where it is named.
+    # Our only override: a bare repository must be named.
     assert [line for line in read if line != "safe.barerepository=explicit"] == listed.stdout.splitlines()
 
 

@@ -1,4 +1,4 @@
-"""What a ref names is what git says of it, wherever git keeps it."""
+"""The value of a ref agrees with git, wherever git stores it."""
 
 from __future__ import annotations
 

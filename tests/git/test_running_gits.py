@@ -1,4 +1,4 @@
-"""Which processes count as a git that is at work here, by a `/proc` made by hand."""
+"""The list of git processes that may work in a repository, from a hand-made `/proc`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BOOTED = 1_700_000_000
 
 
 def process(place: Path, pid: int, name: str, words: list[str], cwd: Path, *, state: str = "S") -> None:
-    """A directory as the kernel shows it; begun as many seconds after the boot as its number."""
+    """Create a process's directory; it was started as many seconds after the boot as its number."""
     own = place / str(pid)
     own.mkdir(parents=True)
     ticks = pid * os.sysconf("SC_CLK_TCK")
@@ -26,7 +26,7 @@ def process(place: Path, pid: int, name: str, words: list[str], cwd: Path, *, st
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """An empty `/proc`, beside a repository `here`."""
+    """An empty `/proc`, and a repository `here`."""
     (tmp_path / "here" / ".git" / "objects").mkdir(parents=True)
     (tmp_path / "here" / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     (tmp_path / "proc").mkdir()

@@ -1,4 +1,4 @@
-"""The machine's own zone answers like the zone data that it is made from, also on the days when the clock is set."""
+"""The local zone agrees with the zone data it was made from, also on the days when clocks change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams that zlib inflates, judged by zlib itself: small things quickly, and what is dense already as it is."""
+"""Deflated streams, judged by zlib: small objects, and incompressible ones stored as they are."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EDGES = (
 
 
 def codes(size: int) -> bytes:
-    """Bytes in which nothing repeats, and of which half as many bits would do."""
+    """Return bytes without repetitions that need half their bits."""
     return random.Random(size).randbytes(size).translate(bytes(value & 0x55 for value in range(256)))
 
 
@@ -56,6 +56,6 @@ def test_incompressible_data_grows_only_by_block_headers() -> None:
 def test_compressible_data_is_compressed() -> None:
     assert len(deflate_object(TEXT, 1)) < len(TEXT) / 2
     assert len(deflate_object(codes(300_000), 1)) < 300_000 * 0.6
-    # Half of it dense, in the middle, where the glance falls.
+    # Half of it is incompressible, in the middle, where the sample is taken.
     mixed = TEXT[:200_000] + noise(100_000) + TEXT[200_000:400_000]
     assert len(deflate_object(mixed, 1)) < len(mixed) * 0.7

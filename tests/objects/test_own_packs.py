@@ -1,4 +1,4 @@
-"""Our published packs: only ours count, damage is an error and never a crash, deltas are resolved."""
+"""Our published packs: other packs are ignored, damage is an error and never a crash, deltas are resolved."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def copy_of(sound: StagedPack, place: Path) -> Path:
 
 
 def read_all(place: Path, blobs: list[bytes]) -> list[Exception]:
-    """Read every object: it is right, or it is damaged, or it is not there; which errors there were."""
+    """Read every object and compare it; return the errors of damaged and missing ones."""
     packs = OwnPacks.open(str(place), "sha1")
     errors: list[Exception] = []
     for blob in blobs:

@@ -1,4 +1,4 @@
-"""Packs, judged by C git and by dulwich: what we write they read, and what went wrong on the way is noticed."""
+"""Packs, judged by git and dulwich: they read what we write, and every error on the way is detected."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_an_object_is_stored_once(tmp_path: Path) -> None:
         assert (writer.count, writer.raw_bytes) == (3, 4)
         assert first in writer
         assert elsewhere not in writer
-        # Whether others know an object is asked once for each that is not ours already.
+        # `known` is asked once for each object that is not in the pack.
         assert asked.count(first) == 1
 
 
@@ -137,7 +137,7 @@ def test_rollback_removes_only_objects_after_the_mark(
     steps: list[tuple[bool, list[int]]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     place = tmp_path_factory.mktemp("packs")
-    # Some of them fill the buffer several times over, so that marks lie before and after what is on disk.
+    # Some of them exceed the buffer several times, so that marks are before and after the flushed part.
     blobs = [noise(size, size) for size in (0, 10, 1000, 70_000, 900_000, 1_100_000, 2_500_000)]
     writer = PackWriter(str(place), "sha1")
     kept: dict[bytes, bytes] = {}
@@ -195,7 +195,7 @@ def test_bit_error_on_the_disk_is_detected(at: int, tmp_path: Path) -> None:
 
 
 def flip_at_finish(writer: PackWriter, at: int) -> None:
-    """Let the file change between the last write of it and its being read again."""
+    """Change the file between its last write and the second read."""
     read_again = writer._read_again
 
     def flipped(header: bytes) -> bytes:
@@ -302,11 +302,11 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("room", [0, 1, 40, 150])
 def test_full_disk_is_reported_and_leaves_no_file(room: int, tiny_disk: Path) -> None:
-    """The disk fills up in the pack, in its trailer or in its index, as `room` (KiB) has it."""
+    """The disk fills up in the pack, in its trailer or in its index, depending on `room` (KiB)."""
     ballast = tiny_disk / "ballast"
     ballast.write_bytes(bytes((256 - room) << 10))
     writer = PackWriter(str(tiny_disk), "sha1")
-    for seed in range(4000):  # less than what is buffered
+    for seed in range(4000):  # less than the buffer
         writer.add(b"blob", noise(20, seed))
     with pytest.raises(StorageFull) as caught:
         writer.finish()
@@ -339,7 +339,7 @@ def test_partial_writes_are_continued(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_offsets_above_two_gigabytes_are_in_the_second_table(tmp_path: Path) -> None:
-    """git can be told to begin that table anywhere, so that its answer is there for a small pack."""
+    """An option of git begins that table at any offset, so that a small pack has one."""
     repo = empty_repo(tmp_path / "repo")
     writer = PackWriter(str(tmp_path), "sha1")
     for seed in range(300):

@@ -1,4 +1,4 @@
-"""Objects read here and there in our packs are what git says they are, whatever their size and pattern."""
+"""Scattered reads from our packs agree with git, for objects of any size and content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tree objects: byte for byte those of C git and dulwich, and nothing damaged gets through."""
+"""Trees equal those of git and dulwich, and damaged ones are refused."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_arbitrary_bytes_decode_as_tree_or_raise_damaged(
 
 
 def test_tree_encoding_takes_linear_time() -> None:
-    """And not a hundred times: the quickest of a few turns each, in processor time, which no neighbour takes."""
+    """The quickest of a few runs, in processor time, which other processes do not affect."""
 
     def quickest(entries: int) -> tuple[float, float]:
         held = [(b"module_%d.py" % number, FILE, os.urandom(20)) for number in range(entries)]
