@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from enum import Enum
 
 from git_envhist.errors import EnvhistError, StorageFull
-from git_envhist.platform import DIRECTORY, NOFOLLOW, SYSTEM, know_as_ours, open_cloexec_guarded
+from git_envhist.platform import DIRECTORY, NOFOLLOW, SYSTEM, guard_descriptor, guarded_open
 
 OUT_OF_SPACE_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 READ_ONLY_ERRNOS = frozenset((errno.EROFS, errno.EACCES, errno.EPERM))
@@ -326,7 +326,7 @@ def lock_file(descriptor: int, kind: int) -> bool:
         # The lock takes the descriptor's number: closing the number releases it, and a child that inherits it holds
         # it.
         os.dup2(local, descriptor, inheritable=os.get_inheritable(descriptor))
-        know_as_ours(descriptor)
+        guard_descriptor(descriptor)
     finally:
         os.close(local)
     return False
@@ -396,12 +396,12 @@ def locked(
     lock. `limited` raises StillLocked after `LOCK_TIMEOUT` seconds.
     """
     try:
-        descriptor = open_cloexec_guarded(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = guarded_open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         if not reading:
             raise cannot_write(error, path) from error
         try:
-            descriptor = open_cloexec_guarded(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = guarded_open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             yield
             return
@@ -424,7 +424,7 @@ def locked(
 @contextmanager
 def locked_now(path: str) -> Iterator[bool]:
     """Hold a lock if it is free; yield whether it is held."""
-    descriptor = open_cloexec_guarded(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = guarded_open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             lock_file(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -102,7 +102,7 @@ def read_system(environ: Mapping[str, str]) -> Platform:
 SYSTEM = read_system(os.environ)
 
 NOFOLLOW = os.O_NOFOLLOW if SYSTEM.nofollow else 0
-"""For `os.open` of files that no other user can replace; others are opened by `open_itself`."""
+"""For `os.open` of files that no other user can replace; others are opened by `open_nofollow`."""
 PROCESSES = "/proc"
 DIRECTORY = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
 """For `os.open` of a directory."""
@@ -110,7 +110,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """The signals that ask a process to stop."""
 
 
-def open_itself(name: Path, flags: int, *, dir_fd: int | None = None) -> int:
+def open_nofollow(name: Path, flags: int, *, dir_fd: int | None = None) -> int:
     """Open a file below an open directory; OSError if it is a symbolic link."""
     if SYSTEM.nofollow:
         return os.open(name, flags | os.O_NOFOLLOW, dir_fd=dir_fd)
@@ -253,7 +253,7 @@ def free_bytes(path: str, reserve: int) -> int | None:
     return (place.f_bavail - place.f_blocks // reserve) * place.f_frsize
 
 
-def keep_below(
+def limit_process(
     process: int, *, memory: int | None = None, seconds: int | None = None, file: int | None = None
 ) -> None:
     """Set kernel limits for a child process, on systems that have them."""
@@ -271,7 +271,7 @@ def keep_below(
 
 
 @contextmanager
-def signals_held_back() -> Iterator[None]:
+def signals_blocked() -> Iterator[None]:
     """Block the stopping signals while a worker is forked: the copy of a handler would clean up the parent's files."""
     # The mask is read first: the call that blocks may raise for a signal that arrived before, and has blocked
     # already.
@@ -364,20 +364,20 @@ class _ForkGuard:
 COPIES = _ForkGuard()
 
 
-def open_cloexec_guarded(path: str, flags: int, mode: int = 0o777) -> int:
+def guarded_open(path: str, flags: int, mode: int = 0o777) -> int:
     """Open a file whose descriptor a host program's forked child must not keep."""
     if not COPIES.watched:
         return os.open(path, flags, mode)
     return COPIES.make(lambda: (os.open(path, flags, mode),))[0]
 
 
-def know_as_ours(descriptor: int) -> None:
+def guard_descriptor(descriptor: int) -> None:
     """Register an open descriptor in the same way."""
     if COPIES.watched:
         COPIES.make(lambda: (descriptor,))
 
 
-def pipe_ours() -> tuple[int, int]:
+def guarded_pipe() -> tuple[int, int]:
     """Return the ends of a pipe, registered in the same way."""
     if not COPIES.watched:
         return os.pipe()

@@ -33,9 +33,9 @@ from git_envhist.platform import (
     STOPPING,
     anonymous_file,
     core_count,
-    pipe_ours,
+    guarded_pipe,
     save_current_directory,
-    signals_held_back,
+    signals_blocked,
     worker_mode,
 )
 
@@ -217,7 +217,7 @@ def _failure(kind: str, message: str, hint: str | None) -> EnvhistError:
 
 
 def _pipe_without_waiting() -> tuple[int, int]:
-    reading, writing = pipe_ours()
+    reading, writing = guarded_pipe()
     os.set_blocking(reading, False)
     os.set_blocking(writing, False)
     return reading, writing
@@ -307,8 +307,8 @@ def _died() -> WorkerFailed:
 
 def fork_line(make: Callable[[], Worker], others: list[WorkerHandle]) -> ChildWorker:
     """Fork a worker; `others` are handles whose pipes the child must close."""
-    asking, answering = pipe_ours(), _wide_pipe()
-    with signals_held_back():
+    asking, answering = guarded_pipe(), _wide_pipe()
+    with signals_blocked():
         child = COPIES.fork()
         if child == 0:
             with contextlib.suppress(BaseException):
@@ -326,7 +326,7 @@ def fork_line(make: Callable[[], Worker], others: list[WorkerHandle]) -> ChildWo
 
 def spawn_line(module: str, job: Job, shared: SharedCounters, number: int) -> ChildWorker:
     """Start a worker in a new interpreter, for callers that must not be forked. Its first frame is its job."""
-    asking, answering = pipe_ours(), _wide_pipe()
+    asking, answering = guarded_pipe(), _wide_pipe()
     # No descriptor of the host program may become inheritable, because another of its threads may start a program. So
     # each is duplicated to a number above those that the child uses.
     copies = [
@@ -463,7 +463,7 @@ def _write(descriptor: int, data: bytes | bytearray) -> None:
 
 
 def _wide_pipe() -> tuple[int, int]:
-    ends = pipe_ours()
+    ends = guarded_pipe()
     with contextlib.suppress(AttributeError, OSError):  # not on every system, and not above the user's limit
         fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, WIDE)
     return ends
@@ -664,7 +664,7 @@ def _in_copies(count: int, run: Callable[[int], Any], lead: Callable[[], None]) 
         # Without a freeze, a collection would write to every object and so copy memory that is shared.
         gc.freeze()
         for output in outputs:
-            with signals_held_back():
+            with signals_blocked():
                 child = COPIES.fork()
                 if child == 0:
                     _run_worker(output, lambda: run(parent))

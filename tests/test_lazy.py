@@ -139,7 +139,7 @@ def test_values_are_copied_pickled_and_matched() -> None:
             assert (x, y) == (1, 5)
         case _:
             pytest.fail("no match")
-    assert (Point(1).sum, Point(1).__doc__) == (3, "A frozen one.")
+    assert (Point(1).sum, Point(1).__doc__) == (3, "A frozen class.")
 
 
 @pytest.mark.parametrize("change", [replace, dataclasses.replace])

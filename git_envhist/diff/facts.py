@@ -362,9 +362,9 @@ def fact_words(change: FactChange) -> str:
     return f"{name_of(change)} {values}".rstrip()
 
 
-def row_cells(row: FactRow, most: int, words: Callable[[FactChange], str] | None = None) -> list[str]:
-    """Return a row in cells: at most `most` changes with their marks, then the numbers of the others."""
-    shown = row.changes if len(row.changes) <= most else row.changes[: most - 1]
+def row_cells(row: FactRow, limit: int, words: Callable[[FactChange], str] | None = None) -> list[str]:
+    """Return a row in cells: at most `limit` cells of changes with their marks, then the numbers of the others."""
+    shown = row.changes if len(row.changes) <= limit else row.changes[: limit - 1]
     cells = [f"{mark_of(change)} {(words or fact_words)(change)}" for change in shown]
     rest = row.changes[len(shown) :]
     cells += [f"… {counts_of(rest)}"] if rest else []

@@ -154,14 +154,14 @@ def _without_equal_lines(
         return old, new
     start, old_end, new_end = _where_they_differ(old_body, new_body)
     old_lines, new_lines = _without_pairs(_lines(old_body[start:old_end]), _lines(new_body[start:new_end]))
-    kept = set(old_lines) ^ set(new_lines)
+    remaining = set(old_lines) ^ set(new_lines)
     if certain:
         excluded = quoted_names(certain)
-        kept = {line for line in kept if _name(line) not in excluded}
-    sought = quoted_names(names).difference(map(_name, kept))
+        remaining = {line for line in remaining if _name(line) not in excluded}
+    required = quoted_names(names).difference(map(_name, remaining))
     return (
-        _joined(old_head, old_own, old_body, old_lines, kept, sought),
-        _joined(new_head, new_own, new_body, new_lines, kept, sought),
+        _joined(old_head, old_own, old_body, old_lines, remaining, required),
+        _joined(new_head, new_own, new_body, new_lines, remaining, required),
     )
 
 
@@ -207,8 +207,8 @@ def _same_at_start(one: bytes, other: bytes) -> int:
     return low
 
 
-def _same_at_end(one: bytes, other: bytes, most: int) -> int:
-    low, high = 0, most
+def _same_at_end(one: bytes, other: bytes, limit: int) -> int:
+    low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
         if one[len(one) - middle : len(one) - low] == other[len(other) - middle : len(other) - low]:
@@ -240,11 +240,11 @@ def quoted_names(names: Iterable[bytes]) -> set[bytes]:
 
 
 def _joined(
-    head: bytes, own: bytes, body: bytes, differing: list[bytes], kept: set[bytes], sought: set[bytes]
+    head: bytes, own: bytes, body: bytes, differing: list[bytes], remaining: set[bytes], required: set[bytes]
 ) -> bytes:
-    lines = [line for line in differing if line in kept]
-    if sought:
-        lines = [line for line in _lines(body) if line in kept or _name(line) in sought]
+    lines = [line for line in differing if line in remaining]
+    if required:
+        lines = [line for line in _lines(body) if line in remaining or _name(line) in required]
     return b"\n".join([head, own, *lines]) + b"\n"
 
 

@@ -19,7 +19,7 @@ from git_envhist.errors import GitFailed
 from git_envhist.git.cat_file import EMPTY_TREES
 from git_envhist.git.pathspecs import at_top, with_positive
 from git_envhist.git.process import Git, GitResult, memory_file, read_all, refuse_without_git
-from git_envhist.platform import keep_below
+from git_envhist.platform import limit_process
 
 RESERVED = b".envhist/"
 ROOTS = b".envhist/roots/"
@@ -214,7 +214,7 @@ class _Running:
             refuse_without_git(failure)
             raise
         if limited:
-            keep_below(self._child, memory=MAX_MEMORY, seconds=MAX_SECONDS)
+            limit_process(self._child, memory=MAX_MEMORY, seconds=MAX_SECONDS)
 
     def finish(self) -> GitResult:
         """Wait for the command to end and return its result."""

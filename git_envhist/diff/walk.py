@@ -35,7 +35,7 @@ from git_envhist.snapshots.reader import (
 )
 
 # One directory without the lines that are equal on both sides: for 20,000 files of which one was touched, two texts
-# are compared and two lines parsed. Lines of hard links are kept, because all names of a group are needed.
+# are compared and two lines parsed. Lines of hard links are remaining, because all names of a group are needed.
 
 HEAD = 2
 """The first line and the directory's own line."""
@@ -60,10 +60,12 @@ def drop_equal_lines(texts: tuple[bytes, bytes], trees: tuple[Tree, Tree], *, to
         return whole
     moved = {name for name, _ in trees[0].items() ^ trees[1].items()}
     changed = {quote(name) for name in _true_names(moved)}
-    kept, left_out = _differing(old[HEAD:], new[HEAD:], changed, linked=LINK_WORD in texts[0])
-    wanted = moved.union(_stored_names_of({unquote(_word(line)) for lines in kept for line in lines}, top))
+    remaining, left_out = _differing(old[HEAD:], new[HEAD:], changed, linked=LINK_WORD in texts[0])
+    wanted = moved.union(
+        _stored_names_of({unquote(_word(line)) for lines in remaining for line in lines}, top)
+    )
     return TrimmedPair(
-        (_join_lines(old, kept[0]), _join_lines(new, kept[1])),
+        (_join_lines(old, remaining[0]), _join_lines(new, remaining[1])),
         (_choose(trees[0], wanted), _choose(trees[1], wanted)),
         left_out,
     )
@@ -84,8 +86,10 @@ def _differing(
     common = {line for line in set(old).intersection(new) if LINK_WORD not in line}
     if changed:
         common = {line for line in common if _word(line) not in changed}
-    kept = tuple([line for line in lines if line not in common] if common else lines for lines in (old, new))
-    return (kept[0], kept[1]), left_out + len(common)
+    remaining = tuple(
+        [line for line in lines if line not in common] if common else lines for lines in (old, new)
+    )
+    return (remaining[0], remaining[1]), left_out + len(common)
 
 
 def _true_names(stored: Collection[bytes]) -> Collection[bytes]:
@@ -106,8 +110,8 @@ def _stored(name: bytes, top: bool) -> tuple[bytes, bytes]:
     return stored_name(name, top=top), stored_name(name, top=top, link=True)
 
 
-def _join_lines(lines: list[bytes], kept: list[bytes]) -> bytes:
-    return b"\n".join([*lines[:HEAD], *kept]) + b"\n"
+def _join_lines(lines: list[bytes], remaining: list[bytes]) -> bytes:
+    return b"\n".join([*lines[:HEAD], *remaining]) + b"\n"
 
 
 def _choose(tree: Tree, wanted: set[bytes]) -> Tree:

@@ -34,10 +34,10 @@ class GitObject(NamedTuple):
 class CatFile:
     """A reader of objects by any name that git accepts: hashes, refs, `<commit>:<path>`."""
 
-    def __init__(self, git: Git, *, largest: int | None = None) -> None:
-        """With `largest`, a larger object raises Damaged and is not read into memory."""
+    def __init__(self, git: Git, *, max_size: int | None = None) -> None:
+        """With `max_size`, a larger object raises Damaged and is not read into memory."""
         self._git = git
-        self._largest = largest
+        self._max_size = max_size
         self._child: GitStream | None = None
         self._buffer = bytearray()
         self._ahead: _ReadAhead | None = None
@@ -135,7 +135,7 @@ class CatFile:
         kind, _, size = rest.partition(b" ")
         if not size.isdigit():
             raise self._died()
-        if self._largest is not None and int(size) > self._largest:
+        if self._max_size is not None and int(size) > self._max_size:
             self._skip(int(size) + 1)
             return Damaged(f"object '{oid.decode('ascii')}' has {int(size)} bytes, more than the limit")
         data = self._read_exactly(int(size) + 1)

@@ -21,14 +21,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from io import FileIO
-from typing import Protocol
 
 from git_envhist import trace
 from git_envhist.disk import cannot_write
 from git_envhist.errors import Damaged, EnvhistError, GitFailed
 from git_envhist.git.process import Git, GitResult
 from git_envhist.lazy import dataclass
-from git_envhist.platform import free_bytes, keep_below, pipe_ours
+from git_envhist.platform import free_bytes, guarded_pipe, limit_process
 
 MEMORY, MEMORY_EACH = 1 << 30, 300
 SECONDS, BYTES_A_SECOND = 600, 500_000
@@ -60,9 +59,9 @@ class ResourceLimits:
     file: int | None = None
     """The size of a file that it writes."""
 
-    def hold(self, process: int) -> None:
+    def apply(self, process: int) -> None:
         """Apply the limits to a running process."""
-        keep_below(process, memory=self.memory, seconds=self.seconds, file=self.file)
+        limit_process(process, memory=self.memory, seconds=self.seconds, file=self.file)
 
 
 def limits_for_pack(head: bytes, size: int) -> ResourceLimits:
@@ -136,12 +135,6 @@ MAX_WAIT = 2_000_000.0
 """Three weeks; the kernel counts milliseconds in 31 bits."""
 
 
-class Holds(Protocol):
-    """Limits that can be applied to a process."""
-
-    def hold(self, process: int) -> None: ...
-
-
 class NoOutputTimeout(Exception):
     """git printed nothing for longer than the timeout."""
 
@@ -149,38 +142,38 @@ class NoOutputTimeout(Exception):
 def run_limited(
     words: Sequence[str],
     environment: Mapping[bytes, bytes],
-    holds: Holds,
+    limits: ResourceLimits,
     stdin: bytes = b"",
     *,
-    patience: float | None = None,
-    heard: Callable[[bytes], None] | None = None,
+    timeout: float | None = None,
+    on_output: Callable[[bytes], None] | None = None,
 ) -> GitResult:
-    """Run a command under limits to its end; raise NoOutputTimeout if it prints nothing for `patience` seconds.
+    """Run a command under limits to its end; raise NoOutputTimeout if it prints nothing for `timeout` seconds.
 
-    `heard` is called with its error output as it arrives.
+    `on_output` is called with its error output as it arrives.
     """
     began = trace.now()
-    pipes = pipe_ours(), pipe_ours(), pipe_ours()
+    pipes = guarded_pipe(), guarded_pipe(), guarded_pipe()
     # Python's file objects: a signal cannot arrive between closing a descriptor and marking it closed.
-    ours = FileIO(pipes[0][1], "w"), FileIO(pipes[1][0]), FileIO(pipes[2][0])
-    theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
-    actions = [(os.POSIX_SPAWN_DUP2, one, number) for number, one in enumerate(theirs)]
+    pipe_ends = FileIO(pipes[0][1], "w"), FileIO(pipes[1][0]), FileIO(pipes[2][0])
+    child_ends = [pipes[0][0], pipes[1][1], pipes[2][1]]
+    actions = [(os.POSIX_SPAWN_DUP2, one, number) for number, one in enumerate(child_ends)]
     try:
         try:
             child = os.posix_spawnp("sh", [*WAITING, *words], environment, file_actions=actions)
         except FileNotFoundError as missing:
             raise GitFailed("there is no 'sh' on the PATH") from missing
         finally:
-            for one in theirs:
+            for one in child_ends:
                 os.close(one)
         try:
-            holds.hold(child)
-            output, errors = _talk(ours, b"now\n" + stdin, patience, heard)
+            limits.apply(child)
+            output, errors = _talk(pipe_ends, b"now\n" + stdin, timeout, on_output)
         except BaseException:
             _terminate(child)
             raise
     finally:
-        for file in ours:
+        for file in pipe_ends:
             file.close()
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     trace.trace_git(words, began, status)
@@ -210,18 +203,21 @@ def _terminate(child: int) -> None:
 
 
 def _talk(
-    ours: Sequence[FileIO], stdin: bytes, patience: float | None, heard: Callable[[bytes], None] | None
+    pipe_ends: Sequence[FileIO],
+    stdin: bytes,
+    timeout: float | None,
+    on_output: Callable[[bytes], None] | None,
 ) -> tuple[bytes, bytes]:
     """Write the input, and read both outputs up to their limits."""
     left = memoryview(stdin)
     outputs = {1: bytearray(), 2: bytearray()}
     limits = {1: MAX_OUTPUT + 1, 2: MAX_ERRORS}
     with selectors.DefaultSelector() as selector:
-        os.set_blocking(ours[0].fileno(), False)
-        for number, one in enumerate(ours):
+        os.set_blocking(pipe_ends[0].fileno(), False)
+        for number, one in enumerate(pipe_ends):
             selector.register(one, selectors.EVENT_READ if number else selectors.EVENT_WRITE, number)
         while selector.get_map():
-            ready = selector.select(patience and min(patience, MAX_WAIT))
+            ready = selector.select(timeout and min(timeout, MAX_WAIT))
             if not ready:
                 raise NoOutputTimeout
             for key, _ in ready:
@@ -229,8 +225,8 @@ def _talk(
                     part = os.read(key.fd, AT_ONCE)
                     room = limits[key.data] - len(outputs[key.data])
                     outputs[key.data] += part[:room]
-                    if key.data == 2 and heard is not None:
-                        heard(part)
+                    if key.data == 2 and on_output is not None:
+                        on_output(part)
                     if key.data == 2 and b"\r" in part:
                         outputs[2] = _without_overwritten(outputs[2])
                     is_done = not part or (key.data == 1 and room <= len(part))
@@ -239,7 +235,7 @@ def _talk(
                     is_done = not left
                 if is_done:
                     selector.unregister(key.fd)
-                    ours[key.data].close()
+                    pipe_ends[key.data].close()
     return bytes(outputs[1]), bytes(outputs[2])
 
 

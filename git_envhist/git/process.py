@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from git_envhist import trace
 from git_envhist.errors import EnvhistError, GitFailed, GitKilled, StorageFull
-from git_envhist.platform import DIRECTORY, anonymous_file, pipe_ours
+from git_envhist.platform import DIRECTORY, anonymous_file, guarded_pipe
 
 MAX_MESSAGE = 64 << 20
 
@@ -176,7 +176,7 @@ class GitProcess:
         """`inherited` is a descriptor that the command gets as number `INHERITED`."""
         source = memory_file(stdin) if stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._complaints = memory_file(b"")
-        self._reading, writing = pipe_ours()
+        self._reading, writing = guarded_pipe()
         actions = [
             (os.POSIX_SPAWN_DUP2, source, 0),
             (os.POSIX_SPAWN_DUP2, writing, 1),
@@ -379,11 +379,11 @@ class GitStream:
         # second close would close another file.
         self._input: FileIO | None = None
         if source is None and talks:
-            source, asked = pipe_ours()
+            source, asked = guarded_pipe()
             self._input = FileIO(asked, "w")
         elif source is None:
             source = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        answer, sink = pipe_ours()
+        answer, sink = guarded_pipe()
         self._output = FileIO(answer)
         self._process = 0
         try:

@@ -99,7 +99,7 @@ def is_hidden(git: RunningGit) -> bool:
     return git.directory is None
 
 
-def in_words(gits: Iterable[RunningGit]) -> str:
+def describe_gits(gits: Iterable[RunningGit]) -> str:
     """Return a list of gits for an error."""
     return ", ".join(map(str, sorted(gits, key=lambda git: git.pid))) or "another git"
 
@@ -359,14 +359,14 @@ def git_directory_of(directory: bytes, pointer: bytes) -> bytes | None:
     return os.path.realpath(os.path.join(directory, pointer[len(GITDIR) :].rstrip(b"\r\n")))
 
 
-def module_of(place: bytes, common_dir: str) -> bytes | None:
+def submodule_of(place: bytes, common_dir: str) -> bytes | None:
     """Return the name of the submodule that a git directory belongs to, in any working tree of the repository."""
     common = os.path.realpath(os.fsencode(common_dir)) + b"/"
     found = MODULES.fullmatch(place[len(common) :]) if place.startswith(common) else None
     return found[1] if found is not None else None
 
 
-def is_own(place: bytes, git_dir: str) -> bool:
+def is_own_submodule(place: bytes, git_dir: str) -> bool:
     """Return whether a git directory belongs to a submodule of this working tree."""
     return place.startswith(os.path.realpath(os.fsencode(git_dir)) + b"/modules/")
 

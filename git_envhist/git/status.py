@@ -17,7 +17,7 @@ from git_envhist.errors import Damaged, EnvhistError, in_words
 from git_envhist.git.process import Git
 from git_envhist.lazy import dataclass, once
 from git_envhist.model import EnvPath, GitChange
-from git_envhist.platform import open_file_only, open_itself
+from git_envhist.platform import open_file_only, open_nofollow
 
 HEAD = struct.Struct(">4sII")
 STATS = struct.Struct(">10I")
@@ -258,7 +258,7 @@ class IndexComparer:
             return False
 
     def _file_has_bytes(self, path: bytes, size: int, oid: bytes) -> bool:
-        descriptor = open_itself(self._root + b"/" + path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = open_nofollow(self._root + b"/" + path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb", closefd=True) as file:
             digest = hashlib.new(self._format, b"blob %d\0" % size, usedforsecurity=False)
             sha256 = hashlib.sha256()

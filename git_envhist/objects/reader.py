@@ -435,16 +435,16 @@ class _PackCursor:
                 return None
             at += 1
             # Incompressible bytes may take nine bits each.
-            most = size + (size >> 3) + SLACK
+            limit = size + (size >> 3) + SLACK
             if view[at] != DEFLATED:
                 return None
-            if size < ONE_SHOT_LIMIT and at + most <= len(view):
-                data = decompress(view[at + FRAME : at + most], RAW_DEFLATE, size + 1)
+            if size < ONE_SHOT_LIMIT and at + limit <= len(view):
+                data = decompress(view[at + FRAME : at + limit], RAW_DEFLATE, size + 1)
                 return (kind, data) if len(data) == size else None
             inflater = decompressobj(RAW_DEFLATE)
-            data = inflater.decompress(view[at + FRAME : at + most], size + 1)
-            if not inflater.eof and at + most > len(view):
-                data += self._inflate_more(inflater, start, at + most - len(view), size + 1 - len(data))
+            data = inflater.decompress(view[at + FRAME : at + limit], size + 1)
+            if not inflater.eof and at + limit > len(view):
+                data += self._inflate_more(inflater, start, at + limit - len(view), size + 1 - len(data))
         except (OSError, IndexError):
             return None
         except InflateError:

@@ -348,7 +348,7 @@ def _held(git: Git, bounds: ResourceLimits, said: Iterable[bytes], *words: str) 
     child = GitStream(git, *words, talks=True)
     try:
         # It waits for its first byte until it is held.
-        bounds.hold(child.process)
+        bounds.apply(child.process)
         # Where git ends before its input does, it says why.
         with suppress(BrokenPipeError):
             for part in said:

@@ -503,7 +503,9 @@ class Transport:
     ) -> GitResult:
         words = [*SEALED, *self._options, *words]
         try:
-            return run_limited(words, environment, bounds, stdin, patience=self._patience, heard=self._heard)
+            return run_limited(
+                words, environment, bounds, stdin, timeout=self._patience, on_output=self._heard
+            )
         except NoOutputTimeout as silent:
             raise says_nothing(self.remote, self._patience or 0, self._verb) from silent
 

@@ -39,7 +39,7 @@ from git_envhist.model import (
 )
 from git_envhist.objects.reader import ObjectReader
 from git_envhist.objects.trees import object_id
-from git_envhist.platform import DIRECTORY, SYSTEM, list_mounts, open_itself
+from git_envhist.platform import DIRECTORY, SYSTEM, list_mounts, open_nofollow
 from git_envhist.restore.disk_entry import look
 from git_envhist.restore.fs import DiskCalls
 from git_envhist.restore.options import RestoreOptions
@@ -190,7 +190,7 @@ def _nested(steps: Iterable[PlanStep]) -> Iterator[tuple[bytes, PlanStep]]:
 
 def _is_sqlite(path: bytes) -> bool:
     try:
-        descriptor = open_itself(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = open_nofollow(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:

@@ -375,7 +375,7 @@ class Planner:
             pairs = self._guess.pairs(contents, bytes.fromhex(before), bytes.fromhex(after), self._taken)
             pairs = as_sealed_then(pairs, contents)
             self.spared = SubmodulePointers(self._git.git_dir, self._survey.bases, contents).skipped(pairs)
-        with CatFile(self._git, largest=BUDGET.size) as reader:
+        with CatFile(self._git, max_size=BUDGET.size) as reader:
             then = extent_of(reader, after)
         pairs = keeping_unread(pairs, then.unread)
         chosen = chosen_paths(self._git, pairs, wish, (before, after))

@@ -346,7 +346,7 @@ class _Objects:
 
 def manifested_paths(git: Git, tree: str) -> Iterator[tuple[bytes, bool]]:
     """Yield each path as people see it, and whether it is a directory; the tops are left out."""
-    with CatFile(git, largest=BUDGET.size) as reader:
+    with CatFile(git, max_size=BUDGET.size) as reader:
         half = SnapshotReader(_Objects(reader), bytes.fromhex(tree))
         for outer in half.manifest:
             for inner in half.shards_below(outer):

@@ -69,7 +69,7 @@ from git_envhist.objects.own_packs import (
 )
 from git_envhist.objects.pack_writer import StagedPack
 from git_envhist.objects.permissions import bits_of, directory_mode, file_mode, tighten, tighten_directory
-from git_envhist.platform import NOFOLLOW, open_cloexec_guarded
+from git_envhist.platform import NOFOLLOW, guarded_open
 
 # Stagings are next to our other state, or, if that is on another file system than the packs, next to the packs: a
 # pack is published by rename, which cannot cross file systems.
@@ -131,7 +131,7 @@ def _can_rename(source: str, target: str) -> bool:
 
 def take_turn(place: str) -> int:
     """Lock creating and sweeping stagings here until the descriptor is closed; wait if another process does it."""
-    turn = open_cloexec_guarded(os.path.join(place, TURN), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    turn = guarded_open(os.path.join(place, TURN), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if os.fstat(turn).st_uid == os.geteuid():
             os.fchmod(turn, stat.S_IMODE(os.stat(place).st_mode) & 0o666)
@@ -170,7 +170,7 @@ def make_staging(place: str, pack_dir: str, configured: int) -> tuple[str, int, 
 
 
 def _make_file(path: str, bits: int) -> int:
-    descriptor = open_cloexec_guarded(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    descriptor = guarded_open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     os.fchmod(descriptor, 0o600 | bits & 0o060)
     return descriptor
 
@@ -187,9 +187,7 @@ def stagings(place: str) -> list[str]:
 def lock_if_dead(path: str) -> int | None:
     """Lock a staging if its owner is dead and return the lock, else None. The caller called `take_turn`."""
     # A missing lock was never created, or its owner died while it removed the staging.
-    lock = open_cloexec_guarded(
-        os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | NOFOLLOW | os.O_CLOEXEC, 0o600
-    )
+    lock = guarded_open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         known = lock_file(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # A local lock does not show captures on other machines: there only the age decides.

@@ -100,7 +100,7 @@ def test_damaged_object_does_not_affect_others(repo: Repo, objects: CatFile) -> 
 
 def test_object_above_the_limit_is_not_read_into_memory(repo: Repo) -> None:
     oid = LooseWriter(repo).add(b"blob", bytes(9 << 20)).hex()
-    with CatFile(git_of(repo), largest=1 << 20) as objects:
+    with CatFile(git_of(repo), max_size=1 << 20) as objects:
         with pytest.raises(Damaged, match="more than the limit"):
             objects.read(oid)
         assert len(objects._buffer) < 1 << 20

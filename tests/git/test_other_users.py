@@ -12,7 +12,7 @@ import pytest
 
 from git_envhist.git import other_users, refs
 from git_envhist.git.other_users import Access, access_of
-from git_envhist.git.refs import Lock, RunningGit, gits_at_work, hint_after, in_words, may_be_held
+from git_envhist.git.refs import Lock, RunningGit, describe_gits, gits_at_work, hint_after, may_be_held
 from git_envhist.objects.own_packs import may_write
 from tests.git.test_running_gits import BOOTED, process
 
@@ -191,7 +191,7 @@ def test_git_that_cannot_write_here_relies_on_no_object() -> None:
 
 def test_error_names_process_user_and_directory() -> None:
     gits = [RunningGit(11, 0.0, "fetch", 0), RunningGit(2, 0.0, "", STRANGER, "/srv/x")]
-    assert in_words(gits) == (
+    assert describe_gits(gits) == (
         f"git (unknown) (pid 2, user {STRANGER}, in '/srv/x'), git fetch (pid 11, user root, directory not readable)"
     )
     assert "--force" in hint_after(gits)

@@ -148,7 +148,7 @@ def test_what_would_unfold_is_refused_and_takes_no_more_than_it_may(
 def test_who_takes_longer_than_it_may_is_ended_and_that_is_said() -> None:
     with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as running:
         bounds = ResourceLimits(MEMORY, 1)
-        bounds.hold(running.pid)
+        bounds.apply(running.pid)
         done = GitResult(running.wait(), b"", b"")
     assert "reading the archive takes longer than the limit (1 s)" in str(limit_error(done, bounds, "/", ""))
 

@@ -360,8 +360,8 @@ def test_git_gets_the_whole_timeout_again_after_each_output(monkeypatch: pytest.
         os.environb,
         ResourceLimits(1 << 30, 60),
         b"word\n" + b"x" * 300_000,
-        patience=500.0,
-        heard=heard.append,
+        timeout=500.0,
+        on_output=heard.append,
     )
     assert (done.status, done.out, b"".join(heard)) == (0, b"1\n2\n3\n", b"1\n2\n3\n")
     assert len(RecordingSelector.timeouts) >= 3
