@@ -43,16 +43,15 @@ LINK_WORD = b" l="
 
 
 class TrimmedPair(NamedTuple):
-    """The texts of two shards, their trees, and the number of lines left out."""
+    """The texts of two shards without equal lines, and their trees."""
 
     texts: tuple[bytes, bytes]
     trees: tuple[Tree, Tree]
-    left_out: int
 
 
 def drop_equal_lines(texts: tuple[bytes, bytes], trees: tuple[Tree, Tree], *, top: bool) -> TrimmedPair:
     """Leave out equal lines; none if the directory's owner changed, because lines may inherit it."""
-    whole = TrimmedPair(texts, trees, 0)
+    whole = TrimmedPair(texts, trees)
     if max(map(len, texts)) > BUDGET.size:
         return whole
     old, new = (text.removesuffix(b"\n").split(b"\n") for text in texts)
@@ -60,28 +59,25 @@ def drop_equal_lines(texts: tuple[bytes, bytes], trees: tuple[Tree, Tree], *, to
         return whole
     moved = {name for name, _ in trees[0].items() ^ trees[1].items()}
     changed = {quote(name) for name in _true_names(moved)}
-    remaining, left_out = _differing(old[HEAD:], new[HEAD:], changed, linked=LINK_WORD in texts[0])
+    remaining = _differing(old[HEAD:], new[HEAD:], changed, linked=LINK_WORD in texts[0])
     wanted = moved.union(
         _stored_names_of({unquote(_word(line)) for lines in remaining for line in lines}, top)
     )
     return TrimmedPair(
         (_join_lines(old, remaining[0]), _join_lines(new, remaining[1])),
         (_choose(trees[0], wanted), _choose(trees[1], wanted)),
-        left_out,
     )
 
 
 def _differing(
     old: list[bytes], new: list[bytes], changed: set[bytes], *, linked: bool
-) -> tuple[tuple[list[bytes], list[bytes]], int]:
-    """Return the lines that are not on both sides, and those of names in `changed`; and the number left out."""
-    left_out = 0
+) -> tuple[list[bytes], list[bytes]]:
+    """Return the lines that are not on both sides, and those of names in `changed`."""
     if len(old) == len(new) and not linked:
         # Mostly no names are added or removed, and comparing by position is twenty times as fast.
         differs = list(map(ne, old, new))
         only_old, only_new = list(compress(old, differs)), list(compress(new, differs))
         if changed.issubset(map(_word, only_old)):
-            left_out = len(old) - len(only_old)
             old, new = only_old, only_new
     common = {line for line in set(old).intersection(new) if LINK_WORD not in line}
     if changed:
@@ -89,7 +85,7 @@ def _differing(
     remaining = tuple(
         [line for line in lines if line not in common] if common else lines for lines in (old, new)
     )
-    return (remaining[0], remaining[1]), left_out + len(common)
+    return remaining[0], remaining[1]
 
 
 def _true_names(stored: Collection[bytes]) -> Collection[bytes]:
@@ -176,21 +172,20 @@ def _pair(old: SnapshotReader, new: SnapshotReader, stored: bytes) -> DirectoryP
         read_listing(side, side.place(stored), text, tree)
         for side, text, tree in zip((old, new), trimmed.texts, trimmed.trees, strict=True)
     )
-    return DirectoryPair(place.root, place.path, before, after, trimmed.left_out)
+    return DirectoryPair(place.root, place.path, before, after)
 
 
 def _equal_directory(side: SnapshotReader, place: DirectoryPlace, tree: bytes) -> DirectoryPair | None:
     """Return a directory that is equal on both sides without parsing its lines; None if they must be parsed."""
     text = side.text(place.stored)
-    lines = text.count(b"\n") - HEAD
-    if LINK_WORD in text or len(text) > BUDGET.size or lines < 0:
+    if LINK_WORD in text or len(text) > BUDGET.size or text.count(b"\n") < HEAD:
         return None
     with damage_context(place.stored):
         if tree:
             tree_text(side.objects, tree)
     head = text[: text.index(b"\n", text.index(b"\n") + 1) + 1]
     own = read_listing(side, place, head, {})
-    return DirectoryPair(place.root, place.path, own, own, lines)
+    return DirectoryPair(place.root, place.path, own, own)
 
 
 def _listing(side: SnapshotReader, stored: bytes) -> DirectoryListing | None:

@@ -85,8 +85,6 @@ class RestorePlan:
 
     steps: tuple[PlanStep, ...]
     directories: tuple[PlannedDirectory, ...]
-    unchanged: int
-    """Paths that were compared and are the same on both sides."""
     skipped: tuple[SkippedPath, ...] = ()
 
     @property

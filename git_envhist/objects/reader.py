@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -598,27 +597,6 @@ class ObjectReader:
         assert entry.oid is not None
         return self.blob(entry.oid)
 
-    def stream_chunks(self, tree: bytes, size: int) -> Iterator[bytes]:
-        """Yield the chunks of a big file from its two-level tree; raise Damaged if they are not `size` bytes."""
-        total = 0
-        for run in self._entries(tree):
-            for chunk in self._entries(run):
-                data = self.blob(chunk)
-                total += len(data)
-                if total > size:
-                    break
-                yield data
-        if total != size:
-            raise Damaged("the chunks of a file do not have its length", hint=HINT)
-
-    def count_chunks(self, tree: bytes) -> Counter[bytes]:
-        """Return the chunks of a big file with their numbers of uses: a hole has few chunks, used many times."""
-        found: Counter[bytes] = Counter()
-        for run, times in Counter(self._entries(tree)).items():
-            for chunk, often in Counter(self._entries(run)).items():
-                found[chunk] += often * times
-        return found
-
     def open_sealed(self, path: EnvPath, blob: bytes) -> bytes:
         """Return the content of a sealed file; raise SealingError if the key is missing."""
         if self._open_sealed is None:
@@ -637,10 +615,11 @@ class ObjectReader:
             if name in self.__dict__:
                 self.__dict__.pop(name).close()
 
-    def _entries(self, tree: bytes) -> list[bytes]:
+    def list_children(self, tree: bytes) -> list[bytes]:
+        """Return the ids of a tree's entries, in order; raise Damaged if it is not a tree or cannot be read."""
         kind, data = self.read(tree)
         if kind != b"tree":
-            raise Damaged(f"object {tree.hex()} is not a tree of chunks", hint=HINT)
+            raise Damaged(f"object {tree.hex()} is not a tree", hint=HINT)
         return [oid for _, _, oid in decode_tree(data, len(tree))]
 
     def _ask_git(self, oid: bytes) -> tuple[bytes, bytes]:
