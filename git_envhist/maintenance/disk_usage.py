@@ -22,7 +22,7 @@ from git_envhist.model import DiskUsage, Snapshot, SpaceUser
 from git_envhist.objects.commits import parse_commit
 from git_envhist.objects.own_packs import OwnPacks
 from git_envhist.objects.pack_reader import PackFile
-from git_envhist.objects.reader import Scattered
+from git_envhist.objects.reader import ScatteredReader
 from git_envhist.objects.trees import DIRECTORY, decode_tree
 from git_envhist.snapshots.chunks import read_pointer
 from git_envhist.snapshots.layout import DOTGIT, MANIFEST, PIECES, ROOTS, shard_path
@@ -89,7 +89,7 @@ class ObjectLabels:
 
     def __init__(self, own: OwnPacks, sizes: PackedSizes, hash_length: int, step: Step | None = None) -> None:
         """`step`: how labels go down; without it everything in a snapshot has its one label."""
-        self._reader = Scattered(own)
+        self._reader = ScatteredReader(own)
         self._sizes = sizes
         self._length = hash_length
         self._step = step
@@ -350,7 +350,7 @@ def measure(
         ours = reachable_objects(repository.git, sizes.of.__contains__, roots=NOT_OURS)
         count = _Count(repository, own, sizes, moments, frozenset(ours))
         tell("counting by moment")
-        by_moment = count.by_moment()
+        by_snapshot = count.by_snapshot()
         tell("counting by directory")
         by_directory, by_class = count.by(_directory), count.by(_class)
         together = count.together(chosen, paths) if chosen or paths else None
@@ -363,8 +363,8 @@ def measure(
             len(own.paths),
             sum(len(line) for line in moments.lines.values()),
             len(moments.in_trash),
-            by_moment.pop(TRASH_REFS.encode(), LabelUsage()).frees,
-            _moments(by_moment, moments),
+            by_snapshot.pop(TRASH_REFS.encode(), LabelUsage()).frees,
+            _moments(by_snapshot, moments),
             _rows(by_directory),
             _rows(by_class),
             together,
@@ -387,7 +387,7 @@ class _Count:
         self._moments = moments
         self._kept = kept
 
-    def by_moment(self) -> dict[bytes, LabelUsage]:
+    def by_snapshot(self) -> dict[bytes, LabelUsage]:
         ledger = ObjectLabels(self._own, self._sizes, self._length)
         for snapshot in self._all():
             ledger.add(snapshot.commit, snapshot.commit.encode("ascii"))

@@ -32,12 +32,12 @@ from git_envhist.git.repository import Repository
 from git_envhist.objects.own_packs import (
     GONE,
     drop_caches,
-    forget_second_names,
     names_of,
     own_names,
     packs_named,
     put_aside,
     put_back,
+    remove_spare_links,
 )
 from git_envhist.objects.pack_reader import entries
 from git_envhist.objects.pack_writer import PackWriter
@@ -219,7 +219,7 @@ def _take_away(
         some = bases[start : start + AT_A_TIME]
         if start and is_wanted():
             break
-        forget_second_names(common_state, pack_dir, some)
+        remove_spare_links(common_state, pack_dir, some)
         put_aside(pack_dir, aside, some)
         if is_wanted():
             put_back(aside, pack_dir, some)

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from git_envhist.disk import COMMON_LOCK, locked, sync, sync_directory, system_errors
 from git_envhist.errors import EnvhistError, GitFailed
 from git_envhist.git.process import Git, GitStream, memory_file, quote_alternate
-from git_envhist.git.refs import RunningGit, callers, hint_after, in_words
+from git_envhist.git.refs import RunningGit, callers, describe_gits, hint_after
 from git_envhist.git.repository import Repository
 from git_envhist.lazy import dataclass
 from git_envhist.maintenance.merge_packs import goes_by_packs, no_git_reads_packs
@@ -28,10 +28,10 @@ from git_envhist.objects.own_packs import (
     HARMLESS,
     drop_caches,
     drop_graphs_of,
-    forget_second_names,
     may_write,
     put_aside,
     put_back,
+    remove_spare_links,
 )
 from git_envhist.objects.pack_index import PackIndex
 from git_envhist.objects.pack_writer import StagedPack
@@ -242,7 +242,7 @@ def remove_packs(
     tips = tips_of(repository.git)
     # One that began while the last of it was written has listed them, and would miss them until they come back.
     _wait_for_others(repository, removes=False)
-    forget_second_names(repository.common_state, repository.pack_dir, bases)
+    remove_spare_links(repository.common_state, repository.pack_dir, bases)
     aside = os.path.join(staging.path, ASIDE)
     staging.keep_after_error()
     with system_errors(repository.pack_dir):
@@ -287,7 +287,8 @@ def _busy(gits: Sequence[RunningGit]) -> RepositoryBusy:
     ours = callers()
     others = [git for git in gits if git.pid not in ours and git.command not in HARMLESS]
     return RepositoryBusy(
-        f"packs cannot be removed while another git may use them: {in_words(others)}", hint=hint_after(others)
+        f"packs cannot be removed while another git may use them: {describe_gits(others)}",
+        hint=hint_after(others),
     )
 
 

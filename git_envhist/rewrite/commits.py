@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from git_envhist.errors import Damaged
 from git_envhist.lazy import dataclass, field
 from git_envhist.model import SnapshotId
-from git_envhist.model.snapshots import earlier_hashes
+from git_envhist.model.snapshots import hashes_before_rewrites
 from git_envhist.objects.commits import Commit, encode_commit, parse_commit
 from git_envhist.secrets.keys import SigningKey, constant_time_equal
 from git_envhist.snapshots.layout import ObjectSink
@@ -123,7 +123,7 @@ def rewrite_commit(
 
 def _were(link: ChainCommit, bare: bytes) -> str | None:
     """The hashes by which this commit was known, cut short; the newest of very many."""
-    earlier = earlier_hashes(bare)
+    earlier = hashes_before_rewrites(bare)
     if link.commit != link.id:
         earlier = (*earlier, link.commit[:SHORT])
     return " ".join(earlier[-MAX_WERE:]) or None

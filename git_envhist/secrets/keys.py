@@ -26,7 +26,7 @@ from typing import Any, Protocol
 from git_envhist.disk import Durability, lock_file, make_private, replace_file, sync_directory
 from git_envhist.errors import Refused, SealingError
 from git_envhist.lazy import dataclass, field, pattern
-from git_envhist.platform import open_cloexec_guarded
+from git_envhist.platform import guarded_open
 
 # A directory of key files: the only code that touches a key on disk.
 #
@@ -83,7 +83,7 @@ class KeyDirectory:
         """Hold the lock of this directory; a place that takes no lock takes no key either, as storing will report."""
         try:
             make_private(self.directory)
-            descriptor = open_cloexec_guarded(self.path(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = guarded_open(self.path(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError:
             yield
             return

@@ -48,7 +48,7 @@ def test_what_a_moment_frees_is_what_comes_back_when_it_goes(repo: Repo, history
     trees = [f"{one.commit}^{{tree}}" for one in moments]
     middle = reached(repo, trees[1]) - reached(repo, trees[0]) - reached(repo, trees[2])
 
-    rows = {row.name: row for row in history.du().by_moment}
+    rows = {row.name: row for row in history.du().by_snapshot}
 
     assert rows[moments[1].id].frees == sum(sizes[oid] for oid in middle) + sizes[moments[1].commit]
     assert rows[moments[1].id].frees > 9_000
@@ -82,7 +82,7 @@ def test_what_a_directory_frees_is_what_its_objects_take(repo: Repo, history: En
 
 def test_what_moments_free_together_is_more_than_each_alone(repo: Repo, history: EnvHistory) -> None:
     moments = three(repo, history)
-    alone = {row.name: row.frees for row in history.du().by_moment}
+    alone = {row.name: row.frees for row in history.du().by_snapshot}
     chosen = [moments[1].id, moments[2].id]
 
     together = history.du(*chosen).together
