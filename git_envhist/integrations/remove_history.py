@@ -295,7 +295,7 @@ def states_of(repository: Repository) -> Iterator[str]:
 def _copies_of_keys(repository: Repository, environ: Mapping[str, str]) -> Iterator[str]:
     copies = os.path.join(config_home(environ), "git-envhist", KEYS)
     ring = KeyRing(repository.common_state, config_home(environ))
-    yield from (os.path.join(copies, name) for name in sorted({*ring.ours.ids(), *ring.made_here()}))
+    yield from (os.path.join(copies, name) for name in sorted({*ring.ours.ids(), *ring.created_here()}))
 
 
 def _count(repository: Repository, refs: list[str]) -> int:

@@ -133,7 +133,7 @@ def test_ssh_key_that_is_no_point_is_refused(number: int) -> None:
 
 @pytest.mark.parametrize(
     ("passphrase", "kind", "words"),
-    [("four words are", "ed25519", "has a passphrase"), ("", "ecdsa", "not of the kind")],
+    [("four words are", "ed25519", "has a passphrase"), ("", "ecdsa", "not of the type")],
 )
 def test_ssh_key_that_cannot_serve_is_named(tmp_path: Path, passphrase: str, kind: str, words: str) -> None:
     with pytest.raises(SealingError, match=words):

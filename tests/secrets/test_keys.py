@@ -111,7 +111,7 @@ def test_key_of_another_repository_is_not_taken_from_the_configuration_home(tmp_
     ring = ring_of(tmp_path)
     assert ring.get(other.id) is None
     assert other not in ring.all()
-    with pytest.raises(SealingError, match="neither made nor imported") as caught:
+    with pytest.raises(SealingError, match="neither created nor imported") as caught:
         ring.to_open(other.id)
     path = ring.backup.path(other.id)
     assert caught.value.hint is not None
@@ -187,7 +187,7 @@ def test_a_key_that_is_damaged_everywhere_is_told_as_that_and_not_as_one_that_is
     assert ring_of(tmp_path).get(key.id) is None
     with pytest.raises(SealingError, match=rf"the key file '.*{key.id}' is damaged") as caught:
         ring_of(tmp_path).to_open(key.id)
-    assert caught.value.hint == "'git envlog key import' takes a key from a backup"
+    assert caught.value.hint == "import the key from a backup: git envlog key import <file>"
     assert ring_of(tmp_path).to_open(KNOWN.id) is None
 
 
@@ -231,7 +231,7 @@ def test_a_key_open_to_others_is_closed_with_a_word(tmp_path: Path) -> None:
     os.chmod(path, 0o644)
     assert ring.current() == key
     assert mode_of(path) == 0o600
-    assert ring.warnings == [f"the key file '{path}' was open to other users: it is closed now"]
+    assert ring.warnings == [f"the key file '{path}' was readable by other users: fixed"]
 
 
 @pytest.mark.parametrize("blocked", ["config", "clone"])
@@ -247,7 +247,7 @@ def test_one_place_that_cannot_be_written_costs_a_warning(tmp_path: Path, blocke
 def test_without_any_place_there_is_no_key(tmp_path: Path) -> None:
     for name in ("clone", "config"):
         (tmp_path / name).write_text("not a directory")
-    with pytest.raises(SealingError, match="cannot keep the key"):
+    with pytest.raises(SealingError, match="cannot store the key"):
         ring_of(tmp_path).current()
 
 
@@ -315,7 +315,7 @@ def test_what_is_no_key_is_said_to_be_none(text: str) -> None:
 
 
 def test_a_slip_says_that_it_is_one() -> None:
-    with pytest.raises(SealingError, match="mistyped or cut short"):
+    with pytest.raises(SealingError, match="mistyped or incomplete"):
         read_key_text(write_key_text(KNOWN)[:-3])
 
 

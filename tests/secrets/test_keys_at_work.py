@@ -53,7 +53,7 @@ def test_a_lost_key_is_named_and_nothing_is_printed(sealed: tuple[Repo, str]) ->
     repo, snapshot = sealed
     lost = key_id(repo)
     lose_keys(repo)
-    assert_refused(repo.run("envlog", "show", "@", "--", ".env"), lost, "not here", "key import")
+    assert_refused(repo.run("envlog", "show", "@", "--", ".env"), lost, "which is missing", "key import")
     repo.write(".env", "API_KEY=another\n")
     for words in (("-p",), ("-p", "--reveal"), (), ("--stat",)):
         done = repo.run("envdiff", *words, snapshot)

@@ -132,14 +132,14 @@ def test_a_sealed_file_opens_only_as_its_kind() -> None:
 
 def test_without_the_key_the_error_names_it_and_the_way_to_get_it() -> None:
     sealed = seal(KEY, b".env", FILE, b"A=1")
-    with pytest.raises(SealingError, match=f"the key '{KEY.id}', which is not here") as caught:
+    with pytest.raises(SealingError, match=f"the key '{KEY.id}', which is missing") as caught:
         unseal(lambda key_id: None, b".env", FILE, sealed)
     assert "git envlog key import" in (caught.value.hint or "")
 
 
 def test_a_wrong_key_under_the_right_name_opens_nothing() -> None:
     sealed = seal(KEY, b".env", FILE, b"A=1")
-    with pytest.raises(SealingError, match="is not here"):
+    with pytest.raises(SealingError, match="is missing"):
         unseal(lambda key_id: OTHER, b".env", FILE, sealed)
     with pytest.raises(SealingError):
         unseal(lambda key_id: Key(KEY.id, OTHER.secret), b".env", FILE, sealed)

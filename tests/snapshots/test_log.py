@@ -185,7 +185,7 @@ def test_what_is_no_snapshot_is_told_and_passed_over(repo: Repo) -> None:
         commits.append(commit_message(repo, message, commits[-1], at=at))
     repo.git("update-ref", TIP, commits[-1])
     told: list[str] = []
-    assert intents(repo, tell=told.append) in (["last", "first"], ["last", "before auth refactor", "first"])
+    assert intents(repo, warn=told.append) in (["last", "first"], ["last", "before auth refactor", "first"])
     assert f"'{commits[6][:10]}' and 1 more: the commit is not a snapshot" in told
     assert any("format '7'" in sentence for sentence in told)
     assert any("Env-Was" in sentence for sentence in told)
@@ -208,7 +208,7 @@ def test_a_notes_tree_damaged_in_its_depth_is_met_half_way_and_read_on_without(r
     top = repo.git("mktree", "--missing", input=f"040000 tree {'1' * 40}\t{victim[:2]}\n")
     repo.git("update-ref", NOTES, repo.git("commit-tree", "-m", "x", top))
     told: list[str] = []
-    assert intents(repo, tell=told.append) == ["5", "4", "3", "2", "1", "0"]
+    assert intents(repo, warn=told.append) == ["5", "4", "3", "2", "1", "0"]
     assert intents(repo, limit=4) == ["5", "4", "3", "2"]
     assert len(told) == 1
 

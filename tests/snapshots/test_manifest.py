@@ -323,7 +323,7 @@ def test_words_of_later_versions_are_kept() -> None:
 def test_a_later_format_says_so() -> None:
     with pytest.raises(NewerManifestFormat, match="format 2") as caught:
         read_shard(b"envhist-manifest 2 whatever it holds\nand more\n")
-    assert caught.value.hint == "a newer git-envhist reads it"
+    assert caught.value.hint == "upgrade git-envhist to read it"
 
 
 def test_a_shard_stands_for_its_own_directory_alone() -> None:
