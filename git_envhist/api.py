@@ -658,7 +658,7 @@ class Upkeep(HistoryContext):
         else:
             from git_envhist.maintenance.fsck import check  # loaded late: keeps envlog fast
 
-            found = check(self._capturing.repository, quick=quick, tell=tell or _say_nothing)
+            found = check(self._capturing.repository, quick=quick, progress=tell or _say_nothing)
             health = found.health(quick=quick)
         if health.is_whole and not quick:
             forget_trouble(self.repository.common_state)

@@ -27,7 +27,7 @@ from git_envhist.git.refs import hint_after, in_words
 from git_envhist.git.repository import RefUpdate, Repository
 from git_envhist.lazy import dataclass
 from git_envhist.maintenance.repack import (
-    AS_IT_IS,
+    COPY,
     NOT_OURS,
     git_dirs_of,
     reachable_objects,
@@ -126,7 +126,7 @@ def _give(repository: Repository, staging: Staging, objects: Mapping[bytes, byte
     """Write objects into a pack without a mark: one that git repacks and cleans as its own."""
     where = (repository.objects_dir, staging.path, repository.object_format)
     target = os.stat(repository.pack_dir)
-    for pack in write_pack(repository.git, *where, objects, AS_IT_IS):
+    for pack in write_pack(repository.git, *where, objects, COPY):
         for path in (pack.pack_path, pack.index_path):
             share(path, target)
             os.rename(path, os.path.join(repository.pack_dir, os.path.basename(path)))

@@ -284,7 +284,7 @@ def test_a_git_that_goes_by_packs_and_begins_in_the_last_moment_misses_none(
             (repo.path / ".git/gc.pid").write_text("1 another-machine")
 
     with pytest.raises(RepositoryBusy):
-        collect(Repository.open(str(repo.path)), keep_since=NOTHING_STAYS, tell=tell)
+        collect(Repository.open(str(repo.path)), keep_since=NOTHING_STAYS, progress=tell)
 
     assert not missed
 
@@ -334,7 +334,7 @@ def test_what_a_capture_finds_again_while_packs_are_written_stays(repo: Repo, hi
             repo.write("large again", text)
             found.append(moment(AroundHistory.open(str(repo.path), workers="here"), "found again"))
 
-    done = collect(Repository.open(str(repo.path)), keep_since=NOTHING_STAYS, tell=tell)
+    done = collect(Repository.open(str(repo.path)), keep_since=NOTHING_STAYS, progress=tell)
 
     assert done.removed > 0
     assert_holds(repo, found[0].commit)
@@ -369,7 +369,7 @@ def test_what_the_user_adds_while_packs_go_stays(
         collect(
             Repository.open(str(repo.path)),
             keep_since=NOTHING_STAYS,
-            tell=lambda step: steps.get(step, lambda: None)(),
+            progress=lambda step: steps.get(step, lambda: None)(),
         )
 
     assert stands(repo, oid)
@@ -391,7 +391,7 @@ def test_what_is_added_again_while_packs_are_written_stays(repo: Repo, history: 
             told = repo.execute("git", "hash-object", "-w", "--stdin", input=mine)
             added.append(told.out.strip())
 
-    done = collect(Repository.open(str(repo.path)), tell=add)
+    done = collect(Repository.open(str(repo.path)), progress=add)
 
     assert stands(repo, added[0])
     assert done.removed == 0

@@ -398,7 +398,7 @@ def test_refs_that_somebody_deleted_come_back(repo: Repo, history: AroundHistory
 
     told = repo.run("git-envlog", "fsck", "--quick")
     assert told.status == 1
-    assert "our packs still hold 3 moments" in told.out
+    assert "our packs still contain 3 snapshots" in told.out
     repo.run("git-envlog", "fsck", "--repair", check=True)
 
     assert [one.id for one in opened(repo).log()] == [one.id for one in reversed(moments)]
@@ -433,7 +433,7 @@ def test_a_timeline_that_began_anew_gets_back_what_it_had(
     history.gc("now")
     told = repo.run("git-envlog", "fsck", "--quick")
     assert told.status == 1
-    assert "our packs still hold 2 moments from before" in told.out
+    assert "our packs still contain 2 older snapshots" in told.out
     assert repo.run("git-envlog", "purge", "kept").status == 3
     repo.run("git-envlog", "fsck", "--repair", check=True)
 

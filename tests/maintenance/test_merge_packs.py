@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from git_envhist.git.refs import RunningGit
 from git_envhist.maintenance import merge_packs as merging
-from git_envhist.maintenance.merge_packs import FACTOR, MAX_PACKS, choose, goes_by_packs, merge_packs
+from git_envhist.maintenance.merge_packs import FACTOR, MAX_PACKS, choose, merge_packs, works_from_packs
 from git_envhist.objects.own_packs import KEEP_MARK, drop_broken_index
 from git_envhist.objects.pack_writer import PackWriter
 from git_envhist.snapshots.staging import Staging, sweep
@@ -148,7 +148,7 @@ def test_a_multi_pack_index_never_names_a_pack_that_went(tmp_path: Path) -> None
 def test_merge_killed_at_any_step_loses_no_object_and_is_finished_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merging, "AT_A_TIME", 4)
+    monkeypatch.setattr(merging, "BATCH", 4)
     model = empty_repo(tmp_path, "sha1").path / ".git"
     for number in range(MAX_PACKS + 1):
         publish(model, "sha1", [b"shared", b"%d" % number])
@@ -220,7 +220,7 @@ def test_packs_stay_where_a_git_comes_while_they_are_merged(tmp_path: Path) -> N
 
 def test_many_packs_go_some_at_a_time_and_the_rest_stays_for_a_git_that_comes(tmp_path: Path) -> None:
     repository = empty_repo(tmp_path, "sha1").path / ".git"
-    number = 2 * merging.AT_A_TIME + 2
+    number = 2 * merging.BATCH + 2
     for one in range(number):
         publish(repository, "sha1", [b"%d" % one])
     state, packs = str(repository / "envhist"), str(repository / "objects/pack")
@@ -230,13 +230,10 @@ def test_many_packs_go_some_at_a_time_and_the_rest_stays_for_a_git_that_comes(tm
         return fsck if len(packs_of(repository)) <= number + 1 - some else []
 
     # It is there when the second lot is out of sight: that comes back, and no more goes.
-    assert (
-        merge_packs(state, packs, "sha1", at_work=lambda: comes_after(merging.AT_A_TIME + 1))
-        == merging.AT_A_TIME
-    )
-    assert len(packs_of(repository)) == number + 1 - merging.AT_A_TIME
+    assert merge_packs(state, packs, "sha1", at_work=lambda: comes_after(merging.BATCH + 1)) == merging.BATCH
+    assert len(packs_of(repository)) == number + 1 - merging.BATCH
     assert len(contents_of(repository)) == number
-    assert merge_packs(state, packs, "sha1") == number + 1 - merging.AT_A_TIME
+    assert merge_packs(state, packs, "sha1") == number + 1 - merging.BATCH
     assert len(packs_of(repository)) == 1
     assert len(contents_of(repository)) == number
 
@@ -309,13 +306,13 @@ def test_while_gits_follow_each_other_nothing_is_merged(tmp_path: Path) -> None:
 def test_a_gc_of_another_machine_is_waited_for(tmp_path: Path) -> None:
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     (repository / "gc.pid").write_text("1234 elsewhere.example")
-    assert goes_by_packs(str(repository), [])
+    assert works_from_packs(str(repository), [])
     (repository / "gc.pid").write_text(f"1234 {socket.gethostname()}")
-    assert not goes_by_packs(str(repository), [])
+    assert not works_from_packs(str(repository), [])
     # Where nothing is told of processes, the file itself has to do.
-    assert goes_by_packs(str(repository), None)
+    assert works_from_packs(str(repository), None)
     os.utime(repository / "gc.pid", (0, 0))
-    assert not goes_by_packs(str(repository), None)
+    assert not works_from_packs(str(repository), None)
 
 
 def test_an_index_written_from_an_old_list_of_packs_is_dropped(tmp_path: Path) -> None:

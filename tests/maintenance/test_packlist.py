@@ -84,7 +84,7 @@ def test_packs_of_captures_come_into_it_where_gits_leave_no_gap_to_merge_them(
     days(repo, history, 2)
     written = named(repo)
     with monkeypatch.context() as busy:
-        busy.setattr("git_envhist.maintenance.merge_packs.no_git_reads_packs", lambda *_: False)
+        busy.setattr("git_envhist.maintenance.merge_packs.no_git_works_from_packs", lambda *_: False)
         for number in range(MAX_PACKS):
             work(repo, history, number)
             assert named(repo) == written
@@ -109,8 +109,8 @@ def test_nobody_who_writes_one_finds_it_locked(
 ) -> None:
     days(repo, history, 2)
     written = named(repo)
-    monkeypatch.setattr("git_envhist.maintenance.merge_packs.no_git_reads_packs", lambda *_: False)
-    monkeypatch.setattr("git_envhist.maintenance.merge_packs.goes_by_packs", lambda *_: True)
+    monkeypatch.setattr("git_envhist.maintenance.merge_packs.no_git_works_from_packs", lambda *_: False)
+    monkeypatch.setattr("git_envhist.maintenance.merge_packs.works_from_packs", lambda *_: True)
     for number in range(MAX_PACKS + 2):
         work(repo, history, number)
     assert named(repo) == written
@@ -133,7 +133,7 @@ def test_one_that_is_damaged_is_named_and_goes(repo: Repo, history: AroundHistor
     assert found.status == 1
     assert "multi-pack-index" in found.out + found.err
     done = repo.run("envlog", "fsck", "--repair", check=True)
-    assert "git's multi-pack-index did not say what the packs say, and was dropped" in done.out
+    assert "git's multi-pack-index disagreed with the packs, and was deleted" in done.out
     assert not midx(repo).exists()
     assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
 

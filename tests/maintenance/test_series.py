@@ -44,7 +44,7 @@ class Series:
                 lambda repository: merge_packs_after(repository, 1),
             )
             if self.rng.random() < 0.5:
-                patch.setattr("git_envhist.maintenance.merge_packs.no_git_reads_packs", lambda *_: False)
+                patch.setattr("git_envhist.maintenance.merge_packs.no_git_works_from_packs", lambda *_: False)
             captured = self.history.capture("one")
         self.listed += (self.repo.path / ".git/objects/pack/multi-pack-index").exists()
         assert captured.snapshot is not None

@@ -9,8 +9,8 @@ from git_envhist.maintenance.weigh_packs import (
     PackUsage,
     RepackDecision,
     choose,
+    packs_to_set_apart,
     times_of,
-    to_be_set_apart,
 )
 
 DAY = 24 * 3600.0
@@ -49,7 +49,7 @@ def test_of_an_earlier_week_two_become_one() -> None:
 def test_no_pack_spans_more_than_a_week() -> None:
     young = PackUsage("young", 100, NOW, DELTIFIED, 50, (b"other",))
     packs = [apart(4), apart(5), apart(11), apart(12), young]
-    groups = to_be_set_apart(packs, POLICY)
+    groups = packs_to_set_apart(packs, POLICY)
     assert [[pack.path for pack in group] for group in groups] == [
         ["apart 12", "apart 11"],
         ["apart 5", "apart 4"],
@@ -63,7 +63,7 @@ def test_after_a_month_of_days_few_packs_lie_apart_and_none_for_longer_than_thre
         policy = RepackDecision(NOW + day * DAY - 14 * DAY, thorough=False)
         packs.append(PackUsage("new", 100, NOW + day * DAY, SET_APART, 0, (b"%d" % day,)))
         going = choose(packs, policy)
-        groups = to_be_set_apart(going, policy)
+        groups = packs_to_set_apart(going, policy)
         kept = [pack for pack in packs if pack not in going]
         for group in groups:
             dead = tuple(oid for pack in group for oid in pack.dead)
