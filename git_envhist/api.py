@@ -243,7 +243,7 @@ class Retaining(HistoryContext):
         """What is done by itself once a day: by what is configured, within `envhist.maxSize`."""
         from git_envhist.retention.prune import Pruner  # loaded late: once a day
 
-        Pruner(self, gentle=True).by_itself()
+        Pruner(self, wait_for_captures=True).prune_daily()
 
     def purge(
         self,
@@ -444,7 +444,7 @@ class Returning(HistoryContext):
         def with_trash(timeline: str) -> tuple[list[Snapshot], frozenset[SnapshotId]]:
             from git_envhist.retention.drop import SnapshotDropper  # loaded late: hardly any undo meets one
 
-            return SnapshotDropper(self).line_with_trash(timeline)
+            return SnapshotDropper(self).timeline_with_trash(timeline)
 
         return Restorer(self, self._seeing, with_trash)
 

@@ -407,7 +407,7 @@ def check(
         *_lost_timelines(repository, refs),
         *_name_fault(repository),
     )
-    if not pack_check.bad and is_connected(repository.git, refs.sound.values()):
+    if not pack_check.bad and is_connected(repository.git, refs.readable.values()):
         return FsckFindings(
             refs, pack_check, other_faults=other_faults, snapshots=_count(repository.git, refs)
         )
@@ -449,7 +449,7 @@ class _DamageSearch:
         damaged: list[tuple[str, DamagedSnapshot]] = []
         broken: list[BrokenSnapshot] = []
         snapshots = 0
-        for ref, tip in refs.sound.items():
+        for ref, tip in refs.readable.items():
             for commit in self._chain(tip):
                 # Snapshots in the trash are not counted, but reported if damaged.
                 snapshots += not ref.startswith(NOTES_REFS)
@@ -527,7 +527,7 @@ def _why(bad: DamagedPack) -> str:
 
 def _lost_timelines(repository: Repository, refs: RefListing) -> Iterator[Fault]:
     """Yield timelines without ref of which our packs still contain snapshots."""
-    known = {*refs.sound, *(bad.ref for bad in refs.bad)}
+    known = {*refs.readable, *(bad.ref for bad in refs.bad)}
     for state in states_of(repository):
         name = read_name(state)
         if name is None or TIMELINE_REFS + name in known:
@@ -557,7 +557,7 @@ def _pack_list_fault(repository: Repository) -> Iterator[Fault]:
 
 
 def _count(git: Git, refs: RefListing) -> int:
-    tips = [oid for ref, oid in refs.sound.items() if ref.startswith(TIMELINE_REFS)]
+    tips = [oid for ref, oid in refs.readable.items() if ref.startswith(TIMELINE_REFS)]
     return int(git.run("rev-list", "--count", *tips)) if tips else 0
 
 

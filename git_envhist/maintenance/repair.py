@@ -32,11 +32,11 @@ from git_envhist.remote.upload import RemoteState, read_memory
 from git_envhist.rewrite.commits import ChainCommit
 from git_envhist.rewrite.salvage import (
     gathered_notes,
+    log_removed,
     lost_snapshots,
-    newest_whole,
+    newest_readable,
     older_than,
     set_aside,
-    write_down,
 )
 from git_envhist.rewrite.timeline import TimelineRewriter, TimelineState, TimelineTarget
 from git_envhist.snapshots.fetched import FetchedStore
@@ -217,7 +217,7 @@ class Repair:
     def _recover(self, found: FsckFindings) -> FsckFindings:
         for _ in range(ROUNDS):
             lost = found.lost | {
-                bytes.fromhex(bad.said) for bad in found.refs.bad if len(bad.said) in (40, 64)
+                bytes.fromhex(bad.content) for bad in found.refs.bad if len(bad.content) in (40, 64)
             }
             if not lost:
                 break
@@ -256,7 +256,7 @@ class Repair:
         def decide(state: TimelineState, _staging: Staging) -> TimelineTarget:
             known = {link.id for link in state.links}
             return TimelineTarget(
-                (*(link for link in older if link.id not in known), *state.links), begins=True
+                (*(link for link in older if link.id not in known), *state.links), cuts_off=True
             )
 
         done = TimelineRewriter(self._history).rewrite(timeline, decide, keeps=False)
@@ -267,7 +267,7 @@ class Repair:
 
     def _restore_ref(self, ref: str) -> None:
         """Set the ref of a timeline, or of its notes, to the newest commit that the packs contain."""
-        newest = newest_whole(self._repository, ref)
+        newest = newest_readable(self._repository, ref)
         if newest is not None:
             self._repository.move_refs([RefUpdate(ref, newest, None)])
             self._repository.sync_refs([ref])
@@ -293,7 +293,7 @@ class Repair:
 
     def _drop_from(self, ref: str, damaged: set[str]) -> None:
         for commit in sorted(damaged):
-            write_down(
+            log_removed(
                 self._repository, f"{'notes' if ref.startswith(NOTES_REFS) else 'snapshot'} {ref} {commit}"
             )
         if ref.startswith(TIMELINE_REFS):
@@ -314,7 +314,7 @@ class Repair:
             older: Sequence[ChainCommit] = ()
             if state.links and state.links[0].parent is not None:
                 older = older_than(repository, timeline, state.links)
-            return TimelineTarget((*older, *links), begins=True)
+            return TimelineTarget((*older, *links), cuts_off=True)
 
         done = TimelineRewriter(self._history).rewrite(timeline, decide, keeps=False)
         self._history.forget_world()

@@ -150,7 +150,7 @@ def test_upkeep_frees_what_a_checkpoint_class_dropped_and_keeps_what_it_lists(
     later = datetime.now(UTC) + timedelta(days=60)
     monkeypatch.setenv("GIT_COMMITTER_DATE", later.isoformat())
     monkeypatch.setattr("git_envhist.retention.prune.DAYS_AT_WORK", 1)
-    monkeypatch.setattr("git_envhist.retention.prune.Pruner._time_is_over_before", lambda *_: later.date())
+    monkeypatch.setattr("git_envhist.retention.prune.Pruner._expiry_day", lambda *_: later.date())
     assert upkeep(store.repository, "library") == 0
     assert store.repository.list_refs("refs/envhist/trash") == {}
     store.gc(prune="now")

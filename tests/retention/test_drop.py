@@ -221,11 +221,11 @@ def test_what_was_read_is_not_read_again(repo: Repo) -> None:
 
 def test_a_capture_that_comes_between_is_on_the_timeline(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     before = take(repo, 3)
-    stand = TimelineRewriter.stand
+    state = TimelineRewriter.state
     calls = []
 
-    def stand_and_capture(self: TimelineRewriter, timeline: str) -> Any:
-        found = stand(self, timeline)
+    def state_and_capture(self: TimelineRewriter, timeline: str) -> Any:
+        found = state(self, timeline)
         if not calls:
             calls.append(timeline)
             repo.write("late", "late")
@@ -233,7 +233,7 @@ def test_a_capture_that_comes_between_is_on_the_timeline(repo: Repo, monkeypatch
             repo.run("envlog", "name", "late-name", before[2].id, check=True)
         return found
 
-    monkeypatch.setattr(TimelineRewriter, "stand", stand_and_capture)
+    monkeypatch.setattr(TimelineRewriter, "state", state_and_capture)
     open_history(repo).drop(before[1])
     after = open_history(repo).log()
     assert [one.intent for one in after] == ["late", "step 2", "step 0"]

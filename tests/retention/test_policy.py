@@ -94,8 +94,8 @@ def test_what_somebody_said_something_of_stays() -> None:
         ("newest that passed",),
         ("newest that failed",),
         (),
-        ("a task stands on it",),
-        ("an effect stands on it",),
+        ("has a task",),
+        ("has an effect",),
     ]
     assert all(one.always for one in decide(NOTHING, found, NOW) if one.keep)
 
@@ -160,9 +160,9 @@ def test_what_comes_by_itself_lets_nothing_go_that_somebody_gave_words() -> None
     assert reasons(RetentionPolicy(2, 0, 0, 0), found) == [
         ("newest", "last 2"),
         ("last 2",),
-        ("last 2 with words",),
+        ("last 2 with an intent",),
         (),
-        ("last 2 with words",),
+        ("last 2 with an intent",),
         (),
     ]
 

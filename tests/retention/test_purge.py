@@ -215,9 +215,9 @@ def test_a_dry_run_erases_nothing_and_a_path_that_is_nowhere_is_told(repo: Repo)
     assert (told["dry_run"], told["snapshots"], told["mentioned"]) == (True, 1, 1)
     assert repo.git("for-each-ref") == before
     missed = repo.run("envlog", "purge", "nothing/here")
-    assert (missed.status, missed.err.splitlines()[0]) == (4, "error: no snapshot holds 'nothing/here'")
+    assert (missed.status, missed.err.splitlines()[0]) == (4, "error: no snapshot contains 'nothing/here'")
     assert repo.run("envlog", "purge").status == 129
-    assert purge(repo, "--dry-run", "sub/creds", "nowhere")["warnings"] == ["no snapshot holds 'nowhere'"]
+    assert purge(repo, "--dry-run", "sub/creds", "nowhere")["warnings"] == ["no snapshot contains 'nowhere'"]
     assert repo.run("envlog", "purge", "../outside").status == 129
     # Spelled from where one stands, also behind the dashes.
     done = repo.run("envlog", "purge", "--", "creds", check=True, cwd="sub")
@@ -444,5 +444,5 @@ def test_what_is_left_is_not_told_by_half(repo: Repo, tmp_path: Path) -> None:
     capture(repo, "one")
     env = killing(repo, tmp_path / "bin", "--exclude=refs/envhist/*")
     done = repo.run("envlog", "purge", "creds", check=True, env=env)
-    assert "what of yours still has the same content cannot be told" in done.err
+    assert "your own objects with the same content cannot be listed" in done.err
     assert "nothing needs them" not in done.err

@@ -179,7 +179,7 @@ def _renew(session: Session, ring: KeyRing, reseal: bool) -> None:
     session.done("the key is made")
     sealed = _reseal(session) if reseal else None
     if session.json:
-        counts = {"snapshots": sealed.snapshots, "left": sealed.left} if sealed is not None else {}
+        counts = {"snapshots": sealed.snapshots, "left": sealed.unopened} if sealed is not None else {}
         session.print_json({**_as_json(ring, made, made.id), **counts})
         return
     session.line(
@@ -187,8 +187,8 @@ def _renew(session: Session, ring: KeyRing, reseal: bool) -> None:
     )
     if sealed is not None:
         session.line(f"sealed {count(sealed.snapshots, 'snapshot')} again; the next push sends them again")
-        if sealed.left:
-            warn(f"{count(sealed.left, 'object')} stay as they are: no key here opens them")
+        if sealed.unopened:
+            warn(f"{count(sealed.unopened, 'object')} stay as they are: no key here opens them")
     elif before is not None:
         session.line(f"the key {before} still opens everything that it sealed")
 
