@@ -446,20 +446,19 @@ def read_verdict(record: NoteRecord) -> Verdict | None:
     if status is None:
         return None
     return Verdict(
-        status,
-        _text(fields, "command") or "",
-        record.at,
-        _number(fields, "exit_code"),
-        _number(fields, "signal"),
-        _number(fields, "duration_ms"),
-        _text(fields, "output_tail") or "",
-        _text(fields, "tree_before"),
-        _text(fields, "tree_after"),
-        _text(fields, "carried_from"),
-        None,
-        _text(fields, "output") or "",
-        fields.get("timed_out") is True,
-        _text(fields, "services"),
+        status=status,
+        command=_text(fields, "command") or "",
+        at=record.at,
+        exit_code=_number(fields, "exit_code"),
+        signal=_number(fields, "signal"),
+        duration_ms=_number(fields, "duration_ms"),
+        output_tail=_text(fields, "output_tail") or "",
+        tree_before=_text(fields, "tree_before"),
+        tree_after=_text(fields, "tree_after"),
+        carried_from=_text(fields, "carried_from"),
+        sealed_output=_text(fields, "output") or "",
+        timed_out=fields.get("timed_out") is True,
+        services=_text(fields, "services"),
     )
 
 

@@ -9,6 +9,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import fields
 from time import perf_counter
 
 import pytest
@@ -422,3 +423,8 @@ def test_a_line_costs_a_few_calls_to_write_and_to_read() -> None:
     print("a line: {:.2f} µs to write, {:.2f} to read; {:.2f} calls, {:.2f}".format(*each, writing, reading))
     assert writing < 3
     assert reading < 16
+
+
+def test_entry_fields_have_the_order_that_plain_entries_relies_on() -> None:
+    names = [field.name for field in fields(Entry)]
+    assert names[:8] == ["path", "kind", "mode", "mtime_ns", "oid", "stored", "uid", "gid"]

@@ -2,15 +2,16 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged, Refused
-from git_envhist.model import Actor, ChangeCount, IntentSource, RestoreRole, Trigger
+from git_envhist.model import Actor, ChangeCount, IntentSource, RestoreRole, Snapshot, Trigger
 from git_envhist.snapshots.message import (
+    TRAILERS,
     MessageFields,
     NewerFormat,
     mac_input,
@@ -164,3 +165,18 @@ def test_what_could_not_be_read_back_is_not_written() -> None:
         write_message(replace(DRAFT, intent=b"x" * (65 << 20)))
     with pytest.raises(Damaged):
         write_message(replace(DRAFT, was="@~1"))
+
+
+def test_every_trailer_fills_a_field_of_the_message_and_of_the_snapshot() -> None:
+    filled = {trailer.field for trailer in TRAILERS}
+    assert filled - {"complete"} == {field.name for field in fields(MessageFields)} - {"intent"}
+    assert filled - {"was"} <= {field.name for field in fields(Snapshot)}
+
+
+def test_optional_fields_have_the_same_default_in_message_and_snapshot() -> None:
+    drafts = {field.name: field.default for field in fields(MessageFields)}
+    snapshots = {field.name: field.default for field in fields(Snapshot)}
+    optional = {trailer.field for trailer in TRAILERS} - {"was", "complete", "timeline", "trigger", "actor"}
+    assert {name: drafts[name] for name in optional - {"intent_source"}} == {
+        name: snapshots[name] for name in optional - {"intent_source"}
+    }
