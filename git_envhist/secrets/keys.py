@@ -1,4 +1,4 @@
-"""The keys of a repository: files, lookup, HMAC.
+"""The keys of a repository: lookup, HMAC, and the key in use.
 
 A key is created at its first use and stored twice: in `<common git dir>/envhist/keys/<id>`, which no push, clone or
 bundle contains, and in `<configuration home>/git-envhist/keys/<id>`, so that a rebuilt container can still open
@@ -12,32 +12,21 @@ key.
 
 from __future__ import annotations
 
-import base64
-import contextlib
-import fcntl
 import os
-import re
 import stat
-import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from importlib import import_module
 from typing import Any, Protocol
 
-from git_envhist.disk import lock_file, make_private, replace_file
+from git_envhist.disk import replace_file
 from git_envhist.errors import Refused, SealingError
 from git_envhist.lazy import dataclass, field, pattern
-from git_envhist.platform import DIRECTORY, open_cloexec_guarded
 
-# Directories of key files: the only code that accesses a key on disk.
-#
-# A key file is named by the id of its key and contains two lines, `envhist-key <form>` and the key in hex. It is
-# replaced atomically, and only its owner can read it.
+# Directories of key files. A key file is named by the id of its key and contains two lines, `envhist-key <form>` and
+# the key in hex. `key_files` writes it atomically, readable by its owner only.
 
 KEY_NAME = pattern(r"[0-9a-f]{12}(?:[0-9a-f]{20})?")
-NEW = ".new-"
-LOCK = "lock"
-STALE_SECONDS = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +52,15 @@ class KeyDirectory:
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file atomically and durably, readable by its owner only."""
-        self._prepare()
-        replace_key_file(self.path(name), content)
+        from git_envhist.secrets.key_files import write_key_file  # loaded late: most commands only read keys
+
+        write_key_file(self, name, content)
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Lock the directory while keys are created or changed."""
+        from git_envhist.secrets.key_files import lock_keys  # loaded late: most commands only read keys
+
+        return lock_keys(self)
 
     def make_private(self, name: str | None = None) -> bool | None:
         """Deny others access to a file or the directory. Return None if it was private, else whether it worked."""
@@ -78,41 +74,6 @@ class KeyDirectory:
             return False
         return True
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Lock the directory. Without lock if it cannot be created: storing a key will report that."""
-        try:
-            make_private(self.directory)
-            descriptor = open_cloexec_guarded(self.path(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError:
-            yield
-            return
-        try:
-            lock_file(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
-
-    def _prepare(self) -> None:
-        make_private(self.directory)
-        self.make_private()
-        # The directories may be as new as the file: each has an entry in its parent.
-        parent = os.path.dirname(self.directory)
-        for directory in (parent, os.path.dirname(parent)):
-            _sync_directory(directory)
-        self._sweep()
-
-    def _sweep(self) -> None:
-        # The temporary file of a killed writer contains a whole secret. A younger one may belong to a living writer.
-        for name in os.listdir(self.directory):
-            if name.startswith(NEW):
-                path = self.path(name)
-                try:
-                    if os.stat(path).st_mtime < time.time() - STALE_SECONDS:
-                        os.unlink(path)
-                except OSError:
-                    continue
-
 
 def read_file(path: str) -> bytes | None:
     """Return the bytes of a small file, or None if it does not exist. Other errors are raised."""
@@ -124,44 +85,6 @@ def read_file(path: str) -> bytes | None:
         return os.read(descriptor, 1 << 16)
     finally:
         os.close(descriptor)
-
-
-def replace_key_file(path: str, content: bytes) -> None:
-    """Replace a file atomically and durably by one that only its owner can read."""
-    directory = os.path.dirname(path)
-    new = os.path.join(directory, f"{NEW}{os.getpid()}-{os.urandom(6).hex()}")
-    try:
-        _write_synced(new, content)
-        os.replace(new, path)
-    except BaseException:
-        _remove_quietly(new)
-        raise
-    _sync_directory(directory)
-
-
-def _write_synced(path: str, content: bytes) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o600)
-    try:
-        view = memoryview(content)
-        while view:
-            view = view[os.write(descriptor, view) :]
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _remove_quietly(path: str) -> None:
-    with contextlib.suppress(OSError):
-        os.unlink(path)
 
 
 # HMAC with the hash modules built into the interpreter: `hmac` and `hashlib` load OpenSSL, which takes 2 ms in every
@@ -217,11 +140,8 @@ FIRST_FORM_LENGTH = 12
 FORMS = (SECRET_LENGTH, SECRET_LENGTH + REPOSITORY_LENGTH)
 """The lengths of a key's bytes, by the number of its form, starting at 1."""
 FILE_HEAD = b"envhist-key "
-OPENING_HEAD = b"envhist-open 1"
 OPENING = (b"seal", b"place")
 """The labels of the subkeys that open sealed content."""
-OPENING_LENGTH = 64
-TEXT_HEAD = "envhist-key-"
 
 
 class SigningKey(Protocol):
@@ -285,29 +205,7 @@ class OpeningKey:
         return self.subkeys[OPENING.index(label)]
 
 
-def write_opening_key(key: Key) -> bytes:
-    """Return the text of a key that a recipient gets."""
-    lines = [b"%b %b" % (label, key.derive(label).hex().encode("ascii")) for label in OPENING]
-    return b"\n".join([OPENING_HEAD, b"key " + key.id.encode("ascii"), *lines, b""])
-
-
-def read_opening_key(text: bytes) -> OpeningKey:
-    """Return the opening key of such a text. Raise `SealingError` if it is malformed."""
-    first, *lines = text.decode("ascii", "replace").splitlines()[: len(OPENING) + 2] or [""]
-    words = [line.partition(" ") for line in lines]
-    names = [word.encode("ascii", "replace") for word, _, _ in words]
-    if first.encode("ascii", "replace") != OPENING_HEAD or names != [b"key", *OPENING]:
-        raise SealingError("not an opening key", hint="upgrade git-envhist to read it")
-    try:
-        subkeys = tuple(bytes.fromhex(value) for _, _, value in words[1:])
-    except ValueError as odd:
-        raise SealingError("the opening key is damaged") from odd
-    if any(len(subkey) != OPENING_LENGTH for subkey in subkeys):
-        raise SealingError("the opening key is damaged")
-    return OpeningKey(words[0][2], subkeys)
-
-
-def write_key_file(key: Key) -> bytes:
+def format_key_file(key: Key) -> bytes:
     """Return the bytes of a key's file."""
     return b"%b%d\n%b\n" % (FILE_HEAD, key.form, key.material.hex().encode("ascii"))
 
@@ -323,37 +221,6 @@ def read_key_file(content: bytes) -> Key:
         raise SealingError("the key file is damaged") from broken
     if head != b"%b%d" % (FILE_HEAD, key.form):
         raise SealingError("the key file is damaged")
-    return key
-
-
-def write_key_text(key: Key) -> str:
-    """Return a key on one line, for storage outside this machine; its id is the checksum."""
-    letters = base64.b32encode(key.material).decode("ascii").rstrip("=").lower()
-    return f"{TEXT_HEAD}{key.form}-{key.id}-{letters}"
-
-
-def read_key_text(text: str) -> Key:
-    """Parse such a line, even with line breaks in it. Raise `SealingError` if it is malformed or mistyped."""
-    if text.startswith(FILE_HEAD.decode("ascii")):
-        return read_key_file(text.encode("utf-8"))
-    plain = "".join(text.split()).lower()
-    found = re.fullmatch(TEXT_HEAD + r"[12]-([0-9a-f]{12}|[0-9a-f]{32})-([a-z2-7]+)", plain)
-    if found is None:
-        raise SealingError(
-            "not an exported key",
-            hint=f"an exported key is one line that begins with {TEXT_HEAD}2-: git envlog key export",
-        )
-    expected, letters = found.groups()
-    try:
-        key = Key.of(base64.b32decode(letters.upper() + "=" * (-len(letters) % 8)))
-    except (ValueError, SealingError):
-        key = None
-    # The last letter may have unused bits: comparing the text finds a typo in these too.
-    if key is None or write_key_text(key) != plain:
-        raise SealingError(
-            f"the checksum of the exported key '{expected}' does not match: it is mistyped or incomplete",
-            hint="copy the whole line, or print it again: git envlog key export",
-        )
     return key
 
 
@@ -594,10 +461,14 @@ class KeyRing:
         key = self.get(key_id)
         if key is None:
             raise SealingError(f"there is no key '{key_id}'", hint="'git envlog key show' lists the keys")
+        from git_envhist.secrets.key_text import write_key_text  # loaded late: only an export needs it
+
         return (write or write_key_text)(key)
 
     def import_(self, text: str) -> Key:
         """Store an exported key. If none is in use yet, it seals new files from now on."""
+        from git_envhist.secrets.key_text import read_key_text  # loaded late: only an import needs it
+
         key = read_key_text(text)
         with self.ours.locked():
             self._store(key)
@@ -652,7 +523,7 @@ class KeyRing:
         failures = []
         for place in self._stored_in:
             try:
-                place.write(key.id, write_key_file(key))
+                place.write(key.id, format_key_file(key))
             except OSError as failure:
                 failures.append(f"cannot store the key '{key.id}' in '{place.directory}': {failure.strerror}")
         if len(failures) == len(self._stored_in):
@@ -711,7 +582,7 @@ class KeyRing:
         for place in self._stored_in:
             if key.id not in place.ids() or self._read(place, key.id) is None:
                 with suppress(OSError):  # a second copy is optional
-                    place.write(key.id, write_key_file(key))
+                    place.write(key.id, format_key_file(key))
         if self.ours not in self._stored_in:
             for key_id in self.ours.ids():
                 self._move_home(key_id)

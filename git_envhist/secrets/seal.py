@@ -1,4 +1,4 @@
-"""Encrypt ("seal") secret files before they are stored, and decrypt them; wrap exported keys with a passphrase.
+"""Encrypt ("seal") secret files before they are stored, and decrypt them.
 
 A sealed file is a header in plain text and the content, encrypted with AES-256 in SIV mode:
 
@@ -18,11 +18,7 @@ bound to the kind, the path, its number and the count of segments, so that none 
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import hmac
-import re
-import unicodedata
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
@@ -202,98 +198,3 @@ def _damaged(path: bytes, how: str = "") -> SealingError:
 
 def _show(text: bytes) -> str:
     return text.decode("utf-8", "backslashreplace")
-
-
-# Exported keys wrapped with a passphrase, one line:
-#
-# envhist-key-w1-<id of the key>-<base32: salt, wrapped secret, checksum>
-#
-# The passphrase is stretched with scrypt (128 MiB, about half a second per guess), and the secret is encrypted with
-# AES-256 in SIV mode, bound to the id. The checksum distinguishes a typo from a wrong passphrase.
-
-HEAD = "envhist-key-w1-"
-SALT, WRAPPED_TAG, CHECK = 16, 16, 4
-COST, SCRYPT_BLOCK, LANES = 1 << 17, 8, 1
-LINE = re.compile(HEAD + r"([0-9a-f]{12}|[0-9a-f]{32})-([a-z2-7]+)")
-MIN_LENGTH = 8
-"""Minimum length of a passphrase: shorter ones are guessed easily."""
-
-
-def wrap(key_id: str, secret: bytes, passphrase: str, salt: bytes) -> str:
-    """Return one line from which the passphrase recovers the secret; `salt`: 16 random bytes."""
-    if len(passphrase.strip()) < MIN_LENGTH:
-        raise SealingError(
-            f"a passphrase needs at least {MIN_LENGTH} characters", hint="use four or more words"
-        )
-    # loaded late: only an export needs it
-    from cryptography.hazmat.primitives.ciphers.aead import AESSIV
-
-    body = salt + AESSIV(_stretched(passphrase, salt)).encrypt(secret, _key_binding(key_id))
-    return HEAD + key_id + "-" + _encode(body + _check(key_id, body))
-
-
-def is_wrapped(text: str) -> bool:
-    """Return whether a text is such a line."""
-    return "".join(text.split()).lower().startswith(HEAD)
-
-
-def unwrap(text: str, passphrase: str) -> bytes:
-    """Return the secret. Raise `SealingError` if the line or the passphrase is wrong."""
-    # loaded late: only an import needs it
-    from cryptography.exceptions import InvalidTag
-    from cryptography.hazmat.primitives.ciphers.aead import AESSIV
-
-    key_id, body = _read(text)
-    salt, wrapped = body[:SALT], body[SALT:]
-    try:
-        return AESSIV(_stretched(passphrase, salt)).decrypt(wrapped, _key_binding(key_id))
-    except InvalidTag as wrong:
-        raise SealingError(
-            f"authentication failed: wrong passphrase for the wrapped key '{key_id}'",
-            hint="use the passphrase given to 'git envlog key export'",
-        ) from wrong
-
-
-def _read(text: str) -> tuple[str, bytes]:
-    plain = "".join(text.split()).lower()
-    found = LINE.fullmatch(plain)
-    raw = _decode(found[2]) if found is not None else b""
-    body = raw[:-CHECK]
-    if (
-        found is None
-        or len(body) <= SALT + WRAPPED_TAG
-        or plain != HEAD + found[1] + "-" + _encode(body + _check(found[1], body))
-    ):
-        raise SealingError(
-            "the checksum of the wrapped key does not match: it is mistyped or incomplete",
-            hint="copy the whole line",
-        )
-    return found[1], body
-
-
-def _stretched(passphrase: str, salt: bytes) -> bytes:
-    # loaded late: only export and import need it
-    from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
-
-    # The same passphrase, however a keyboard composes its letters.
-    words = unicodedata.normalize("NFKC", passphrase).encode("utf-8", "surrogateescape")
-    return Scrypt(salt, 64, COST, SCRYPT_BLOCK, LANES).derive(words)
-
-
-def _key_binding(key_id: str) -> list[bytes]:
-    return [HEAD.encode("ascii") + key_id.encode("ascii")]
-
-
-def _check(key_id: str, body: bytes) -> bytes:
-    return hashlib.sha256(key_id.encode("ascii") + body).digest()[:CHECK]
-
-
-def _encode(data: bytes) -> str:
-    return base64.b32encode(data).decode("ascii").rstrip("=").lower()
-
-
-def _decode(letters: str) -> bytes:
-    try:
-        return base64.b32decode(letters.upper() + "=" * (-len(letters) % 8))
-    except ValueError:
-        return b""

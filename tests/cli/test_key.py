@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.secrets.keys import Key, KeyRing, write_key_text
+from git_envhist.secrets.key_text import write_key_text
+from git_envhist.secrets.keys import Key, KeyRing
 from tests.support.repository import Repo
 
 KNOWN = Key.of(bytes(range(64)))

@@ -20,15 +20,8 @@ from hypothesis import strategies as st
 from git_envhist import EnvHistory
 from git_envhist.errors import Refused, SealingError
 from git_envhist.secrets import keys
-from git_envhist.secrets.keys import (
-    Key,
-    KeyRing,
-    constant_time_equal,
-    keyed,
-    read_key_text,
-    write_key_file,
-    write_key_text,
-)
+from git_envhist.secrets.key_text import read_key_text, write_key_text
+from git_envhist.secrets.keys import Key, KeyRing, constant_time_equal, format_key_file, keyed
 from tests.support.depth import FULL
 from tests.support.repository import Repo
 
@@ -155,7 +148,7 @@ def test_import_refuses_another_key_with_a_known_id(ring: KeyRing, monkeypatch: 
     monkeypatch.undo()
     assert ring.get(own.id) == own
     for place in ring.places:
-        assert Path(place.path(own.id)).read_bytes() == write_key_file(own)
+        assert Path(place.path(own.id)).read_bytes() == format_key_file(own)
 
 
 def test_a_rebuilt_container_keeps_its_key_and_gets_its_copy_back(tmp_path: Path) -> None:
@@ -166,7 +159,7 @@ def test_a_rebuilt_container_keeps_its_key_and_gets_its_copy_back(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "damage", [b"", b"envhist-key 1\nzz\n", write_key_file(KNOWN), b"envhist-key 1\n00\n"]
+    "damage", [b"", b"envhist-key 1\nzz\n", format_key_file(KNOWN), b"envhist-key 1\n00\n"]
 )
 def test_a_damaged_copy_is_healed_from_the_other_with_a_word(tmp_path: Path, damage: bytes) -> None:
     key = ring_of(tmp_path).current()
@@ -175,7 +168,7 @@ def test_a_damaged_copy_is_healed_from_the_other_with_a_word(tmp_path: Path, dam
     ring = ring_of(tmp_path)
     assert ring.current() == key
     assert any("is damaged" in warning for warning in ring.warnings)
-    assert path.read_bytes() == write_key_file(key)
+    assert path.read_bytes() == format_key_file(key)
 
 
 def test_a_key_that_is_damaged_everywhere_is_told_as_that_and_not_as_one_that_is_not_here(
@@ -320,7 +313,7 @@ def test_a_slip_says_that_it_is_one() -> None:
 
 
 def test_a_key_file_itself_can_be_imported(ring: KeyRing) -> None:
-    assert ring.import_(write_key_file(KNOWN).decode()) == KNOWN
+    assert ring.import_(format_key_file(KNOWN).decode()) == KNOWN
 
 
 def test_a_key_goes_to_another_machine_and_seals_there_too(tmp_path: Path) -> None:

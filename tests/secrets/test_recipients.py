@@ -11,7 +11,8 @@ import pytest
 from git_envhist.errors import SealingError
 from git_envhist.secrets.age_file import encrypt
 from git_envhist.secrets.age_keys import make_identity, read_recipient
-from git_envhist.secrets.keys import Key, read_opening_key, write_opening_key
+from git_envhist.secrets.key_text import read_opening_key, write_opening_key
+from git_envhist.secrets.keys import Key
 from git_envhist.secrets.recipients import read_recipients, write_recipients
 from tests.remote.conftest import bare, colleague, timeline
 from tests.support.repository import Repo

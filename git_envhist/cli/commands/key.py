@@ -70,17 +70,18 @@ def _first_line(path: str) -> str:
 
 def wrapped_for(passphrase: str) -> Callable[[Key], str]:
     """Writes a key as a line that only the passphrase opens."""
-    from git_envhist.secrets.seal import SALT, wrap  # loaded late: only an export needs it
+    from git_envhist.secrets.key_text import SALT, wrap  # loaded late: only an export needs it
 
     return lambda key: wrap(key.id, key.material, passphrase, os.urandom(SALT))
 
 
 def _unwrapped(text: str, passphrase: Passphrase) -> str:
-    from git_envhist.secrets.seal import is_wrapped, unwrap  # loaded late: only an import needs it
+    from git_envhist.secrets.key_text import is_wrapped, unwrap  # loaded late: only an import needs it
 
     if not is_wrapped(text):
         return text
-    from git_envhist.secrets.keys import Key, write_key_text  # loaded late: likewise
+    from git_envhist.secrets.key_text import write_key_text  # loaded late: likewise
+    from git_envhist.secrets.keys import Key  # loaded late: likewise
 
     return write_key_text(Key.of(unwrap(text, passphrase.ask())))
 
