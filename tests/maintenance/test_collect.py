@@ -63,7 +63,7 @@ def forget(repo: Repo, history: AroundHistory) -> None:
         repo.git("update-ref", "-d", ref)
 
 
-def test_every_snapshot_stays_as_it_was_and_packs_become_one(either: Repo) -> None:
+def test_gc_keeps_every_snapshot_and_leaves_one_pack(either: Repo) -> None:
     history = AroundHistory.open(str(either.path), workers="here")
     moments = []
     for number in range(15):
@@ -87,7 +87,7 @@ def test_every_snapshot_stays_as_it_was_and_packs_become_one(either: Repo) -> No
     assert either.read("app.py") == moments[0][1]
 
 
-def test_what_no_ref_reaches_goes_and_its_space_comes_back(repo: Repo, history: AroundHistory) -> None:
+def test_gc_frees_the_space_of_unreachable_objects(repo: Repo, history: AroundHistory) -> None:
     repo.write("large", noise(2_000_000))
     gone = moment(history, "large")
     blob = repo.git("rev-parse", f"{gone.commit}:large")
@@ -105,7 +105,7 @@ def test_what_no_ref_reaches_goes_and_its_space_comes_back(repo: Repo, history: 
     assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
 
 
-def test_the_next_capture_knows_what_went(repo: Repo, history: AroundHistory) -> None:
+def test_capture_after_gc_stores_removed_objects_again(repo: Repo, history: AroundHistory) -> None:
     repo.write("large", noise(2_000_000))
     moment(history, "large")
     forget(repo, history)
@@ -117,7 +117,7 @@ def test_the_next_capture_knows_what_went(repo: Repo, history: AroundHistory) ->
     assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
 
 
-def test_what_nothing_reaches_stays_for_a_while_by_itself(repo: Repo, history: AroundHistory) -> None:
+def test_unreachable_objects_are_kept_for_two_weeks_by_default(repo: Repo, history: AroundHistory) -> None:
     repo.write("large", noise(200_000))
     gone = moment(history, "large")
     forget(repo, history)
@@ -140,9 +140,7 @@ def test_what_nothing_reaches_stays_for_a_while_by_itself(repo: Repo, history: A
     assert not stands(repo, gone.commit)
 
 
-def test_gits_own_cleaning_does_not_follow_what_we_keep_for_a_while(
-    repo: Repo, history: AroundHistory
-) -> None:
+def test_git_gc_does_not_follow_unreachable_objects_in_our_packs(repo: Repo, history: AroundHistory) -> None:
     repo.write("large", noise(20_000))
     gone = moment(history, "large")
     forget(repo, history)
@@ -167,7 +165,7 @@ def test_gits_own_cleaning_does_not_follow_what_we_keep_for_a_while(
     assert not stands(repo, gone.commit)
 
 
-def test_what_the_user_reaches_stays_wherever_it_stands(repo: Repo, history: AroundHistory) -> None:
+def test_objects_reachable_from_any_user_state_are_kept(repo: Repo, history: AroundHistory) -> None:
     words = [f"the user's {place}\n" * 50 for place in ("commit", "index", "reflog", "stash", "worktree")]
     for number, text in enumerate(words):
         repo.write(f"file{number}", text)
@@ -194,7 +192,7 @@ def test_what_the_user_reaches_stays_wherever_it_stands(repo: Repo, history: Aro
     assert linked.git("fsck", "--full", "--strict", "--no-dangling") == ""
 
 
-def test_a_bisect_in_a_linked_worktree_keeps_what_it_goes_by(repo: Repo, history: AroundHistory) -> None:
+def test_objects_of_a_bisect_in_a_linked_worktree_are_kept(repo: Repo, history: AroundHistory) -> None:
     linked = Repo(repo.path.parent / "linked", repo.env)
     repo.git("worktree", "add", "-q", "--detach", str(linked.path))
     linked.write("only here", "text")
@@ -209,7 +207,7 @@ def test_a_bisect_in_a_linked_worktree_keeps_what_it_goes_by(repo: Repo, history
     assert stands(repo, lost)
 
 
-def test_a_ref_that_cannot_be_read_stops_it(repo: Repo, history: AroundHistory) -> None:
+def test_unreadable_ref_stops_gc(repo: Repo, history: AroundHistory) -> None:
     repo.write("x", "y")
     before = moment(history, "one")
     forget(repo, history)
@@ -221,7 +219,9 @@ def test_a_ref_that_cannot_be_read_stops_it(repo: Repo, history: AroundHistory) 
     assert stands(repo, before.commit)
 
 
-def test_packs_that_a_clone_inherited_go_and_leave_what_it_needs(repo: Repo, history: AroundHistory) -> None:
+def test_inherited_packs_of_a_clone_are_removed_and_needed_objects_kept(
+    repo: Repo, history: AroundHistory
+) -> None:
     repo.write("large", noise(500_000))
     repo.write("committed", b"captured first, committed then\n" * 20)
     moment(history, "before")
@@ -238,7 +238,7 @@ def test_packs_that_a_clone_inherited_go_and_leave_what_it_needs(repo: Repo, his
     assert clone.git("show", "HEAD:committed").startswith("captured first")
 
 
-def test_git_gc_and_its_caches_go_on_after_it(repo: Repo, history: AroundHistory) -> None:
+def test_git_gc_and_its_caches_work_after_gc(repo: Repo, history: AroundHistory) -> None:
     for number in range(4):
         repo.write("x", noise(20_000, number))
         moment(history, f"{number}")
@@ -254,7 +254,7 @@ def test_git_gc_and_its_caches_go_on_after_it(repo: Repo, history: AroundHistory
         repo.git(*words)
 
 
-def test_a_git_that_goes_by_packs_is_waited_for_and_nothing_goes(
+def test_gc_removes_nothing_while_a_git_works_from_packs(
     repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repo.write("x", "y")
@@ -270,7 +270,7 @@ def test_a_git_that_goes_by_packs_is_waited_for_and_nothing_goes(
     assert {path.name for path in packs_of(repo)} == before
 
 
-def test_a_git_that_goes_by_packs_and_begins_in_the_last_moment_misses_none(
+def test_git_started_during_removal_misses_no_pack(
     repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repo.write("x", "y")
@@ -289,7 +289,7 @@ def test_a_git_that_goes_by_packs_and_begins_in_the_last_moment_misses_none(
     assert not missed
 
 
-def test_a_commit_whose_message_is_being_written_keeps_nobody_from_packing(
+def test_open_commit_editor_does_not_block_gc(
     repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(3):
@@ -319,7 +319,7 @@ def test_a_commit_whose_message_is_being_written_keeps_nobody_from_packing(
     repo.git("fsck", "--full", "--strict", "--no-dangling")
 
 
-def test_what_a_capture_finds_again_while_packs_are_written_stays(repo: Repo, history: AroundHistory) -> None:
+def test_object_reused_by_a_concurrent_capture_is_kept(repo: Repo, history: AroundHistory) -> None:
     text = noise(30_000)
     repo.write("large", text)
     moment(history, "large")
@@ -342,7 +342,7 @@ def test_what_a_capture_finds_again_while_packs_are_written_stays(repo: Repo, hi
 
 
 @pytest.mark.parametrize("when", ["before the last question", "after it"])
-def test_what_the_user_adds_while_packs_go_stays(
+def test_object_added_by_git_during_removal_is_kept(
     repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     text = noise(30_000)
@@ -377,7 +377,7 @@ def test_what_the_user_adds_while_packs_go_stays(
     assert list((repo.path / ".git/objects" / oid[:2]).glob("*")) == []
 
 
-def test_what_is_added_again_while_packs_are_written_stays(repo: Repo, history: AroundHistory) -> None:
+def test_object_added_again_while_packs_are_written_is_kept(repo: Repo, history: AroundHistory) -> None:
     mine = b"captured once, and forgotten\n"
     repo.write("mine", mine)
     moment(history, "it holds it")
@@ -401,7 +401,7 @@ def test_what_is_added_again_while_packs_are_written_stays(repo: Repo, history: 
     assert not stands(repo, added[0])
 
 
-def test_what_is_added_again_right_before_packs_go_brings_them_back(
+def test_object_added_again_right_before_removal_restores_the_packs(
     repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing leads there, so that only the time of the pack tells of it."""
@@ -428,7 +428,7 @@ def test_what_is_added_again_right_before_packs_go_brings_them_back(
 
 
 @pytest.mark.parametrize("comes_back", [True, False])
-def test_a_disk_that_refuses_while_packs_go_loses_none(
+def test_disk_error_during_removal_loses_no_pack(
     repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch, comes_back: bool
 ) -> None:
     for number in range(2):

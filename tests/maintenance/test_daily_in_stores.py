@@ -76,7 +76,7 @@ def test_capture_starts_the_upkeep_of_a_directory_without_git(plain: EnvHistory)
     wait_until(lambda: [one.intent for one in plain.log()] == ["last", "number 5", "number 4"])
 
 
-def test_upkeep_begins_in_a_store_though_its_own_configuration_switches_git_off(
+def test_upkeep_starts_in_a_store_that_disables_git_gc(
     plain: EnvHistory, repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take(plain, 1)
@@ -92,9 +92,7 @@ def test_upkeep_begins_in_a_store_though_its_own_configuration_switches_git_off(
 
 
 @pytest.mark.full
-def test_upkeep_thins_a_directory_without_git_that_became_a_git_repository_later(
-    plain: EnvHistory, repo: Repo
-) -> None:
+def test_upkeep_prunes_a_directory_that_became_a_git_repository_later(plain: EnvHistory, repo: Repo) -> None:
     take(plain, 5)
     repo.git("init", "-q", plain.repository.root)
     users = EnvHistory.open(plain.repository.root)

@@ -42,7 +42,7 @@ def three(repo: Repo, history: AroundHistory) -> list[Snapshot]:
     return moments
 
 
-def test_what_a_moment_frees_is_what_comes_back_when_it_goes(repo: Repo, history: AroundHistory) -> None:
+def test_snapshot_frees_what_dropping_it_frees(repo: Repo, history: AroundHistory) -> None:
     moments = three(repo, history)
     sizes = taken_by(repo)
     trees = [f"{one.commit}^{{tree}}" for one in moments]
@@ -56,7 +56,7 @@ def test_what_a_moment_frees_is_what_comes_back_when_it_goes(repo: Repo, history
     assert rows[moments[1].id].frees < 40_000 < rows[moments[2].id].frees
 
 
-def test_what_a_directory_frees_is_what_its_objects_take(repo: Repo, history: AroundHistory) -> None:
+def test_directory_frees_the_size_of_its_objects(repo: Repo, history: AroundHistory) -> None:
     moments = three(repo, history)
     repo.write("src/twin.js", repo.read("node_modules/m1/index.js"))
     moments.append(moment(history, "one of them stands elsewhere, too"))
@@ -80,7 +80,7 @@ def test_what_a_directory_frees_is_what_its_objects_take(repo: Repo, history: Ar
     assert "files" in classes
 
 
-def test_what_moments_free_together_is_more_than_each_alone(repo: Repo, history: AroundHistory) -> None:
+def test_snapshots_free_more_together_than_alone(repo: Repo, history: AroundHistory) -> None:
     moments = three(repo, history)
     alone = {row.name: row.frees for row in history.du().by_moment}
     chosen = [moments[1].id, moments[2].id]
@@ -99,7 +99,7 @@ def test_what_moments_free_together_is_more_than_each_alone(repo: Repo, history:
     assert before - sum(taken_by(repo).values()) > 0.9 * together
 
 
-def test_what_the_user_holds_too_is_not_freed(repo: Repo, history: AroundHistory) -> None:
+def test_objects_that_the_user_reaches_are_not_freed(repo: Repo, history: AroundHistory) -> None:
     repo.write("large", noise(50_000))
     one = moment(history, "before it is committed")
     assert history.du(one.id).together > 50_000
@@ -110,7 +110,7 @@ def test_what_the_user_holds_too_is_not_freed(repo: Repo, history: AroundHistory
     assert told < 10_000
 
 
-def test_the_pieces_of_a_big_file_belong_to_its_directory(repo: Repo, history: AroundHistory) -> None:
+def test_chunks_of_a_big_file_count_for_its_directory(repo: Repo, history: AroundHistory) -> None:
     repo.write("data/big.bin", noise(9 << 20))
     repo.write("other/small", b"x")
     moment(history, "big")
@@ -120,7 +120,7 @@ def test_the_pieces_of_a_big_file_belong_to_its_directory(repo: Repo, history: A
     assert (history.du(paths=[b"data/big.bin"]).together or 0) > 9 << 20
 
 
-def test_the_words_and_the_json(repo: Repo, history: AroundHistory) -> None:
+def test_du_prints_text_and_json(repo: Repo, history: AroundHistory) -> None:
     moments = three(repo, history)
     told = repo.run("git-envlog", "du", "-n", "2", check=True).out
     assert "3 moments" in told
@@ -144,12 +144,12 @@ def test_the_words_and_the_json(repo: Repo, history: AroundHistory) -> None:
     assert data["bytes"] == size
 
 
-def test_an_empty_history_holds_nothing(repo: Repo) -> None:
+def test_empty_history_uses_no_space(repo: Repo) -> None:
     assert "0 B in 0 packs" in repo.run("git-envlog", "du", check=True).out
     subprocess.run(["git", "status"], cwd=repo.path, check=True, capture_output=True)
 
 
-def test_what_others_are_differences_of_comes_back_in_part(repo: Repo, history: AroundHistory) -> None:
+def test_base_of_deltas_is_freed_in_part(repo: Repo, history: AroundHistory) -> None:
     for number in range(4):
         repo.write("large", noise(60_000, 9) + noise(3_000, number))
         moment(history, f"{number}")

@@ -80,7 +80,7 @@ def assert_git_goes_on(repo: Repo, tmp_path: Path) -> None:
     repo.git("push", "-q", "--mirror", str(tmp_path / "bare"))
 
 
-def test_a_whole_history_is_whole(repo: Repo, history: AroundHistory) -> None:
+def test_intact_history_has_no_faults(repo: Repo, history: AroundHistory) -> None:
     three_moments(repo, history)
     for words in ((), ("--quick",), ("--repair",)):
         done = repo.run("git-envlog", "fsck", *words, check=True)
@@ -89,14 +89,14 @@ def test_a_whole_history_is_whole(repo: Repo, history: AroundHistory) -> None:
     assert (told["whole"], told["moments"], told["faults"], told["broken"]) == (True, 3, [], [])
 
 
-def test_what_is_broken_in_the_trash_is_counted_among_all(repo: Repo, history: AroundHistory) -> None:
+def test_damaged_snapshot_in_the_trash_is_reported(repo: Repo, history: AroundHistory) -> None:
     moments = three_moments(repo, history)
     repo.run("git-envlog", "drop", moments[1].id, check=True)
     flip_in(repo, f"{moments[1].commit}:d/only-1")
     assert "1 of 3 moments not whole" in repo.run("git-envlog", "fsck").out
 
 
-def test_a_flipped_bit_is_named_by_path_and_moment(
+def test_flipped_bit_is_reported_by_path_and_snapshot(
     repo: Repo, history: AroundHistory, tmp_path: Path
 ) -> None:
     moments = three_moments(repo, history)
@@ -126,7 +126,7 @@ def test_a_flipped_bit_is_named_by_path_and_moment(
     assert opened(repo).read_file(moments[2].id, history.environment_path(b"d/only-2")) == noise(3000, 2)
 
 
-def test_what_still_stands_in_the_working_tree_comes_back(
+def test_repair_recovers_objects_from_the_working_tree(
     repo: Repo, history: AroundHistory, tmp_path: Path
 ) -> None:
     repo.write("big.bin", noise(9 << 20))
@@ -147,7 +147,7 @@ def test_what_still_stands_in_the_working_tree_comes_back(
     assert_git_goes_on(repo, tmp_path)
 
 
-def test_what_a_remote_has_comes_back(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
+def test_repair_recovers_objects_from_a_remote(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
     moments = three_moments(repo, history)
     repo.git("init", "-q", "--bare", str(tmp_path / "server"))
     repo.git("remote", "add", "origin", str(tmp_path / "server"))
@@ -163,7 +163,7 @@ def test_what_a_remote_has_comes_back(repo: Repo, history: AroundHistory, tmp_pa
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
-def test_a_pack_cut_short_is_found_at_once(
+def test_truncated_pack_is_found_by_a_quick_check(
     repo: Repo, history: AroundHistory, tmp_path: Path, share: float
 ) -> None:
     moments = three_moments(repo, history)
@@ -183,7 +183,7 @@ def test_a_pack_cut_short_is_found_at_once(
 
 
 @pytest.mark.parametrize("where", ["ids", "offsets", "head", "end"])
-def test_a_damaged_index_costs_nothing(
+def test_repair_of_a_damaged_index_loses_nothing(
     repo: Repo, history: AroundHistory, tmp_path: Path, where: str
 ) -> None:
     moments = three_moments(repo, history)
@@ -205,7 +205,7 @@ def test_a_damaged_index_costs_nothing(
 
 
 @pytest.mark.parametrize("content", ["", "not a hash\n", "1234567890" * 4 + "\n"])
-def test_a_bad_ref_is_set_aside_and_its_history_is_there_again(
+def test_repair_replaces_a_bad_ref_by_its_history(
     repo: Repo, history: AroundHistory, tmp_path: Path, content: str
 ) -> None:
     moments = three_moments(repo, history)
@@ -223,7 +223,7 @@ def test_a_bad_ref_is_set_aside_and_its_history_is_there_again(
     assert_git_goes_on(repo, tmp_path)
 
 
-def test_a_lost_moment_in_the_middle_takes_no_other_along(
+def test_repair_drops_a_lost_snapshot_and_keeps_the_others(
     repo: Repo, history: AroundHistory, tmp_path: Path
 ) -> None:
     moments = three_moments(repo, history)
@@ -238,7 +238,9 @@ def test_a_lost_moment_in_the_middle_takes_no_other_along(
     assert_git_goes_on(repo, tmp_path)
 
 
-def test_damaged_notes_keep_what_can_be_read(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
+def test_repair_of_notes_keeps_everything_readable(
+    repo: Repo, history: AroundHistory, tmp_path: Path
+) -> None:
     moments = three_moments(repo, history)
     history.name("first", moments[0])
     history.name("last", moments[2])
@@ -257,7 +259,7 @@ def test_damaged_notes_keep_what_can_be_read(repo: Repo, history: AroundHistory,
 
 @pytest.mark.parametrize("lost", ["", "^{tree}"])
 @pytest.mark.parametrize("before", ["versions stand before it", "a rewrite was the last", "packed"])
-def test_no_name_is_lost_with_one_object_of_the_notes(
+def test_repair_of_notes_loses_no_name_with_one_object(
     repo: Repo, history: AroundHistory, tmp_path: Path, lost: str, before: str
 ) -> None:
     moments = three_moments(repo, history)
@@ -283,9 +285,7 @@ def test_no_name_is_lost_with_one_object_of_the_notes(
     assert_git_goes_on(repo, tmp_path)
 
 
-def test_what_others_said_of_a_moment_stays_theirs_when_notes_are_gathered(
-    repo: Repo, history: AroundHistory
-) -> None:
+def test_repair_of_notes_leaves_other_writers_notes_to_them(repo: Repo, history: AroundHistory) -> None:
     """Another working tree keeps its notes in a place of its own, also on a moment of ours."""
     moments = three_moments(repo, history)
     history.name("ours", moments[0])
@@ -306,7 +306,7 @@ def test_what_others_said_of_a_moment_stays_theirs_when_notes_are_gathered(
     assert ("ours" in told, "said beside" in told) == (True, False)
 
 
-def test_a_damaged_cache_is_found_and_forgotten(repo: Repo, history: AroundHistory) -> None:
+def test_repair_deletes_a_damaged_cache(repo: Repo, history: AroundHistory) -> None:
     three_moments(repo, history)
     shards = list((repo.path / ".git/envhist/cache").glob("shard-*"))
     damage(shards[0], lambda content: flip(content, len(content) // 2))
@@ -318,7 +318,7 @@ def test_a_damaged_cache_is_found_and_forgotten(repo: Repo, history: AroundHisto
     assert_holds(repo, moment(opened(repo), "after").commit)
 
 
-def test_a_lost_pack_is_found(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
+def test_missing_pack_is_found(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
     moments = three_moments(repo, history)
     pack, _, _ = place_of(repo, repo.git("rev-parse", f"{moments[1].commit}:d/only-1"))
     for path in pack.parent.glob(f"{pack.stem}.*"):
@@ -333,7 +333,7 @@ def test_a_lost_pack_is_found(repo: Repo, history: AroundHistory, tmp_path: Path
     assert repo.run("git-envlog", "fsck").status == 0
 
 
-def test_a_share_is_checked_every_day_and_trouble_is_shown(repo: Repo, history: AroundHistory) -> None:
+def test_daily_check_reads_a_share_and_stores_problems(repo: Repo, history: AroundHistory) -> None:
     moments = three_moments(repo, history)
     for day in range(SHARES):
         check_some_packs(history.repository, day * DAY)
@@ -350,7 +350,7 @@ def test_a_share_is_checked_every_day_and_trouble_is_shown(repo: Repo, history: 
     assert repo.run("git-envlog", check=True).err == ""
 
 
-def test_what_was_set_aside_is_not_garbage(repo: Repo, history: AroundHistory) -> None:
+def test_gc_keeps_objects_that_repair_set_aside(repo: Repo, history: AroundHistory) -> None:
     moments = three_moments(repo, history)
     only = f"{moments[1].commit}:d/only-1"
     shards = repo.git("ls-tree", "-r", "--format=%(objectname)", moments[1].commit, ".envhist").split()
@@ -372,9 +372,7 @@ esac
 """
 
 
-def test_what_a_git_said_that_was_ended_half_way_decides_nothing(
-    repo: Repo, history: AroundHistory, tmp_path: Path
-) -> None:
+def test_output_of_a_killed_git_is_ignored(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
     moments = three_moments(repo, history)
     ref = f"refs/envhist/heads/{history.timeline}"
     (repo.path / ".git" / ref).write_text("not a hash\n")
@@ -391,7 +389,7 @@ def test_what_a_git_said_that_was_ended_half_way_decides_nothing(
     assert [one.id for one in opened(repo).log()] == [one.id for one in reversed(moments)]
 
 
-def test_refs_that_somebody_deleted_come_back(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
+def test_repair_restores_deleted_refs(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
     moments = three_moments(repo, history)
     history.name("first", moments[0])
     forget(repo, history)
@@ -408,9 +406,7 @@ def test_refs_that_somebody_deleted_come_back(repo: Repo, history: AroundHistory
 
 
 @pytest.mark.parametrize("content", ["1234567890" * 4 + "\n", None])
-def test_a_timeline_that_began_anew_gets_back_what_it_had(
-    repo: Repo, history: AroundHistory, content: str | None
-) -> None:
+def test_repair_rejoins_a_restarted_timeline(repo: Repo, history: AroundHistory, content: str | None) -> None:
     moments = three_moments(repo, history)
     history.name("first", moments[0])
     history.drop(moments[1])
@@ -448,7 +444,9 @@ def test_a_timeline_that_began_anew_gets_back_what_it_had(
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_what_was_dropped_takes_the_place_of_nothing(repo: Repo, history: AroundHistory, clean: bool) -> None:
+def test_repair_does_not_replace_a_ref_by_dropped_snapshots(
+    repo: Repo, history: AroundHistory, clean: bool
+) -> None:
     moments = three_moments(repo, history)
     history.drop(moments[2], moments[0])
     if clean:
@@ -462,7 +460,7 @@ def test_what_was_dropped_takes_the_place_of_nothing(repo: Repo, history: Around
     assert {one.snapshot.id for one in opened(repo).dropping.trash()} == {moments[0].id, moments[2].id}
 
 
-def test_what_was_dropped_does_not_come_back(repo: Repo, history: AroundHistory) -> None:
+def test_repair_does_not_restore_dropped_snapshots(repo: Repo, history: AroundHistory) -> None:
     moments = three_moments(repo, history)
     history.drop(*moments)
     assert repo.run("git-envlog", "fsck").status == 0

@@ -32,7 +32,7 @@ def lose_something(repo: Repo, history: AroundHistory) -> str:
     return gone.commit
 
 
-def test_the_program_tells_what_became_of_it(repo: Repo, history: AroundHistory) -> None:
+def test_gc_prints_its_result(repo: Repo, history: AroundHistory) -> None:
     gone = lose_something(repo, history)
     first = repo.run("git-envlog", "gc", check=True)
     assert "in 1 pack" in first.out or "in 2 packs" in first.out
@@ -49,7 +49,7 @@ def test_the_program_tells_what_became_of_it(repo: Repo, history: AroundHistory)
     assert history.gc().removed == 0
 
 
-def test_what_stands_in_two_packs_is_told_once(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
+def test_object_in_two_packs_is_counted_once(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
     moment(history, "one")
     for number in range(2):
         put_into(repo, pack_of(tmp_path / f"{number}", [b"in both", b"in %d" % number]))
@@ -57,7 +57,7 @@ def test_what_stands_in_two_packs_is_told_once(repo: Repo, history: AroundHistor
     assert (told["removed"], told["kept"]) == (3, 0)
 
 
-def test_prune_takes_times_as_git_does(repo: Repo, history: AroundHistory) -> None:
+def test_prune_accepts_times_like_git(repo: Repo, history: AroundHistory) -> None:
     gone = lose_something(repo, history)
     for words in ("--no-prune", "--prune=never", "--prune=3.days.ago"):
         repo.run("git-envlog", "gc", words, check=True)
@@ -70,7 +70,7 @@ def test_prune_takes_times_as_git_does(repo: Repo, history: AroundHistory) -> No
     assert not stands(repo, gone)
 
 
-def test_a_slip_of_the_pen_removes_nothing(repo: Repo, history: AroundHistory) -> None:
+def test_mistyped_time_removes_nothing(repo: Repo, history: AroundHistory) -> None:
     gone = lose_something(repo, history)
     done = repo.run("git-envlog", "gc", "--prune=nwo")
     assert done.status == 129
@@ -78,7 +78,7 @@ def test_a_slip_of_the_pen_removes_nothing(repo: Repo, history: AroundHistory) -
     assert stands(repo, gone)
 
 
-def test_a_clone_lets_what_it_inherited_go(repo: Repo, history: AroundHistory) -> None:
+def test_gc_in_a_clone_removes_inherited_packs(repo: Repo, history: AroundHistory) -> None:
     repo.write("large", noise(300_000))
     moment(history, "large")
     repo.git("clone", "-q", "--local", ".", "../clone")
@@ -101,7 +101,7 @@ def stamp(repo: Repo) -> Path:
     return repo.path / ".git/envhist/upkeep"
 
 
-def test_once_a_day_it_comes_by_itself_and_nobody_waits(repo: Repo, history: AroundHistory) -> None:
+def test_capture_starts_gc_once_a_day_without_waiting(repo: Repo, history: AroundHistory) -> None:
     as_people_have_it(repo)
     gone = lose_something(repo, history)
     begun = stamp(repo).stat().st_mtime
@@ -124,7 +124,7 @@ def test_once_a_day_it_comes_by_itself_and_nobody_waits(repo: Repo, history: Aro
 
 
 @pytest.mark.parametrize("setting", [("gc.auto", "0"), ("maintenance.auto", "false")])
-def test_gits_own_switches_switch_it_off(
+def test_git_configuration_disables_the_daily_gc(
     repo: Repo, history: AroundHistory, setting: tuple[str, str]
 ) -> None:
     as_people_have_it(repo)
@@ -138,9 +138,7 @@ def test_gits_own_switches_switch_it_off(
     assert abs(stamp(repo).stat().st_mtime - weeks_ago) < 1
 
 
-def test_what_comes_by_itself_packs_what_captures_merge_every_hour(
-    repo: Repo, history: AroundHistory
-) -> None:
+def test_daily_gc_packs_merged_packs_of_captures(repo: Repo, history: AroundHistory) -> None:
     for number in range(15):
         repo.write("app.db", noise(60_000) + noise(600, number))
         moment(history, f"{number}")
@@ -152,7 +150,7 @@ def test_what_comes_by_itself_packs_what_captures_merge_every_hour(
     assert packs_of(repo)[0].stat().st_size < before / 4
 
 
-def test_day_by_day_nothing_is_lost_and_packs_stay_few(repo: Repo, history: AroundHistory) -> None:
+def test_daily_gc_loses_nothing_and_keeps_packs_few(repo: Repo, history: AroundHistory) -> None:
     for day in range(5):
         for number in range(3):
             repo.write("app.db", noise(6_000, day) + noise(600, number))
@@ -169,7 +167,7 @@ def test_day_by_day_nothing_is_lost_and_packs_stay_few(repo: Repo, history: Arou
         )
 
 
-def test_many_refs_of_ours_become_one_file(repo: Repo, history: AroundHistory) -> None:
+def test_gc_packs_many_refs(repo: Repo, history: AroundHistory) -> None:
     for number in range(MANY_REFS + 4):
         repo.write("x", f"{number}")
         moment(history, f"{number}")

@@ -77,7 +77,7 @@ def missing(repo: Repo, needed: set[str]) -> list[str]:
     return [line for line in told.splitlines() if line.endswith(" missing")]
 
 
-def test_cleaning_killed_at_any_step_loses_no_object(tmp_path: Path) -> None:
+def test_gc_killed_at_any_step_loses_no_object(tmp_path: Path) -> None:
     assert max(deaths(tmp_path, default=10)) > 70
 
 

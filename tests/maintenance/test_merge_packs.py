@@ -53,7 +53,7 @@ def contents_of(repository: Path) -> dict[str, int]:
 
 
 @both_formats
-def test_many_packs_become_few_and_hold_the_same(tmp_path: Path, object_format: str) -> None:
+def test_merged_packs_contain_the_same_objects(tmp_path: Path, object_format: str) -> None:
     repository = empty_repo(tmp_path, object_format).path / ".git"
     for number in range(40):
         publish(repository, object_format, [b"shared", os.urandom(100 + number), b"%d" % number])
@@ -72,7 +72,7 @@ def test_many_packs_become_few_and_hold_the_same(tmp_path: Path, object_format: 
     assert left == {packs_of(repository)[0].stem}
 
 
-def test_a_damaged_pack_is_left_as_it_is(tmp_path: Path) -> None:
+def test_damaged_pack_is_not_merged(tmp_path: Path) -> None:
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     for number in range(20):
         publish(repository, "sha1", [os.urandom(300), b"%d" % number])
@@ -89,7 +89,7 @@ def test_a_damaged_pack_is_left_as_it_is(tmp_path: Path) -> None:
     assert len(packs_of(repository)) == 2
 
 
-def test_a_pack_whose_index_names_something_else_is_left_as_it_is(tmp_path: Path) -> None:
+def test_pack_with_a_wrong_index_is_not_merged(tmp_path: Path) -> None:
     """Its entries are whole, and would stand under the wrong id from then on."""
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     for number in range(20):
@@ -104,7 +104,7 @@ def test_a_pack_whose_index_names_something_else_is_left_as_it_is(tmp_path: Path
     assert len(packs_of(repository)) == 2
 
 
-def test_only_so_much_is_copied_while_somebody_waits(tmp_path: Path) -> None:
+def test_one_merge_copies_a_limited_number_of_bytes(tmp_path: Path) -> None:
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     state, packs = str(repository / "envhist"), str(repository / "objects/pack")
     for _ in range(MAX_PACKS + 8):
@@ -117,7 +117,7 @@ def test_only_so_much_is_copied_while_somebody_waits(tmp_path: Path) -> None:
     assert contents_of(repository) == before
 
 
-def test_packs_of_others_are_no_business_of_ours(tmp_path: Path) -> None:
+def test_packs_of_other_programs_are_not_merged(tmp_path: Path) -> None:
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     for number in range(20):
         publish(repository, "sha1", [b"%d" % number])
@@ -132,7 +132,7 @@ def test_packs_of_others_are_no_business_of_ours(tmp_path: Path) -> None:
     assert len(packs_of(repository)) == 4
 
 
-def test_a_multi_pack_index_never_names_a_pack_that_went(tmp_path: Path) -> None:
+def test_multi_pack_index_never_names_a_removed_pack(tmp_path: Path) -> None:
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     for number in range(20):
         publish(repository, "sha1", [b"%d" % number])
@@ -145,7 +145,7 @@ def test_a_multi_pack_index_never_names_a_pack_that_went(tmp_path: Path) -> None
     subprocess.run(["git", "fsck", "--strict"], cwd=repository, check=True)
 
 
-def test_merge_killed_at_any_step_loses_no_object_and_is_finished_by_the_next(
+def test_merge_killed_at_any_step_loses_no_object_and_is_completed_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(merging, "BATCH", 4)
@@ -190,7 +190,7 @@ def test_merge_killed_at_any_step_loses_no_object_and_is_finished_by_the_next(
 
 
 @pytest.mark.parametrize("command", ["gc", "repack", "fsck", "multi-pack-index", "clone"])
-def test_nothing_is_merged_under_a_git_that_goes_by_packs(tmp_path: Path, command: str) -> None:
+def test_nothing_is_merged_while_a_git_works_from_packs(tmp_path: Path, command: str) -> None:
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     for number in range(20):
         publish(repository, "sha1", [b"%d" % number])
@@ -204,7 +204,7 @@ def test_nothing_is_merged_under_a_git_that_goes_by_packs(tmp_path: Path, comman
     assert merge_packs(state, packs, "sha1", at_work=lambda: running) == 20
 
 
-def test_packs_stay_where_a_git_comes_while_they_are_merged(tmp_path: Path) -> None:
+def test_packs_are_kept_when_a_git_starts_during_a_merge(tmp_path: Path) -> None:
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     for number in range(20):
         publish(repository, "sha1", [b"%d" % number])
@@ -218,7 +218,7 @@ def test_packs_stay_where_a_git_comes_while_they_are_merged(tmp_path: Path) -> N
     assert len(contents_of(repository)) == 20
 
 
-def test_many_packs_go_some_at_a_time_and_the_rest_stays_for_a_git_that_comes(tmp_path: Path) -> None:
+def test_packs_are_removed_in_batches_until_a_git_starts(tmp_path: Path) -> None:
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     number = 2 * merging.BATCH + 2
     for one in range(number):
@@ -238,7 +238,7 @@ def test_many_packs_go_some_at_a_time_and_the_rest_stays_for_a_git_that_comes(tm
     assert len(contents_of(repository)) == number
 
 
-def test_an_index_that_a_git_writes_while_packs_go_names_none_that_went(tmp_path: Path) -> None:
+def test_index_written_during_removal_names_no_removed_pack(tmp_path: Path) -> None:
     repository, writing = _indexed_meanwhile(tmp_path, still_at_work=False)
     before = contents_of(repository)
     state, packs = str(repository / "envhist"), str(repository / "objects/pack")
@@ -249,7 +249,7 @@ def test_an_index_that_a_git_writes_while_packs_go_names_none_that_went(tmp_path
     subprocess.run(["git", "fsck", "--strict"], cwd=repository, check=True)
 
 
-def test_packs_come_back_for_a_git_that_may_have_listed_them(tmp_path: Path) -> None:
+def test_packs_are_restored_for_a_git_that_may_have_listed_them(tmp_path: Path) -> None:
     repository, writing = _indexed_meanwhile(tmp_path, still_at_work=True)
     before = contents_of(repository)
     state, packs = str(repository / "envhist"), str(repository / "objects/pack")
@@ -286,7 +286,7 @@ def _indexed_meanwhile(tmp_path: Path, still_at_work: bool) -> tuple[Path, Calla
     return repository, at_work
 
 
-def test_while_gits_follow_each_other_nothing_is_merged(tmp_path: Path) -> None:
+def test_nothing_is_merged_while_gits_run_in_quick_succession(tmp_path: Path) -> None:
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     for number in range(20):
         publish(repository, "sha1", [b"%d" % number])
@@ -303,7 +303,7 @@ def test_while_gits_follow_each_other_nothing_is_merged(tmp_path: Path) -> None:
     assert merge_packs(state, packs, "sha1", at_work=lambda: [waiting]) == 20
 
 
-def test_a_gc_of_another_machine_is_waited_for(tmp_path: Path) -> None:
+def test_nothing_is_merged_during_a_gc_of_another_machine(tmp_path: Path) -> None:
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     (repository / "gc.pid").write_text("1234 elsewhere.example")
     assert works_from_packs(str(repository), [])
@@ -315,7 +315,7 @@ def test_a_gc_of_another_machine_is_waited_for(tmp_path: Path) -> None:
     assert not works_from_packs(str(repository), None)
 
 
-def test_an_index_written_from_an_old_list_of_packs_is_dropped(tmp_path: Path) -> None:
+def test_index_written_from_an_old_list_of_packs_is_deleted(tmp_path: Path) -> None:
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     state, packs = str(repository / "envhist"), str(repository / "objects/pack")
     for number in range(20):
@@ -336,14 +336,14 @@ def test_an_index_written_from_an_old_list_of_packs_is_dropped(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("content", [b"", b"MIDX", b"MIDX\1\1\377\0\0\0\0\1", b"something else" * 9])
-def test_a_multi_pack_index_that_cannot_be_read_is_left_to_git(tmp_path: Path, content: bytes) -> None:
+def test_unreadable_multi_pack_index_is_left_to_git(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "multi-pack-index").write_bytes(content)
     assert not drop_broken_index(str(tmp_path))
     assert (tmp_path / "multi-pack-index").read_bytes() == content
 
 
 @given(st.lists(st.integers(1, 1 << 40), max_size=60))
-def test_what_is_left_grows_geometrically(sizes: list[int]) -> None:
+def test_remaining_packs_grow_geometrically(sizes: list[int]) -> None:
     ordered = sorted(sizes)
     count = choose(ordered)
     left = ordered if count < 2 else sorted([sum(ordered[:count]), *ordered[count:]])

@@ -48,9 +48,7 @@ def work(repo: Repo, history: AroundHistory, number: int) -> None:
     moment(history, f"work {number}")
 
 
-def test_packs_of_a_cleaning_stand_in_it_and_those_of_captures_do_not(
-    repo: Repo, history: AroundHistory
-) -> None:
+def test_pack_list_contains_packs_of_gc_and_not_of_captures(repo: Repo, history: AroundHistory) -> None:
     days(repo, history, 2)
     written = {path.stem for path in packs_of(repo)}
     assert len(written) == 2
@@ -70,7 +68,7 @@ def test_packs_of_a_cleaning_stand_in_it_and_those_of_captures_do_not(
     assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
 
 
-def test_one_that_the_user_has_is_left_as_it_is(repo: Repo, history: AroundHistory) -> None:
+def test_pack_list_of_the_user_is_not_changed(repo: Repo, history: AroundHistory) -> None:
     repo.git("repack", "-d", "-q")
     repo.git("multi-pack-index", "write")
     theirs = midx(repo).read_bytes()
@@ -78,7 +76,7 @@ def test_one_that_the_user_has_is_left_as_it_is(repo: Repo, history: AroundHisto
     assert midx(repo).read_bytes() == theirs
 
 
-def test_packs_of_captures_come_into_it_where_gits_leave_no_gap_to_merge_them(
+def test_packs_of_captures_are_listed_when_they_cannot_be_merged(
     repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     days(repo, history, 2)
@@ -104,7 +102,7 @@ def test_packs_of_captures_come_into_it_where_gits_leave_no_gap_to_merge_them(
     assert len(history.log()) == 2 + MAX_PACKS + 3
 
 
-def test_nobody_who_writes_one_finds_it_locked(
+def test_pack_list_is_not_written_while_a_git_writes_it(
     repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     days(repo, history, 2)
@@ -116,7 +114,7 @@ def test_nobody_who_writes_one_finds_it_locked(
     assert named(repo) == written
 
 
-def test_git_goes_on_cleaning_beside_it(repo: Repo, history: AroundHistory) -> None:
+def test_git_gc_works_with_a_pack_list(repo: Repo, history: AroundHistory) -> None:
     days(repo, history, 2)
     repo.commit("more")
     for words in (("gc", "-q", "--prune=now"), ("repack", "-adq"), ("multi-pack-index", "expire")):
@@ -126,7 +124,7 @@ def test_git_goes_on_cleaning_beside_it(repo: Repo, history: AroundHistory) -> N
     assert history.fsck().is_whole
 
 
-def test_one_that_is_damaged_is_named_and_goes(repo: Repo, history: AroundHistory) -> None:
+def test_damaged_pack_list_is_reported_and_deleted(repo: Repo, history: AroundHistory) -> None:
     days(repo, history, 2)
     damage(midx(repo), lambda content: flip(content, len(content) // 2))
     found = repo.run("envlog", "fsck")
@@ -138,9 +136,7 @@ def test_one_that_is_damaged_is_named_and_goes(repo: Repo, history: AroundHistor
     assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
 
 
-def test_the_lock_of_a_git_that_died_beside_it_keeps_nobody_from_writing_one(
-    repo: Repo, history: AroundHistory
-) -> None:
+def test_stale_lock_of_the_pack_list_is_removed(repo: Repo, history: AroundHistory) -> None:
     days(repo, history, 1)
     objects = repo.path / ".git/objects"
     locks = [objects / "pack/multi-pack-index.lock", objects / "info/commit-graph.lock"]

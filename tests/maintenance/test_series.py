@@ -105,7 +105,7 @@ class Series:
 
 
 @pytest.mark.parametrize("seed", ["one", "two"])
-def test_what_is_kept_stays_what_it_was(repo: Repo, seed: str) -> None:
+def test_snapshots_stay_intact_over_any_series_of_maintenance(repo: Repo, seed: str) -> None:
     series = Series(repo, seed)
     series.run()
     assert series.listed > 0

@@ -16,7 +16,7 @@ POINTS = {"drop": (5,), "purge": (7, 25)}
 
 @needs_strace
 @pytest.mark.full
-def test_a_killed_rewrite_loses_nothing_and_is_finished_by_the_same_words(tmp_path: Path) -> None:
+def test_killed_rewrite_loses_nothing_and_is_completed_by_the_same_command(tmp_path: Path) -> None:
     template: Repo = make_repo(tmp_path / "template")
     prepare(template)
     for verb, points in POINTS.items():

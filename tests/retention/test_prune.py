@@ -66,7 +66,7 @@ def by_itself(repo: Repo, when: float) -> None:
     repo.run("envlog", "gc", "--auto", check=True, env=day(when))
 
 
-def test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike(repo: Repo) -> None:
+def test_dry_run_prints_the_same_decisions_with_reasons(repo: Repo) -> None:
     taken = take(repo, 6)
     repo.run("envlog", "name", "release", taken[1], check=True)
     before = repo.git("for-each-ref")
@@ -89,7 +89,7 @@ def test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike(repo: R
     assert "dropped 0 snapshots, kept 3" in text
 
 
-def test_without_words_what_is_configured_holds(repo: Repo) -> None:
+def test_configured_policy_applies_without_options(repo: Repo) -> None:
     taken = take(repo, 5)
     assert prune(repo, 5)["dropped"] == 0
     for key, number in (("keepLast", 1), ("keepHourly", 0), ("keepDaily", 2), ("keepWeekly", 0)):
@@ -99,7 +99,7 @@ def test_without_words_what_is_configured_holds(repo: Repo) -> None:
     assert repo.run("envlog", "prune", "--keep-last=-1").status == 129
 
 
-def test_every_timeline_of_the_repository_is_thinned_where_that_is_asked(repo: Repo) -> None:
+def test_all_timelines_are_pruned_on_request(repo: Repo) -> None:
     take(repo, 3)
     repo.git("worktree", "add", "-q", "../other")
     other = Repo(repo.path.parent / "other", repo.env)
@@ -110,7 +110,7 @@ def test_every_timeline_of_the_repository_is_thinned_where_that_is_asked(repo: R
     assert "would drop 0 snapshots, keep 2" in repo.run("envlog", "prune", "-n", "--all", check=True).out
 
 
-def test_after_thirty_days_the_trash_is_emptied_and_the_room_is_free(repo: Repo) -> None:
+def test_trash_expires_after_thirty_days_and_frees_its_space(repo: Repo) -> None:
     taken = take(repo, 3, size=300_000)
     blobs = [repo.git("rev-parse", f"{one}:file") for one in taken]
     prune(repo, 3, "--keep-last=1")
@@ -132,7 +132,7 @@ def test_after_thirty_days_the_trash_is_emptied_and_the_room_is_free(repo: Repo)
     assert len(notes.splitlines()) == 1
 
 
-def test_what_went_in_one_week_comes_to_share_a_ref(repo: Repo) -> None:
+def test_trash_of_one_week_shares_a_ref(repo: Repo) -> None:
     taken = take(repo, 6)
     repo.run("envlog", "name", "second", taken[2], check=True)
     for number in (1, 2, 4, 3):
@@ -154,7 +154,7 @@ def test_what_went_in_one_week_comes_to_share_a_ref(repo: Repo) -> None:
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 
-def test_what_goes_day_by_day_shares_it_from_the_first(repo: Repo) -> None:
+def test_daily_drops_share_a_ref_from_the_first(repo: Repo) -> None:
     for name in ("keepDaily", "keepWeekly"):
         repo.git("config", f"envhist.{name}", "0")
     repo.git("config", "envhist.keepLast", "1")
@@ -170,7 +170,7 @@ def test_what_goes_day_by_day_shares_it_from_the_first(repo: Repo) -> None:
     assert ids(repo) == taken
 
 
-def test_once_a_day_it_comes_by_itself(repo: Repo) -> None:
+def test_daily_run_prunes_by_the_configured_policy(repo: Repo) -> None:
     repo.git("config", "envhist.keepLast", "2")
     repo.git("config", "envhist.keepDaily", "0")
     repo.git("config", "envhist.keepWeekly", "0")
@@ -189,7 +189,7 @@ def test_once_a_day_it_comes_by_itself(repo: Repo) -> None:
     assert taken[1] not in repo.git("for-each-ref", "refs/envhist/trash")
 
 
-def test_a_capture_starts_it_and_does_not_wait_for_it(repo: Repo) -> None:
+def test_capture_starts_the_daily_run_without_waiting(repo: Repo) -> None:
     for name in ("gc.auto", "maintenance.auto"):
         repo.git("config", "--global", "--unset", name)
     for key in ("keepDaily", "keepWeekly"):
@@ -212,7 +212,7 @@ def test_a_capture_starts_it_and_does_not_wait_for_it(repo: Repo) -> None:
     }
 
 
-def test_beyond_the_size_the_oldest_go_first_and_the_trash_does_not_wait(repo: Repo) -> None:
+def test_size_limit_drops_the_oldest_and_purges_the_trash(repo: Repo) -> None:
     taken = take(repo, 6, size=200_000)
     repo.run("envlog", "name", "release", taken[0], check=True)
     # Six of 200 kB; no more than four of them.
@@ -229,7 +229,7 @@ def test_beyond_the_size_the_oldest_go_first_and_the_trash_does_not_wait(repo: R
     assert sum(path.stat().st_size for path in packs) < 900 << 10
 
 
-def test_beyond_the_size_what_went_this_week_goes_but_for_today(repo: Repo) -> None:
+def test_size_limit_purges_this_weeks_trash_except_todays(repo: Repo) -> None:
     for key, number in (("keepLast", 2), ("keepDaily", 0), ("keepWeekly", 0)):
         repo.git("config", f"envhist.{key}", str(number))
     taken: list[str] = []
@@ -245,7 +245,7 @@ def test_beyond_the_size_what_went_this_week_goes_but_for_today(repo: Repo) -> N
     assert [one["id"] for one in told] == [taken[2]]
 
 
-def test_a_moment_named_while_it_is_decided_stays(repo: Repo) -> None:
+def test_snapshot_named_during_a_prune_is_kept(repo: Repo) -> None:
     taken = take(repo, 3)
     history = AroundHistory.open(str(repo.path), environ={**os.environ, **day(3)}, workers="here")
     decide = history.pruning._decide
@@ -263,7 +263,7 @@ def test_a_moment_named_while_it_is_decided_stays(repo: Repo) -> None:
     assert ids(repo) == [taken[0], taken[2]]
 
 
-def test_what_was_attached_goes_with_its_moment(repo: Repo) -> None:
+def test_attachment_is_purged_with_its_snapshot(repo: Repo) -> None:
     first, second = take(repo, 2)
     history = AroundHistory.open(str(repo.path), workers="here")
     for one in (first, second):

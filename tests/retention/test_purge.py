@@ -63,7 +63,7 @@ def tree(repo: Repo, snapshot: str) -> dict[str, str]:
     return {path: head for head, _, path in split}
 
 
-def test_a_file_is_nowhere_and_all_else_is_as_it_was(repo: Repo) -> None:
+def test_purged_file_is_nowhere_and_all_else_is_unchanged(repo: Repo) -> None:
     repo.write("credentials.txt", "the word is xyzzy-1")
     repo.write("kept/file", "one")
     first = capture(repo, "one", "--name", "start")
@@ -108,7 +108,7 @@ STANDING = {
 STORED = {".gitattributes": "%2egitattributes", "odd %41 name": "odd %2541 name"}
 
 
-def test_whatever_stands_there_is_nowhere(repo: Repo) -> None:
+def test_purge_erases_every_kind_of_entry(repo: Repo) -> None:
     repo.git("config", "envhist.bigFile", "64k")
     repo.write("secret/.env.local", "API_KEY=1234567890abcdef\n")
     repo.write("big.bin", b"0123456789abcdef" * 20_000 + os.urandom(200_000))
@@ -153,7 +153,7 @@ def test_whatever_stands_there_is_nowhere(repo: Repo) -> None:
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 
-def test_two_files_in_the_same_pieces_do_not_take_them_from_each_other(repo: Repo) -> None:
+def test_purge_keeps_chunks_that_another_file_uses(repo: Repo) -> None:
     repo.git("config", "envhist.bigFile", "64k")
     content = os.urandom(300_000)
     repo.write("one.bin", content)
@@ -167,7 +167,7 @@ def test_two_files_in_the_same_pieces_do_not_take_them_from_each_other(repo: Rep
     assert holding(repo, b"one.bin", b"two.bin", content[:1000]) == []
 
 
-def test_the_trash_and_every_timeline_are_without_it(repo: Repo) -> None:
+def test_purge_covers_the_trash_and_every_timeline(repo: Repo) -> None:
     repo.write("creds", "xyzzy-1")
     first = capture(repo, "one")
     repo.write("other", "1")
@@ -187,7 +187,7 @@ def test_the_trash_and_every_timeline_are_without_it(repo: Repo) -> None:
     assert holding(repo, b"creds", b"xyzzy") == []
 
 
-def test_what_is_not_ours_is_told_and_not_touched(repo: Repo) -> None:
+def test_purge_reports_and_keeps_objects_that_are_not_ours(repo: Repo) -> None:
     repo.write("creds", "xyzzy")
     repo.write("copy", "xyzzy")
     repo.commit("with it")
@@ -207,7 +207,7 @@ def test_what_is_not_ours_is_told_and_not_touched(repo: Repo) -> None:
     assert "what stands here stays: 'loose'; unless .envhistignore names it" in done.err
 
 
-def test_a_dry_run_erases_nothing_and_a_path_that_is_nowhere_is_told(repo: Repo) -> None:
+def test_dry_run_erases_nothing_and_reports_unknown_paths(repo: Repo) -> None:
     repo.write("sub/creds", "xyzzy")
     capture(repo, "-m", "before sub/creds changes")
     before = repo.git("for-each-ref")
@@ -225,7 +225,7 @@ def test_a_dry_run_erases_nothing_and_a_path_that_is_nowhere_is_told(repo: Repo)
     assert holding(repo, b"xyzzy", b"\ncreds") == []
 
 
-def test_what_was_fetched_goes_and_what_was_pushed_is_told(repo: Repo, tmp_path: Path) -> None:
+def test_purge_deletes_fetched_timelines_and_reports_pushed_ones(repo: Repo, tmp_path: Path) -> None:
     bare = make_repo(tmp_path / "bare", bare=True)
     repo.git("remote", "add", "origin", str(bare.path))
     repo.write("creds", "xyzzy")
@@ -265,7 +265,7 @@ STEPS = ("capture", "drop", "undrop", "prune", "purge", "gc", "push")
     ),
     st.randoms(),
 )
-def test_a_purged_path_is_nowhere_after_any_series(
+def test_purged_path_is_nowhere_after_any_series(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str], random: Random
 ) -> None:
     """And whatever is kept is restorable byte for byte, under the id that it had at first."""
@@ -319,7 +319,7 @@ def test_a_purged_path_is_nowhere_after_any_series(
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 
-def test_a_restore_that_was_broken_off_is_ended_first(repo: Repo) -> None:
+def test_purge_refuses_while_a_restore_is_unfinished(repo: Repo) -> None:
     repo.write("creds", "xyzzy")
     capture(repo)
     place = repo.path / ".git/envhist/restore"
@@ -330,7 +330,7 @@ def test_a_restore_that_was_broken_off_is_ended_first(repo: Repo) -> None:
     assert "git envrestore --continue" in refused.err
 
 
-def test_what_others_left_that_were_killed_does_not_remember_it(repo: Repo) -> None:
+def test_purge_clears_leftovers_of_killed_commands(repo: Repo) -> None:
     repo.write("creds", "xyzzy")
     capture(repo)
     state = repo.path / ".git/envhist"
@@ -344,7 +344,7 @@ def test_what_others_left_that_were_killed_does_not_remember_it(repo: Repo) -> N
     assert not cache.exists()
 
 
-def test_a_log_of_moved_refs_does_not_remember_it(repo: Repo) -> None:
+def test_purge_deletes_reflogs_of_our_refs(repo: Repo) -> None:
     repo.git("config", "core.logAllRefUpdates", "always")
     repo.write("creds", "xyzzy")
     capture(repo)
@@ -356,7 +356,7 @@ def test_a_log_of_moved_refs_does_not_remember_it(repo: Repo) -> None:
     assert holding(repo, b"creds", b"xyzzy") == []
 
 
-def test_a_verdict_does_not_tell_what_was_erased(repo: Repo) -> None:
+def test_purge_replaces_digests_in_verdicts(repo: Repo) -> None:
     """The digest of an environment that held a short secret is a way to try guesses of it."""
     repo.write("creds", "1234")
     first = capture(repo, "one")
@@ -389,7 +389,7 @@ def test_a_verdict_does_not_tell_what_was_erased(repo: Repo) -> None:
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 
-def test_an_import_that_goes_is_named_first(repo: Repo, tmp_path: Path) -> None:
+def test_purge_names_imports_that_it_deletes(repo: Repo, tmp_path: Path) -> None:
     repo.write("creds", "xyzzy")
     capture(repo, "one")
     repo.run("envlog", "export", str(tmp_path / "file"), "@", check=True)
@@ -421,7 +421,7 @@ exec '{real}' "$@"
 
 
 @pytest.mark.parametrize("command", ["for-each-ref", "ls-tree", "rev-parse"])
-def test_what_a_git_said_that_was_killed_decides_nothing(repo: Repo, tmp_path: Path, command: str) -> None:
+def test_purge_ignores_the_output_of_a_killed_git(repo: Repo, tmp_path: Path, command: str) -> None:
     repo.write("creds", "xyzzy")
     capture(repo, "one")
     repo.git("worktree", "add", "-q", "../other")
@@ -438,7 +438,7 @@ def test_what_a_git_said_that_was_killed_decides_nothing(repo: Repo, tmp_path: P
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 
-def test_what_is_left_is_not_told_by_half(repo: Repo, tmp_path: Path) -> None:
+def test_list_of_remaining_objects_is_complete_or_missing(repo: Repo, tmp_path: Path) -> None:
     repo.write("creds", "xyzzy")
     repo.commit("with it")
     capture(repo, "one")

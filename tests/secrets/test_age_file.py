@@ -49,13 +49,13 @@ def damaged(file: bytes) -> list[bytes]:
     ]
 
 
-def test_public_key_is_that_of_the_private_one() -> None:
+def test_public_key_matches_the_private_one() -> None:
     (identity,) = read_identities(f"# created: then\n# public key: {PUBLIC}\n{SECRET}\n")
     assert identity.recipient.text == PUBLIC
     assert read_recipient(f"{PUBLIC} # me") == (identity.recipient, "me")
 
 
-def test_ssh_key_is_the_same_recipient_by_either_half(ssh: tuple[str, str]) -> None:
+def test_ssh_key_gives_the_same_recipient_from_either_half(ssh: tuple[str, str]) -> None:
     (identity,) = read_identities(ssh[0])
     recipient, comment = read_recipient(ssh[1])
     assert (identity.recipient, comment) == (recipient, "me at work")
@@ -83,7 +83,7 @@ def test_file_with_a_changed_byte_opens_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("words", ["a file of another kind\n", f"{BEGIN}\n{END}\n", f"{BEGIN}\n!!\n{END}\n"])
-def test_other_text_is_no_age_file(words: str) -> None:
+def test_other_text_is_not_an_age_file(words: str) -> None:
     with pytest.raises(SealingError):
         decrypt(words.encode(), [])
 
@@ -119,13 +119,13 @@ def low_order_point() -> str:
     return write_bech32("age", bytes(32))
 
 
-def test_point_of_low_order_is_no_recipient() -> None:
+def test_point_of_low_order_is_refused_as_recipient() -> None:
     with pytest.raises(SealingError, match="low order"):
         encrypt(WORDS, [read_recipient(low_order_point())[0]])
 
 
 @pytest.mark.parametrize("number", [1, 2, 2**255 - 20, 2**255 - 19, 2**255 - 18])
-def test_ssh_key_that_is_no_point_is_refused(number: int) -> None:
+def test_ssh_key_off_the_curve_is_refused(number: int) -> None:
     wire = b"".join(len(p).to_bytes(4, "big") + p for p in (b"ssh-ed25519", number.to_bytes(32, "little")))
     with pytest.raises(SealingError):
         read_recipient(f"ssh-ed25519 {base64.b64encode(wire).decode()}")
@@ -135,7 +135,7 @@ def test_ssh_key_that_is_no_point_is_refused(number: int) -> None:
     ("passphrase", "kind", "words"),
     [("four words are", "ed25519", "has a passphrase"), ("", "ecdsa", "not of the type")],
 )
-def test_ssh_key_that_cannot_serve_is_named(tmp_path: Path, passphrase: str, kind: str, words: str) -> None:
+def test_unusable_ssh_key_is_reported(tmp_path: Path, passphrase: str, kind: str, words: str) -> None:
     with pytest.raises(SealingError, match=words):
         read_identities(ssh_pair(tmp_path, passphrase=passphrase, kind=kind)[0])
 

@@ -182,19 +182,19 @@ CARRY_SNAPSHOTS = {
 
 
 @pytest.mark.parametrize("way", CARRIERS)
-def test_no_canary_leaves(captured: Captured, tmp_path: Path, way: str) -> None:
+def test_no_canary_is_in_objects_output_or_remotes(captured: Captured, tmp_path: Path, way: str) -> None:
     carried = CARRIERS[way](captured, tmp_path)
     assert [one for one in every_canary() if one.encode() in carried] == []
     if way in CARRY_SNAPSHOTS:
         assert carried.count(b"envhist-sealed 1\n") >= FORTY - len(STAGED), "there was something to leave"
 
 
-def test_there_are_forty_of_them_in_each_round(captured: Captured) -> None:
+def test_each_round_has_forty_canaries(captured: Captured) -> None:
     assert len(set(every_canary())) == len(every_canary()) >= FORTY * ROUNDS
     assert len(captured.snapshots) == ROUNDS
 
 
-def test_no_unkeyed_hash_of_one_leaves(captured: Captured, tmp_path: Path) -> None:
+def test_no_unkeyed_hash_of_a_canary_is_stored(captured: Captured, tmp_path: Path) -> None:
     carried = CARRIERS["push of every ref"](captured, tmp_path) + of_our_own_files(captured, tmp_path)
     values = [one.encode() for one in every_canary()]
     for plain in (*values, *every_content()):
@@ -224,7 +224,7 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("what", SHOWN)
-def test_nothing_is_shown_of_them_unasked(captured: Captured, what: str) -> None:
+def test_canaries_are_not_printed_without_reveal(captured: Captured, what: str) -> None:
     done = captured.repo.run(*SHOWN[what], check=True)
     printed = done.stdout + done.stderr
     assert done.stdout
@@ -232,7 +232,7 @@ def test_nothing_is_shown_of_them_unasked(captured: Captured, what: str) -> None
     assert [one for one in every_canary("verify output") if one.encode() in printed] == []
 
 
-def test_its_owner_reveals_them(captured: Captured) -> None:
+def test_reveal_prints_canaries(captured: Captured) -> None:
     repo, last = captured.repo, ROUNDS - 1
     assert canary(".env.local", last) in repo.run("envlog", "show", "@", "--", ".env.local", check=True).out
     revealed = repo.run("envdiff", "-p", "--reveal", "@~1", "@", check=True).out
@@ -257,7 +257,7 @@ def test_diff_of_a_sealed_program_is_readable_with_its_secrets_masked(repo: Repo
     assert value not in printed
 
 
-def test_a_failed_capture_leaves_none_behind(captured: Captured) -> None:
+def test_failed_capture_leaves_no_canary(captured: Captured) -> None:
     repo = captured.repo
     done = repo.run(
         "envlog", "capture", f"ghp_{canary('intent', 0)}", "--attach", f"/none/ghp_{canary('note', 0)}"

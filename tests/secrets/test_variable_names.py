@@ -184,7 +184,7 @@ def with_names_in_the_clear(repo: Repo) -> None:
     cache.write(replace(head, base=commit, facts={**facts, "env": CachedFacts(1, "", blob)}), head.shards)
 
 
-def test_warning_of_names_waits_for_a_capture_that_a_person_makes(repo: Repo) -> None:
+def test_warning_about_names_is_printed_only_by_manual_captures(repo: Repo) -> None:
     with_names_in_the_clear(repo)
     history = AroundHistory.open(str(repo.path), environ=repo.env)
     history.capture("by a program")
@@ -196,7 +196,7 @@ def test_warning_of_names_waits_for_a_capture_that_a_person_makes(repo: Repo) ->
     assert "--variable-names" not in repo.run("envlog", "capture", "mine", check=True).err
 
 
-def test_names_stored_in_the_clear_are_warned_of_once_and_purged(repo: Repo) -> None:
+def test_unsealed_names_are_reported_once_and_purged(repo: Repo) -> None:
     with_names_in_the_clear(repo)
     first = repo.run("envlog", "capture", "first", check=True)
     assert "git envlog purge --variable-names" in first.err
