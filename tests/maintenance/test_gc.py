@@ -1,4 +1,4 @@
-"""`git envlog gc`, and the one that comes by itself."""
+"""`git envlog gc`, and the daily gc."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from git_envhist.api import AroundHistory
 from git_envhist.maintenance.gc import MANY_REFS, collect
 from tests.cli.test_json import validate
-from tests.maintenance.test_collect import forget, moment, packs_of, stands
+from tests.maintenance.test_collect import exists, forget, packs_of, take_snapshot
 from tests.objects.packing import noise, pack_of, put_into
 from tests.support.repository import Repo
 
@@ -23,12 +23,12 @@ def history(repo: Repo) -> AroundHistory:
 
 
 def lose_something(repo: Repo, history: AroundHistory) -> str:
-    """A moment that nothing names any more, and one that is kept."""
+    """Return a snapshot that no ref reaches, and one that is kept."""
     repo.write("large", noise(200_000))
-    gone = moment(history, "large")
+    gone = take_snapshot(history, "large")
     forget(repo, history)
     (repo.path / "large").unlink()
-    moment(history, "small")
+    take_snapshot(history, "small")
     return gone.commit
 
 
@@ -45,12 +45,12 @@ def test_gc_prints_its_result(repo: Repo, history: AroundHistory) -> None:
     assert told["removed"] > 0 == told["kept"]
     assert told["bytes"]["before"] - told["bytes"]["after"] > 200_000
     assert told["damaged"] == []
-    assert not stands(repo, gone)
+    assert not exists(repo, gone)
     assert history.gc().removed == 0
 
 
 def test_object_in_two_packs_is_counted_once(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
-    moment(history, "one")
+    take_snapshot(history, "one")
     for number in range(2):
         put_into(repo, pack_of(tmp_path / f"{number}", [b"in both", b"in %d" % number]))
     told = json.loads(repo.run("git-envlog", "gc", "--prune=now", "--json", check=True).out)
@@ -61,13 +61,13 @@ def test_prune_accepts_times_like_git(repo: Repo, history: AroundHistory) -> Non
     gone = lose_something(repo, history)
     for words in ("--no-prune", "--prune=never", "--prune=3.days.ago"):
         repo.run("git-envlog", "gc", words, check=True)
-        assert stands(repo, gone)
+        assert exists(repo, gone)
     for pack in packs_of(repo):
         os.utime(pack, (time.time() - 4 * 24 * 3600,) * 2)
     repo.run("git-envlog", "gc", "--no-prune", check=True)
-    assert stands(repo, gone)
+    assert exists(repo, gone)
     repo.run("git-envlog", "gc", "--prune", "3.days.ago", check=True)
-    assert not stands(repo, gone)
+    assert not exists(repo, gone)
 
 
 def test_mistyped_time_removes_nothing(repo: Repo, history: AroundHistory) -> None:
@@ -75,24 +75,24 @@ def test_mistyped_time_removes_nothing(repo: Repo, history: AroundHistory) -> No
     done = repo.run("git-envlog", "gc", "--prune=nwo")
     assert done.status == 129
     assert "nwo" in done.err
-    assert stands(repo, gone)
+    assert exists(repo, gone)
 
 
 def test_gc_in_a_clone_removes_inherited_packs(repo: Repo, history: AroundHistory) -> None:
     repo.write("large", noise(300_000))
-    moment(history, "large")
+    take_snapshot(history, "large")
     repo.git("clone", "-q", "--local", ".", "../clone")
     clone = Repo(repo.path.parent / "clone", repo.env)
 
     clone.run("git-envlog", "gc", "--prune=now", check=True)
 
-    # What its own branch leads to stays, little as it is.
+    # Objects of its own branch are kept.
     assert sum(pack.stat().st_size for pack in packs_of(clone)) < 5_000
     clone.git("fsck", "--full", "--strict", "--no-dangling")
 
 
 def as_people_have_it(repo: Repo) -> None:
-    """The tests' own configuration has git clean nothing by itself."""
+    """The tests' configuration disables git's own gc."""
     repo.git("config", "gc.auto", "6700")
     repo.git("config", "maintenance.auto", "true")
 
@@ -109,7 +109,7 @@ def test_capture_starts_gc_once_a_day_without_waiting(repo: Repo, history: Aroun
     for pack in packs_of(repo):
         os.utime(pack, (weeks_ago, weeks_ago))
     os.utime(stamp(repo), (weeks_ago, weeks_ago))
-    # What the environment calls by our names is none of ours.
+    # Files of the environment with our names are not ours.
     repo.write("git_envhist/__init__.py", "open('run', 'w')\n")
     repo.write("json.py", "open('run', 'w')\n")
 
@@ -117,9 +117,9 @@ def test_capture_starts_gc_once_a_day_without_waiting(repo: Repo, history: Aroun
 
     assert stamp(repo).stat().st_mtime >= begun
     until = time.monotonic() + 120
-    while stands(repo, gone) and time.monotonic() < until:
+    while exists(repo, gone) and time.monotonic() < until:
         time.sleep(0.05)
-    assert not stands(repo, gone)
+    assert not exists(repo, gone)
     assert not (repo.path / "run").exists()
 
 
@@ -128,7 +128,7 @@ def test_git_configuration_disables_the_daily_gc(
     repo: Repo, history: AroundHistory, setting: tuple[str, str]
 ) -> None:
     as_people_have_it(repo)
-    moment(history, "one")
+    take_snapshot(history, "one")
     repo.git("config", *setting)
     weeks_ago = time.time() - 20 * 24 * 3600
     os.utime(stamp(repo), (weeks_ago, weeks_ago))
@@ -141,7 +141,7 @@ def test_git_configuration_disables_the_daily_gc(
 def test_daily_gc_packs_merged_packs_of_captures(repo: Repo, history: AroundHistory) -> None:
     for number in range(15):
         repo.write("app.db", noise(60_000) + noise(600, number))
-        moment(history, f"{number}")
+        take_snapshot(history, f"{number}")
     before = sum(pack.stat().st_size for pack in packs_of(repo))
 
     collect(history.repository, thorough=False)
@@ -154,7 +154,7 @@ def test_daily_gc_loses_nothing_and_keeps_packs_few(repo: Repo, history: AroundH
     for day in range(5):
         for number in range(3):
             repo.write("app.db", noise(6_000, day) + noise(600, number))
-            moment(history, f"{day} {number}")
+            take_snapshot(history, f"{day} {number}")
         history.drop("@~1")
         collect(history.repository, thorough=False)
 
@@ -170,7 +170,7 @@ def test_daily_gc_loses_nothing_and_keeps_packs_few(repo: Repo, history: AroundH
 def test_gc_packs_many_refs(repo: Repo, history: AroundHistory) -> None:
     for number in range(MANY_REFS + 4):
         repo.write("x", f"{number}")
-        moment(history, f"{number}")
+        take_snapshot(history, f"{number}")
     for one in history.log()[1:]:
         history.drop(one)
     before = repo.git("for-each-ref", "--format=%(refname) %(objectname)")
@@ -179,5 +179,5 @@ def test_gc_packs_many_refs(repo: Repo, history: AroundHistory) -> None:
 
     assert repo.git("for-each-ref", "--format=%(refname) %(objectname)") == before
     assert [path for path in (repo.path / ".git/refs/envhist").rglob("*") if path.is_file()] == []
-    assert moment(history, "goes on").parent is not None
+    assert take_snapshot(history, "goes on").parent is not None
     assert len(history.dropping.trash()) == MANY_REFS + 3

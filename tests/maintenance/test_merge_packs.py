@@ -1,4 +1,4 @@
-"""Small packs become few, byte for byte; judged by C git."""
+"""Small packs are merged into few, byte for byte; judged by C git."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_damaged_pack_is_not_merged(tmp_path: Path) -> None:
 
 
 def test_pack_with_a_wrong_index_is_not_merged(tmp_path: Path) -> None:
-    """Its entries are whole, and would stand under the wrong id from then on."""
+    """Its entries are intact, but would be stored under the wrong id."""
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     for number in range(20):
         publish(repository, "sha1", [os.urandom(300), b"%d" % number])
@@ -169,10 +169,10 @@ def test_merge_killed_at_any_step_loses_no_object_and_is_completed_by_the_next(
     for step in each_death(merge, begin_anew):
         deaths, steps = deaths + 1, step
         assert contents_of(repository) == before
-        # A capture sweeps before it does anything else; nothing was published by whoever died here.
+        # A capture sweeps first; the killed merge had published nothing.
         sweep(state, packs, lambda commit: False)
         assert {path.suffix for path in Path(packs).iterdir()} <= {"", ".idx", ".pack", ".keep"}
-        # Nor is a pack left that nobody finds and nobody removes.
+        # No unreachable and unremoved pack is left either.
         stems = {
             suffix: {path.stem for path in Path(packs).glob(f"*{suffix}")}
             for suffix in (".idx", ".pack", ".keep")
@@ -199,7 +199,7 @@ def test_nothing_is_merged_while_a_git_works_from_packs(tmp_path: Path, command:
 
     assert merge_packs(state, packs, "sha1", at_work=lambda: running) == 0
     assert len(packs_of(repository)) == 20
-    # One for which git itself would not wait any more.
+    # A `gc.pid` so old that git itself would ignore it.
     running[1] = RunningGit(2, time.time() - 13 * 3600, command)
     assert merge_packs(state, packs, "sha1", at_work=lambda: running) == 20
 
@@ -226,11 +226,11 @@ def test_packs_are_removed_in_batches_until_a_git_starts(tmp_path: Path) -> None
     state, packs = str(repository / "envhist"), str(repository / "objects/pack")
     fsck = [RunningGit(1, time.time(), "fsck")]
 
-    def comes_after(some: int) -> list[RunningGit]:
+    def starts_after(some: int) -> list[RunningGit]:
         return fsck if len(packs_of(repository)) <= number + 1 - some else []
 
-    # It is there when the second lot is out of sight: that comes back, and no more goes.
-    assert merge_packs(state, packs, "sha1", at_work=lambda: comes_after(merging.BATCH + 1)) == merging.BATCH
+    # It appears when the second batch was moved aside: that batch is restored, and the rest is kept.
+    assert merge_packs(state, packs, "sha1", at_work=lambda: starts_after(merging.BATCH + 1)) == merging.BATCH
     assert len(packs_of(repository)) == number + 1 - merging.BATCH
     assert len(contents_of(repository)) == number
     assert merge_packs(state, packs, "sha1") == number + 1 - merging.BATCH
@@ -265,7 +265,7 @@ def test_packs_are_restored_for_a_git_that_may_have_listed_them(tmp_path: Path) 
 
 
 def _indexed_meanwhile(tmp_path: Path, still_at_work: bool) -> tuple[Path, Callable[[], list[RunningGit]]]:
-    """A git that lists all packs when nobody seems to be there, and writes its list when they are out of sight."""
+    """A git that lists all packs unseen, and writes its index after they were moved aside."""
     repository = empty_repo(tmp_path, "sha1").path / ".git"
     for number in range(20):
         publish(repository, "sha1", [b"%d" % number])
@@ -294,11 +294,11 @@ def test_nothing_is_merged_while_gits_run_in_quick_succession(tmp_path: Path) ->
     status = RunningGit(1, time.time(), "status")
 
     assert merge_packs(state, packs, "sha1", at_work=lambda: [status]) == 0
-    # One that came while it was waited whether one comes.
+    # A git that started during the pause.
     answers = iter(([], [status]))
     assert merge_packs(state, packs, "sha1", at_work=lambda: next(answers)) == 0
     assert len(packs_of(repository)) == 20
-    # Who waits for us begins nothing meanwhile.
+    # A caller that waits for us starts nothing.
     waiting = RunningGit(os.getppid(), time.time(), "commit")
     assert merge_packs(state, packs, "sha1", at_work=lambda: [waiting]) == 20
 
@@ -309,7 +309,7 @@ def test_nothing_is_merged_during_a_gc_of_another_machine(tmp_path: Path) -> Non
     assert works_from_packs(str(repository), [])
     (repository / "gc.pid").write_text(f"1234 {socket.gethostname()}")
     assert not works_from_packs(str(repository), [])
-    # Where nothing is told of processes, the file itself has to do.
+    # Without a list of processes, the file itself decides.
     assert works_from_packs(str(repository), None)
     os.utime(repository / "gc.pid", (0, 0))
     assert not works_from_packs(str(repository), None)

@@ -1,4 +1,4 @@
-"""git's own list of the packs that a cleaning wrote: there for the user's git, never in its way."""
+"""git's own list of the packs written by gc: used by the user's git, never in its way."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from git_envhist.git.refs import LONG_AGO
 from git_envhist.maintenance.gc import collect
 from git_envhist.maintenance.merge_packs import MAX_PACKS
 from git_envhist.objects.own_packs import packs_named
-from tests.maintenance.test_collect import moment, packs_of
+from tests.maintenance.test_collect import packs_of, take_snapshot
 from tests.objects.packing import damage, flip, grow_older, noise
 from tests.support.repository import Repo
 
@@ -34,18 +34,18 @@ def named(repo: Repo) -> set[str]:
 
 
 def days(repo: Repo, history: AroundHistory, count: int, first: int = 0) -> None:
-    """Days of work, each of them packed, the first with most in it."""
+    """Capture and pack for some days, the first with most data."""
     for day in range(first, first + count):
         repo.write("app.db", noise(400_000 >> (3 * (day - first)), day))
         repo.write(f"kept-{day}", noise(200_000 >> (3 * (day - first)), 100 + day))
-        moment(history, f"day {day}")
+        take_snapshot(history, f"day {day}")
         collect(history.repository, thorough=False)
         grow_older(repo.path / ".git", DAY)
 
 
 def work(repo: Repo, history: AroundHistory, number: int) -> None:
     repo.write("work", noise(1000, number))
-    moment(history, f"work {number}")
+    take_snapshot(history, f"work {number}")
 
 
 def test_pack_list_contains_packs_of_gc_and_not_of_captures(repo: Repo, history: AroundHistory) -> None:
@@ -54,12 +54,12 @@ def test_pack_list_contains_packs_of_gc_and_not_of_captures(repo: Repo, history:
     assert len(written) == 2
     assert named(repo) == written
     repo.write("fresh", "1")
-    fresh = moment(history, "fresh")
+    fresh = take_snapshot(history, "fresh")
     assert named(repo) == written
     assert repo.git("cat-file", "-t", fresh.commit) == "commit"
     assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
     assert repo.run("envlog", "fsck", check=True).status == 0
-    # Another cleaning, and it speaks of no pack that went.
+    # Another gc; the list names no removed pack.
     days(repo, history, 1, first=2)
     assert named(repo) <= {path.stem for path in packs_of(repo)}
     repo.run("envlog", "gc", "--prune=now", check=True)
@@ -90,10 +90,10 @@ def test_packs_of_captures_are_listed_when_they_cannot_be_merged(
         assert named(repo) == {path.stem for path in packs_of(repo)}
         assert len(named(repo)) == 2 + MAX_PACKS + 1
         repo.git("multi-pack-index", "verify")
-        # And the rest once it is many, too.
+        # The rest is listed too when there are many.
         work(repo, history, MAX_PACKS + 1)
         assert len(packs_of(repo)) == len(named(repo)) + 1
-    # They are merged when there is quiet, and it speaks of no pack that went.
+    # They are merged when no git runs, and the list names no removed pack.
     work(repo, history, MAX_PACKS + 2)
     assert named(repo) == written
     assert len(packs_of(repo)) <= len(written) + 2
@@ -143,7 +143,7 @@ def test_stale_lock_of_the_pack_list_is_removed(repo: Repo, history: AroundHisto
     for lock in locks:
         lock.parent.mkdir(exist_ok=True)
         lock.write_bytes(b"")
-    # Somebody may be writing.
+    # Another process may be writing.
     repo.run("envlog", "gc", check=True)
     assert all(lock.exists() for lock in locks)
     long_ago = time.time() - LONG_AGO - 5

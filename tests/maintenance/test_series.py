@@ -1,4 +1,4 @@
-"""Whatever is done to a history in whatever order: each moment that is kept gives back every byte it was taken of."""
+"""After any series of maintenance, each kept snapshot restores every captured byte."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEPS = 25
 
 
 class Series:
-    """A history, and what it has to hold."""
+    """A history and its expected content."""
 
     def __init__(self, repo: Repo, seed: str) -> None:
         self.repo = repo
@@ -38,7 +38,7 @@ class Series:
             name = f"d{self.rng.randrange(3)}/f{self.rng.randrange(6)}"
             self.repo.write(name, noise(self.rng.randrange(4_000), self.rng.randrange(8)))
         with pytest.MonkeyPatch.context() as patch:
-            # Packs are merged at nearly every capture; or come into git's list, where gits leave no gap for that.
+            # Packs are merged at nearly every capture, or listed if gits leave no gap for that.
             patch.setattr(
                 "git_envhist.capture.pipeline.merge_packs_after",
                 lambda repository: merge_packs_after(repository, 1),

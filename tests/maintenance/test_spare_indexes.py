@@ -1,4 +1,4 @@
-"""An index of ours that somebody took for garbage comes back; one that was taken away on purpose does not."""
+"""An index of ours deleted as garbage is restored; one that was removed on purpose is not."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ def test_lost_index_is_restored_with_its_keep_file(tmp_path: Path, gone: tuple[s
     assert restore_lost_indexes(state, packs) == []
 
 
-def test_git_gc_removes_an_index_without_pack(tmp_path: Path) -> None:
-    # The index beside which git sees no pack: here it is held up, where a busy directory is read at a bad moment.
+def test_index_removed_by_git_gc_is_restored(tmp_path: Path) -> None:
+    # git sees no pack next to the index: here the pack is moved away, in reality a busy directory is read at a bad
+    # time.
     repository, state, packs = places(tmp_path)
     publish(repository, "sha1", [b"one", b"two"])
     before = contents_of(repository)

@@ -1,4 +1,4 @@
-"""Which packs are written anew: what nothing reaches stays for its time, and not in many packs."""
+"""Choosing packs to rewrite: unreachable objects are kept for their time, in few packs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moments let go are gone from the timeline, and nothing else is: ids, notes, names, verdicts, tasks stay."""
+"""Dropped snapshots are gone from the timeline, and everything else is kept: ids, notes, names, verdicts, tasks."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_dropped_snapshot_is_gone_and_others_are_unchanged(repo: Repo, gone: lis
         (one.id, one.tree, one.at, one.intent, one.names, one.content) for one in kept
     ]
     assert all(open_history(repo).judge(one).trusted for one in after)
-    # Both what people wrote down and what plain git shows now.
+    # Both the hashes that users wrote down and those that plain git shows now.
     for one in after:
         assert repo.run("envlog", "show", one.id, "--json", check=True).status == 0
         assert json.loads(repo.run("envlog", "show", one.commit, "--json", check=True).out)["id"] == one.id
@@ -117,7 +117,7 @@ def test_summary_is_rewritten_for_a_new_predecessor(repo: Repo) -> None:
 def test_undropped_snapshot_has_its_former_position(repo: Repo, order: tuple[int, ...]) -> None:
     before = take(repo, 5)
     history = open_history(repo)
-    # All in one second, so that no time says in which order.
+    # All in one second, so that the times give no order.
     history.drop(before[2])
     history.drop(before[3], before[0])
     history.drop(before[4])
@@ -144,7 +144,7 @@ def test_capture_works_after_everything_was_dropped(repo: Repo) -> None:
     assert len(ids(repo)) == 3
 
 
-def test_trash_is_searched_by_id_name_intent_and_time(repo: Repo) -> None:
+def test_drop_and_undrop_print_results_and_hints(repo: Repo) -> None:
     before = take(repo, 3)
     assert repo.run("envlog", "undrop", check=True).out == "nothing is in the trash\n"
     would = answer(repo, "drop", "-n", "n1")
@@ -154,7 +154,7 @@ def test_trash_is_searched_by_id_name_intent_and_time(repo: Repo) -> None:
     assert (told["dry_run"], [one["id"] for one in told["dropped"]]) == (False, [before[1].id])
     (listed,) = answer(repo, "undrop")["trash"]
     assert (listed["id"], listed["until"]) == (before[1].id, told["until"])
-    # Whoever still has its id is told what became of it.
+    # A dropped id is reported as dropped.
     for word in (before[1].id, before[1].id[:7]):
         missed = repo.run("envlog", "show", word)
         assert missed.status == 4
@@ -168,7 +168,7 @@ def test_trash_is_searched_by_id_name_intent_and_time(repo: Repo) -> None:
     assert repo.run("envlog", "undrop", "n1", "--all").status == 129
 
 
-def test_verdicts_stay_signed_after_a_rewrite(repo: Repo) -> None:
+def test_verdict_is_carried_to_equal_content_after_a_rewrite(repo: Repo) -> None:
     take(repo, 2)
     repo.run("envlog", "verify", "--", "true", check=True)
     good = open_history(repo).resolve("good")
@@ -176,7 +176,7 @@ def test_verdicts_stay_signed_after_a_rewrite(repo: Repo) -> None:
     again = open_history(repo).resolve("good")
     assert again.id == good.id
     assert again.commit != good.commit
-    # It is known again by what it holds, whatever its commit is.
+    # The environment is recognized by its content, with any commit.
     assert open_history(repo).capture("once more").snapshot is not None
     latest = open_history(repo).log(1)[0].verdict
     assert latest is not None
@@ -212,7 +212,7 @@ def test_capture_after_drop_reads_no_unchanged_file(repo: Repo) -> None:
     assert head.base == open_history(repo).log(1)[0].commit
     done = answer(repo, "capture", "--if-changed")
     assert (done["id"], done["new_files"]) == (None, 0)
-    # What relied on the one that went relies on the trash.
+    # A cache that relied on the dropped snapshot relies on the trash.
     repo.run("envlog", "drop", "@", check=True)
     repo.write("file 0", "another")
     assert answer(repo, "capture")["new_files"] == 1
@@ -370,7 +370,7 @@ def test_name_is_dropped_and_restored_with_its_snapshot(repo: Repo) -> None:
     gone = repo.run("envrestore", "-n", "working")
     assert (gone.status, gone.out) == (4, "")
     assert "working" not in repo.run("envlog", check=True).out
-    # A name that went on from there is nobody's; others stay.
+    # A name that was moved on is on no snapshot; others stay.
     assert [one.names for one in open_history(repo).log()] == [("n2",), ("n0",)]
     repo.run("envlog", "undrop", "working", check=True)
     assert open_history(repo).resolve("working").id == second.id

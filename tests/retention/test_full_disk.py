@@ -1,4 +1,4 @@
-"""A file system that is full under what lets go and mends. `tests.crash.keptfull` does more."""
+"""Rewriting and repairing on a full file system; `tests.crash.keptfull` does more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a policy keeps of a timeline, and why."""
+"""The snapshots that a policy keeps, and the reasons."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOTHING = RetentionPolicy(0, 0, 0, 0)
 
 
 def line(*days_ago: float) -> list[Snapshot]:
-    """Snapshots so many days before now, newest first."""
+    """Return snapshots taken some days before now, newest first."""
     return [snapshot(f"{days} days ago", NOW - timedelta(days=days)) for days in days_ago]
 
 
@@ -141,13 +141,13 @@ def test_larger_policy_keeps_everything_that_a_smaller_one_keeps(
     small, large = RetentionPolicy(*one), RetentionPolicy(*(a + b for a, b in zip(one, more, strict=True)))
     kept = [[decision.keep for decision in decide(policy, found, NOW)] for policy in (small, large)]
     assert all(b or not a for a, b in zip(*kept, strict=True))
-    # Thinned again, the same is kept: nothing wears away by itself.
+    # Pruned again, the same snapshots are kept.
     left = [decision.snapshot for decision in decide(small, found, NOW) if decision.keep]
     assert all(decision.keep for decision in decide(small, left, NOW))
 
 
 def by_itself(snapshots: list[Snapshot]) -> list[Snapshot]:
-    """The same as a hook would have taken them."""
+    """Return the same snapshots as if a hook had taken them."""
     return [
         replace(one, intent_source=IntentSource.COMMIT, trigger=Trigger.COMMIT, intent="a subject")
         for one in snapshots
@@ -174,6 +174,6 @@ def test_newest_of_a_day_with_an_intent_is_kept_before_automatic_ones() -> None:
         ("day 2026-11-17",),
         (),
     ]
-    # What a restore saved and where it arrived are no words of anybody.
+    # Snapshots before and after a restore have no intent of a user.
     safety = replace(noon, restore=RestoreRole.TO)
     assert reasons(RetentionPolicy(0, 0, 2, 0), [*line(0), evening, safety])[1:] == [("day 2026-11-17",), ()]

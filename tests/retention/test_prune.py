@@ -1,4 +1,4 @@
-"""A timeline thinned by a policy: by somebody, and by itself."""
+"""Pruning by a policy, by command and daily."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_trash_expires_after_thirty_days_and_frees_its_space(repo: Repo) -> None
     assert [repo.run_git("cat-file", "-e", blob, check=False).status for blob in blobs] == [1, 1, 0]
     assert ids(repo) == taken[2:]
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
-    # Nor does a note, or what was remembered, speak of what has gone.
+    # No note or cache refers to the dropped snapshots.
     notes = repo.git(
         "ls-tree", "-r", "--name-only", repo.git("for-each-ref", "--format=%(refname)", "refs/notes")
     )
@@ -142,7 +142,7 @@ def test_trash_of_one_week_shares_a_ref(repo: Repo) -> None:
     prune(repo, 20, "--keep-last=9")
     (ref,) = repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/trash").splitlines()
     assert ref.split("/")[3] == "2026-01-09"
-    # As a kill between the refs leaves them.
+    # The state after a kill between the refs.
     for line in apart[:2]:
         repo.git("update-ref", *line.split())
     told = json.loads(repo.run("envlog", "undrop", "--json", check=True).out)["trash"]
@@ -178,7 +178,7 @@ def test_daily_run_prunes_by_the_configured_policy(repo: Repo) -> None:
     assert ids(repo) == taken
     by_itself(repo, 4)
     assert ids(repo) == taken[2:]
-    # By the clock alone no time passes: it may have jumped.
+    # The clock alone is not trusted: it may have jumped.
     by_itself(repo, 40)
     assert repo.git("for-each-ref", "refs/envhist/trash") != ""
     take(repo, DAYS_AT_WORK - 1, first=41)
@@ -199,7 +199,7 @@ def test_capture_starts_the_daily_run_without_waiting(repo: Repo) -> None:
     stamp = repo.path / ".git/envhist" / STAMP
     os.utime(stamp, (time.time() - 90_000,) * 2)
     repo.write("file", "last")
-    # Whatever moment a capture is given, what is let go lies in the trash from today on.
+    # A capture with any given time is dropped into today's trash.
     env = {**repo.env, "GIT_COMMITTER_DATE": "2040-01-01T00:00:00+00:00"}
     last = repo.run("envlog", "capture", "--porcelain", "last", check=True, env=env).out.strip()
     until = time.monotonic() + 60
@@ -215,7 +215,7 @@ def test_capture_starts_the_daily_run_without_waiting(repo: Repo) -> None:
 def test_size_limit_drops_the_oldest_and_purges_the_trash(repo: Repo) -> None:
     taken = take(repo, 6, size=200_000)
     repo.run("envlog", "name", "release", taken[0], check=True)
-    # Six of 200 kB; no more than four of them.
+    # Six of 200 kB, of which four fit.
     repo.git("config", "envhist.maxSize", "900k")
     by_itself(repo, 6)
     assert ids(repo) == [taken[0], *taken[3:]]

@@ -1,4 +1,4 @@
-"""A purged path is nowhere: in no object of the repository, and in nothing that we remember of it."""
+"""A purged path is nowhere: in no object of the repository, and in none of our files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def purge(repo: Repo, *words: str | bytes) -> Any:
 
 
 def objects(git_dir: Path) -> dict[str, bytes]:
-    """Every object of a repository, whatever reaches it."""
+    """Return every object of a repository, reachable or not."""
     words = ["git", "--git-dir", str(git_dir), "cat-file", "--batch-all-objects", "--batch"]
     data = subprocess.run(words, capture_output=True, check=True).stdout
     found, at = {}, 0
@@ -47,7 +47,7 @@ def objects(git_dir: Path) -> dict[str, bytes]:
 
 
 def holding(repo: Repo, *words: bytes) -> list[str]:
-    """What of ours holds any of these words: objects, and the files in which we remember things."""
+    """Return our objects and files that contain any of these words."""
     git_dir = repo.path / ".git"
     found = [oid for oid, data in objects(git_dir).items() if any(word in data for word in words)]
     state = git_dir / "envhist"
@@ -56,7 +56,7 @@ def holding(repo: Repo, *words: bytes) -> list[str]:
 
 
 def tree(repo: Repo, snapshot: str) -> dict[str, str]:
-    """The environment of a snapshot, by path, as plain git has it."""
+    """Return the environment of a snapshot by path, as plain git reads it."""
     now = json.loads(repo.run("envlog", "show", snapshot, "--json", check=True).out)["commit"]
     rows = repo.git("ls-tree", "-r", "-z", now).split("\0")
     split = (row.partition("\t") for row in rows if row and "\t.envhist/" not in row)
@@ -131,7 +131,7 @@ def test_purge_erases_every_kind_of_entry(repo: Repo) -> None:
     repo.write("kept", "2")
     capture(repo, "two")
     before = tree(repo, first)
-    # What git itself holds is not ours: the staged content goes there, too.
+    # Objects of git itself are not ours: the staged content is among them.
     repo.git("rm", "-q", "-f", "--cached", "staged.txt")
     repo.git("prune", "--expire=now")
     gone: set[str] = set()
@@ -146,7 +146,7 @@ def test_purge_erases_every_kind_of_entry(repo: Repo) -> None:
     elsewhere = repo.path.parent / "elsewhere"
     repo.run("envrestore", "--to", str(elsewhere), first, check=True)
     assert {one.name for one in elsewhere.iterdir()} == {"app.py"}
-    # The next capture holds what is here, and nothing is wrong with it.
+    # The next capture works and contains the current files.
     capture(repo, "three")
     assert repo.run("envdiff", "--exit-code", "@", "now").status == 0
     assert set(before) <= set(tree(repo, "@"))
@@ -219,7 +219,7 @@ def test_dry_run_erases_nothing_and_reports_unknown_paths(repo: Repo) -> None:
     assert repo.run("envlog", "purge").status == 129
     assert purge(repo, "--dry-run", "sub/creds", "nowhere")["warnings"] == ["no snapshot contains 'nowhere'"]
     assert repo.run("envlog", "purge", "../outside").status == 129
-    # Spelled from where one stands, also behind the dashes.
+    # Relative to the current directory, also after `--`.
     done = repo.run("envlog", "purge", "--", "creds", check=True, cwd="sub")
     assert "the words of 1 snapshot may name it" in done.err
     assert holding(repo, b"xyzzy", b"\ncreds") == []
@@ -234,7 +234,7 @@ def test_purge_deletes_fetched_timelines_and_reports_pushed_ones(repo: Repo, tmp
     second = capture(repo, "two")
     capture(repo, "three")
     repo.run("envlog", "push", "--yes", check=True)
-    # A fetch skips what is here whole.
+    # A fetch skips complete timelines.
     timeline = (repo.path / ".git/envhist/timeline").read_text().strip()
     repo.git("update-ref", f"refs/envhist/heads/{timeline}", second)
     repo.run("envlog", "fetch", "--full", check=True)
@@ -243,7 +243,7 @@ def test_purge_deletes_fetched_timelines_and_reports_pushed_ones(repo: Repo, tmp
     assert told["fetched"] is True
     assert holding(repo, b"creds", b"xyzzy") == []
     repo.run("envlog", "push", check=True)
-    # There, too, it is in nothing that a ref leads to; and on another machine the ids are what they were.
+    # On the remote no ref leads to it either; on another machine the ids are unchanged.
     bare.git("gc", "-q", "--prune=now")
     assert not [oid for oid, data in objects(bare.path).items() if b"xyzzy" in data]
     clone = make_repo(tmp_path / "clone")
@@ -268,7 +268,7 @@ STEPS = ("capture", "drop", "undrop", "prune", "purge", "gc", "push")
 def test_purged_path_is_nowhere_after_any_series(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str], random: Random
 ) -> None:
-    """And whatever is kept is restorable byte for byte, under the id that it had at first."""
+    """Every remaining snapshot is restorable byte for byte, under its original id."""
     place = tmp_path_factory.mktemp("series")
     repo, bare = make_repo(place / "repo"), make_repo(place / "bare", bare=True)
     repo.git("remote", "add", "origin", str(bare.path))
@@ -357,11 +357,11 @@ def test_purge_deletes_reflogs_of_our_refs(repo: Repo) -> None:
 
 
 def test_purge_replaces_digests_in_verdicts(repo: Repo) -> None:
-    """The digest of an environment that held a short secret is a way to try guesses of it."""
+    """The digest of an environment with a short secret allows testing guesses of it."""
     repo.write("creds", "1234")
     first = capture(repo, "one")
     repo.run("envlog", "verify", "--", "true", check=True)
-    # A check that changes something: the digest after it is of no moment.
+    # A check that changes something: the digest after it does not matter.
     repo.run("envlog", "verify", "--", "echo 2 >> other", check=True)
     repo.git("worktree", "add", "-q", "../other-tree")
     elsewhere = Repo(repo.path.parent / "other-tree", repo.env)
@@ -381,7 +381,7 @@ def test_purge_replaces_digests_in_verdicts(repo: Repo) -> None:
     snapshot = AroundHistory.open(str(repo.path)).log()[0]
     assert [one.tree_before for one in snapshot.verdicts] == [snapshot.content] * 2
     assert [one.changed_something for one in snapshot.verdicts] == [False, True]
-    # It is ours as it was, and its command is known here.
+    # The verdict is still signed, and its command is known.
     assert [one.claimed_by for one in snapshot.verdicts] == [None, None]
     assert AroundHistory.open(str(repo.path)).resolve("good").id == first
     assert VerdictLog(str(repo.path / ".git/envhist")).typed("true") == "true"
@@ -404,7 +404,7 @@ def test_purge_names_imports_that_it_deletes(repo: Repo, tmp_path: Path) -> None
 
 
 def killing(repo: Repo, place: Path, command: str) -> dict[str, str]:
-    """An environment in which every git that is to do that is killed in the middle of what it says."""
+    """Return an environment in which every git with this option is killed in the middle of its output."""
     place.mkdir()
     script = place / "git"
     real = repo.execute("sh", "-c", "command -v git").out.strip()
@@ -431,7 +431,7 @@ def test_purge_ignores_the_output_of_a_killed_git(repo: Repo, tmp_path: Path, co
     if done.status != 0:
         assert (done.status, done.out) == (128, "")
         assert "ended by signal 9" in done.err.splitlines()[0]
-        # What was erased by then is not there to be erased again; what was not goes.
+        # Paths erased by then are not found again; the others are erased.
         assert repo.run("envlog", "purge", "creds").status in (0, 4)
     assert holding(repo, b"creds", b"xyzzy") == []
     assert [one.id for one in AroundHistory.open(str(repo.path)).log()] == before

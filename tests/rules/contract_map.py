@@ -1603,21 +1603,21 @@ RESTORE = (
         "forgets moments; every other one stays what it is, and so does its id",
         (
             "retention/test_drop.py::test_dropped_snapshot_is_gone_and_others_are_unchanged",
-            "retention/test_drop.py::test_verdicts_stay_signed_after_a_rewrite",
+            "retention/test_drop.py::test_verdict_is_carried_to_equal_content_after_a_rewrite",
             "retention/test_drop.py::test_tasks_and_effects_stay_on_the_timeline",
         ),
     ),
     Line(
         "envlog drop --dry-run",
         "says which, and drops nothing",
-        ("retention/test_drop.py::test_trash_is_searched_by_id_name_intent_and_time",),
+        ("retention/test_drop.py::test_drop_and_undrop_print_results_and_hints",),
     ),
     Line(
         "envlog undrop",
         "back to where they stood; without words, what can be brought back",
         (
             "retention/test_drop.py::test_undropped_snapshot_has_its_former_position",
-            "retention/test_drop.py::test_trash_is_searched_by_id_name_intent_and_time",
+            "retention/test_drop.py::test_drop_and_undrop_print_results_and_hints",
         ),
     ),
     Line(
@@ -1628,7 +1628,7 @@ RESTORE = (
     Line(
         "envlog undrop --dry-run",
         "says which, and brings nothing back",
-        ("retention/test_drop.py::test_trash_is_searched_by_id_name_intent_and_time",),
+        ("retention/test_drop.py::test_drop_and_undrop_print_results_and_hints",),
     ),
     Line(
         "python drop",

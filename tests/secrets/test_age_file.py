@@ -1,4 +1,4 @@
-"""Files of age: written for several public keys, opened with each private one, and by another program."""
+"""Age files: written for several public keys, opened with each private one, compatible with another program."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from git_envhist.secrets.age_keys import (
     write_bech32,
 )
 
-# The pair that the documentation of age prints.
+# The pair from age's documentation.
 SECRET = "AGE-SECRET-KEY-1EKYFFCK627939WTZMTT4ZRS2PM3U2K7PZ3MVGEL2M76W3PYJMSHQMTT6SS"
 PUBLIC = "age1mrmfnwhtlprn4jquex0ukmwcm7y2nxlphuzgsgv8ew2k9mewy3rs8u7su5"
 WORDS = b"what only recipients read\n"
 
 
 def ssh_pair(place: Path, *, passphrase: str = "", kind: str = "ed25519") -> tuple[str, str]:
-    """(text of a private key's file, line of its public key)."""
+    """Return (text of a private key file, line of its public key)."""
     file = place / f"id-{kind}"
     words = ["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", "me at work", "-f", str(file)]
     subprocess.run(words, check=True)
@@ -39,7 +39,7 @@ def ssh(tmp_path: Path) -> tuple[str, str]:
 
 
 def damaged(file: bytes) -> list[bytes]:
-    """The file with each of its bytes changed, one at a time."""
+    """Yield the file with each of its bytes changed, one at a time."""
     raw = base64.b64decode(b"".join(file.splitlines()[1:-1]))
     changed = [raw[:at] + bytes([byte ^ 1]) + raw[at + 1 :] for at, byte in enumerate(raw)]
     lines = (base64.b64encode(one).decode() for one in changed)
@@ -115,7 +115,7 @@ def test_mistyped_key_is_refused_at_each_letter() -> None:
 
 
 def low_order_point() -> str:
-    """A key of age that agrees on zero with every other."""
+    """An age key that gives zero with every other."""
     return write_bech32("age", bytes(32))
 
 

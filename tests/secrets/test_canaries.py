@@ -1,4 +1,4 @@
-"""Whatever leaves the machine by git's own means carries no canary, nor anything to try guesses on."""
+"""Nothing that leaves the machine through git contains a canary, or allows testing guesses of one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def captured(tmp_path_factory: pytest.TempPathFactory, sealed_session: None) -> 
 
 
 def everything_in(at: Path, repo: Repo, without: frozenset[str] = frozenset()) -> bytes:
-    """All objects of a repository, taken out of their packs, and its refs, as one long text."""
+    """Return all objects of a repository, unpacked, and its refs, as one text."""
     git = ("--git-dir", str(at))
     ids = repo.git(*git, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)").split()
     wanted = "".join(f"{one}\n" for one in ids if one not in without)
@@ -63,7 +63,7 @@ def pushed(*words: str) -> Carry:
 
 
 def shared(captured: Captured, place: Path) -> bytes:
-    """By `git envlog push`, and what a colleague fetches of it."""
+    """Send by `git envlog push`, and fetch as a colleague."""
     remote = make_repo(place / "remote.git", bare=True)
     captured.repo.run("envlog", "push", "--yes", str(remote.path), check=True)
     colleague = make_repo(place / "theirs")
@@ -73,7 +73,7 @@ def shared(captured: Captured, place: Path) -> bytes:
 
 
 def in_a_file(captured: Captured, place: Path) -> bytes:
-    """By `git envlog export`: its bytes, and what an import makes of them."""
+    """Send by `git envlog export`: its bytes, and the result of an import."""
     file = place / "all.envhist.tar.zst"
     captured.repo.run("envlog", "export", str(file), check=True)
     captured.repo.run("envlog", "export", str(place / "some"), "@~2", "@", check=True)
@@ -90,7 +90,7 @@ def cloned(*words: str) -> Carry:
     def carry(captured: Captured, place: Path) -> bytes:
         captured.repo.git("clone", "-q", *words, str(place / "clone"))
         inside = place / "clone" / ".git"
-        # A clone of a directory links every object there is: also what the user's own `git add` wrote.
+        # A clone of a directory links every existing object, including those of the user's own `git add`.
         found = everything_in(inside if inside.exists() else place / "clone", captured.repo, captured.staged)
         return found + b"".join(
             path.read_bytes() for path in (place / "clone").glob("[!.]*") if path.is_file()
@@ -129,9 +129,9 @@ def of_every_pack(captured: Captured, _place: Path) -> bytes:
 
 
 def of_our_own_files(captured: Captured, _place: Path) -> bytes:
-    """Every loose file of ours in the git directory, also unpacked; and the reports of failures.
+    """Return every loose file of ours in the git directory, unpacked too, and the failure reports.
 
-    Not the keys, and not the private list of the checks that were typed here, which no way of sharing carries.
+    Without the keys and the private list of checks, which are never shared.
     """
     found = []
     own = captured.repo.path / ".git/envhist"
@@ -228,7 +228,7 @@ def test_canaries_are_not_printed_without_reveal(captured: Captured, what: str) 
     done = captured.repo.run(*SHOWN[what], check=True)
     printed = done.stdout + done.stderr
     assert done.stdout
-    # What a check wrote is shown to whoever has the key.
+    # The output of a check is printed with the key.
     assert [one for one in every_canary("verify output") if one.encode() in printed] == []
 
 

@@ -1,4 +1,4 @@
-"""Take the corpus through every way out: what is sealed, masked, refused, reported and left in the clear, by class."""
+"""Run the corpus through every output: sealed, masked, refused, reported and unsealed secrets, by class."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Outcomes = dict[Canary, str]
 
 
 class Taken:
-    """A repository with the corpus in it, and what became of each canary."""
+    """A repository with the corpus in it, and the result for each canary."""
 
     def __init__(self, repo: Repo) -> None:
         self.repo = repo
@@ -55,7 +55,7 @@ class Taken:
 
     @property
     def hidden(self) -> list[bytes]:
-        """Every secret that may be read nowhere."""
+        """Return every secret that must not be readable anywhere."""
         sealed = [one.secret for one, outcome in self.outcomes.items() if outcome == "sealed"]
         return sealed + [word.secret.encode() for word in self.words]
 
@@ -70,7 +70,7 @@ def taken(tmp_path_factory: pytest.TempPathFactory, sealed_session: None) -> Tak
 
 
 def table(taken: Taken) -> str:
-    """The table of `docs/security.md`."""
+    """Return the table of `docs/security.md`."""
     rows: dict[str, Counter[str]] = {}
     for one, outcome in taken.outcomes.items():
         rows.setdefault(one.kind, Counter())[outcome] += 1

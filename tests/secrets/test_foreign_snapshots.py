@@ -1,4 +1,4 @@
-"""Who signed a snapshot: ours are told plainly, all others as what somebody claims."""
+"""Signatures of snapshots: all snapshots without a valid one are marked as unsigned."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def ref_of(repo: Repo) -> str:
 
 
 def put_on_timeline(repo: Repo, message: str | bytes, tree: str | None = None, name: str = "Mallory") -> str:
-    """A commit that plain git puts on the timeline."""
+    """Put a commit on the timeline with plain git."""
     ref = ref_of(repo)
     env = {"GIT_AUTHOR_NAME": name, "GIT_COMMITTER_NAME": name}
     words = ("git", "commit-tree", tree or f"{ref}^{{tree}}", "-p", ref)
@@ -88,7 +88,7 @@ def test_other_tree_with_a_signed_message_is_unsigned(repo: Repo) -> None:
     commit = repo.execute(*words, input=message_of(repo, first), env=env).out.strip()
     repo.git("update-ref", ref_of(repo), commit)
     assert not trusted(repo)
-    # The same with the tree it was signed for is what a rewrite of the chain makes, and stays ours.
+    # The same message with its signed tree is the result of a rewrite, and stays signed.
     words = ("git", "commit-tree", f"{first}^{{tree}}", "-p", first)
     commit = repo.execute(*words, input=message_of(repo, first), env=env).out.strip()
     repo.git("update-ref", ref_of(repo), commit)

@@ -1,4 +1,4 @@
-"""Words from anywhere reach a terminal spelled out, in answers and in errors; and `--json` stays JSON."""
+"""Hostile text is escaped on a terminal, in output and in errors; `--json` stays JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.secrets.hostile import COMMANDS, EVERYTHING, Hostile, make_hostile
 from tests.support.repository import Repo, Result, make_repo
 
 OUR_COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
-# What moves a cursor, ends a line early, turns the writing round or starts a command.
+# Sequences that move the cursor, end a line early, reverse the writing direction or start a command.
 FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 QUESTIONS = [
@@ -54,7 +54,7 @@ QUESTIONS = [
 ]
 SUBCOMMANDS = ("show", "name", "note", "capture")
 NOBODYS = EVERYTHING + b" and more"
-"""No moment is called so: one has the other for the id that somebody else gave it."""
+"""No snapshot has such a name: git has it as the id of a forged commit."""
 MISTAKES = [
     ("envlog", "show", NOBODYS),
     ("envlog", "show", b":/never " + EVERYTHING),
@@ -114,7 +114,7 @@ def test_error_contains_no_terminal_control(hostile: Hostile, question: tuple[st
     program, *words = question
     for asked in (words, as_json(words)):
         done = hostile.repo.run(str(program), *asked)
-        # Dates have no style in JSON.
+        # JSON has no date styles.
         assert done.status not in (0, 1) or (asked is not words and "--date" in words)
         assert_harmless(done)
         assert b"Traceback" not in done.stderr
@@ -124,7 +124,7 @@ def test_error_contains_no_terminal_control(hostile: Hostile, question: tuple[st
 
 
 def as_json(words: list[str | bytes]) -> list[str | bytes]:
-    """The same words, and an answer in JSON asked for: behind a subcommand, where there is one."""
+    """Return the command with JSON output, after the subcommand if there is one."""
     behind = 1 if words[0] in SUBCOMMANDS else 0
     return [*words[:behind], "--json", *words[behind:]]
 

@@ -1,4 +1,4 @@
-"""Private keys are recognised by their first bytes under any name, certificates and public keys are not."""
+"""Private keys are recognized by their first bytes under any name; certificates and public keys are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys in the user's configuration alone, and keys that are renewed."""
+"""Keys stored only in the user's configuration home, and renewed keys."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def objects_with(repo: Repo, words: bytes) -> list[str]:
 
 @pytest.fixture
 def aged(repo: Repo) -> Repo:
-    """A history with everything that is sealed: files, facts, attachments, staged content, in the trash too."""
+    """Create a history with everything that is sealed: files, facts, attachments, staged content, also in the trash."""
     repo.write(".env", SECRET)
     repo.write("deep/er/prod.env", "B=1\n")
     repo.write("plain.txt", "x")

@@ -1,4 +1,4 @@
-"""The keys: made once, kept twice, found again, taken elsewhere."""
+"""Keys: created once, stored twice, found again, exported."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def ring(tmp_path: Path) -> KeyRing:
 
 
 def ring_of(tmp_path: Path, clone: str = "clone", home: str = "config") -> KeyRing:
-    """The ring of a repository whose git directory exists, as that of every repository does."""
+    """Return the ring of a repository with an existing git directory, as every repository has."""
     with suppress(FileExistsError):
         (tmp_path / clone).mkdir(parents=True)
     return KeyRing(str(tmp_path / clone / "envhist"), str(tmp_path / home))
@@ -45,7 +45,7 @@ def mode_of(path: str) -> int:
 
 
 def test_key_id_subkeys_and_mac_are_frozen() -> None:
-    # Frozen: what older versions sealed is opened with these.
+    # Frozen: files sealed by older versions are opened with these.
     assert KNOWN.id == "79e00dedc97e"
     assert KNOWN.derive(b"seal").hex().startswith("7cee1a019d00dce28fa789e861df7b22")
     assert KNOWN.mac(b"data") == "67379da3b27420a30cb26afe2d19a70fb6dd3e227ef7135f8bdf9023ef52974f"
@@ -141,7 +141,7 @@ def test_subkeys_of_two_repositories_differ_with_the_same_secret() -> None:
 
 def test_import_refuses_another_key_with_a_known_id(ring: KeyRing, monkeypatch: pytest.MonkeyPatch) -> None:
     own = ring.current()
-    # 2**48 attempts find such a key of the first form; here the hash is shortened instead.
+    # It takes 2**48 attempts to find such a key of the first form; here the hash is shortened instead.
     monkeypatch.setattr(keys, "keyed", lambda *_: bytes.fromhex(own.id) * 2)
     with pytest.raises(Refused, match="another key has the id"):
         ring.import_(write_key_text(Key.of(bytes(80))))
@@ -248,7 +248,7 @@ def test_unreadable_key_is_not_replaced_by_a_new_one(tmp_path: Path) -> None:
     ring = ring_of(tmp_path)
     key = ring.current()
     for place in ring.places:
-        # Permission bits do not bind root; a directory in the place of the file cannot be read by anybody.
+        # Permission bits do not apply to root; a directory in place of the file is unreadable for everyone.
         os.unlink(place.path(key.id))
         os.mkdir(place.path(key.id))
     with pytest.raises(SealingError, match="cannot read the key file"):

@@ -1,4 +1,4 @@
-"""Without the key, with a lost one, with another one: clear words, and never garbage for a file."""
+"""Missing, lost and wrong keys give clear errors and never garbage."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ def test_captures_continue_with_a_new_key_after_a_loss(sealed: tuple[Repo, str])
     assert repo.run("envdiff", "-p", first, "@").status == 0
 
 
-def test_key_in_the_configuration_home_opens_a_restored_clone(sealed: tuple[Repo, str]) -> None:
+def test_key_in_the_configuration_home_opens_files_without_the_key_directory(
+    sealed: tuple[Repo, str],
+) -> None:
     repo, _ = sealed
     shutil.rmtree(key_places(repo)[0])
     assert repo.run("envlog", "show", "@", "--", ".env", check=True).out == SECRET
@@ -154,7 +156,7 @@ def test_same_secret_at_two_paths_gives_different_objects(repo: Repo) -> None:
 
 
 def tree_with(repo: Repo, snapshot: str, entries: dict[str, str]) -> str:
-    """The tree of a snapshot with blobs put at paths of its top, made by plain git."""
+    """Return the tree of a snapshot with blobs put at paths of its top by plain git."""
     env = {"GIT_INDEX_FILE": str(repo.path.parent / "by-hand")}
     repo.execute("git", "read-tree", snapshot, env=env)
     for path, oid in entries.items():
@@ -172,7 +174,7 @@ def test_sealed_file_does_not_open_at_another_path(repo: Repo) -> None:
     put_on_timeline(repo, message_of(repo, first), tree_with(repo, first, swapped))
     for path in (".env", ".env.local"):
         assert_refused(repo.run("envlog", "show", "@", "--", path), "another path", "do not trust")
-    # Where the manifest says that a file is plain, its bytes are what they are: sealed ones.
+    # If the manifest calls a file plain, its bytes are printed literally, here sealed.
     assert b"hunter2" not in repo.run("envlog", "show", "@", "--", "plain.txt").stdout
     done = repo.run("envdiff", "-p", "--reveal", first, "@", check=True)
     assert "another path" in done.out
@@ -187,7 +189,7 @@ def test_exchanged_older_secret_makes_the_snapshot_unsigned(repo: Repo) -> None:
     second = capture(repo)
     old = repo.git("rev-parse", f"{first}:.env")
     put_on_timeline(repo, message_of(repo, second), tree_with(repo, second, {".env": old}))
-    # It opens, for it was sealed for this very path; the snapshot that holds it is nobody's.
+    # It opens, because it was sealed for this path; the snapshot with it is unsigned.
     assert repo.run("envlog", "show", "@", "--", ".env").out == "OLD=1\n"
     assert not trusted(repo)
 

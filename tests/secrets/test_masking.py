@@ -1,4 +1,4 @@
-"""The mask for text that people, agents and commands write: all known ways to write a secret, no ordinary sentence."""
+"""The mask for text of people, agents and commands: it hides every known notation of a secret, and no ordinary text."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ Pwd={X};Server=db
 git clone https://oauth2:{X}@gitlab.example.com/o/r
 curl -d 'user=a&password={X}' https://h
 """.strip().splitlines()
-"""Ways to write a secret that has digits or capital letters."""
+"""Notations of a secret with digits or capital letters."""
 
 PLAINLY = """
 password is X
@@ -135,7 +135,7 @@ the password is X
 PGPASSWORD=X psql
 echo X | sudo -S true
 """.strip().splitlines()
-"""Ways that give even an ordinary word away."""
+"""Notations in which even an ordinary word is hidden."""
 
 ORDINARY = """
 before auth refactor

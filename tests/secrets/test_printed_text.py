@@ -70,10 +70,10 @@ MORE_QUESTIONS = [
     ("envhist", "workbench", "checkpoint", "info", EVERYTHING),
     ("envhist", "workbench", "restore", EVERYTHING),
 ]
-"""Whatever they end with."""
+"""Commands that may end with any status."""
 
 PROGRESS = re.compile(r"\r\x1b\[K|\x1b\[\?25[lh]|\x1b\[2K|\x1b\[1A|\r")
-"""Written over and over on one line."""
+"""Progress, overwritten on one line."""
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_command_prints_no_control_character_on_a_terminal(
 
 
 def test_unsigned_verdict_is_escaped_in_a_template(hostile: Hostile) -> None:
-    """The name of its author was printed as it is: OSC 52 wrote the clipboard."""
+    """The author's name used to be printed unescaped: OSC 52 wrote the clipboard."""
     done = hostile.repo.run("envlog", "-1", "--format=%(verdict)", hostile.forged, check=True)
     assert "\\x1b]52;c;cm0gLXJmIH4=\\x07" in done.out
 

@@ -1,4 +1,4 @@
-"""Recipients: public keys that open what a repository sealed, and sign nothing."""
+"""Recipients: public keys that can open the sealed files of a repository, and sign nothing."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def read(reader: Repo, snapshot: str) -> str:
 
 @pytest.fixture
 def shared(repo: Repo, colleague: Repo, bare: Repo) -> Repo:
-    """A repository whose sealed files its colleague opens."""
+    """Create a repository and a colleague who can open its sealed files."""
     repo.run("envlog", "key", "recipients", "add", public_key(colleague), "colleague", check=True)
     share(repo)
     return repo
@@ -182,7 +182,7 @@ def test_export_is_opened_by_a_recipient(shared: Repo, colleague: Repo, tmp_path
 
 @pytest.mark.full
 def test_key_from_a_server_opens_nothing_and_signs_nothing(shared: Repo, colleague: Repo, bare: Repo) -> None:
-    """A server knows the public key of a recipient, and can wrap any key for it."""
+    """A server knows the public key of a recipient, and can encrypt any key for it."""
     ours = json.loads(shared.run("envlog", "key", "--json", check=True).out)[0]["id"]
     forged = Key.of(bytes(range(80)))
     text = write_opening_key(forged).replace(forged.id.encode(), ours.encode())

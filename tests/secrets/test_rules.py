@@ -1,4 +1,4 @@
-"""Which names are secret: the table and its exceptions, path by path."""
+"""Secret names: the table and its exceptions, path by path."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_no_file_of_the_standard_library_has_a_secret_name() -> None:
 
 
 def listed(heading: str) -> set[str]:
-    """What stands in backquotes in one section of the document."""
+    """Return the names in backquotes in one section of the document."""
     text = DOCUMENT.read_text(encoding="utf-8")
     section = text.split(f"\n### {heading}\n")[1].split("\n#")[0]
     return set(re.findall(r"`([^`]+)`", section))

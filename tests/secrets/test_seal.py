@@ -1,4 +1,4 @@
-"""Sealed files: opened by their key at their place, and by nothing else."""
+"""Sealed files open only with their key, at their path and as their kind."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_sealed_file_hides_content_and_length() -> None:
     sealed = [seal(KEY, b".env", FILE, plain) for plain in plains]
     assert len({len(blob) for blob in sealed}) == 1
     assert not any(plain in blob for plain, blob in zip(plains[1:3], sealed[1:3], strict=True))
-    # encrypted bytes do not shrink: there is no pattern left in them
+    # Encrypted bytes do not compress.
     blob = seal(KEY, b".env", FILE, b"a" * 10_000)
     assert len(zlib.compress(blob, 9)) > len(blob)
 
@@ -100,7 +100,7 @@ def test_short_secret_cannot_be_guessed_without_the_key() -> None:
 
 
 def derivations(plain: bytes) -> list[bytes]:
-    """What somebody without the key can make of a guess: hashes, the id of its blob, hashes keyed by what is public."""
+    """Return everything computable from a guess without the key: hashes, blob ids, hashes keyed with public values."""
     digests = [hashlib.sha1(plain), hashlib.sha256(plain), hashlib.sha1(b"blob %d\0" % len(plain) + plain)]
     raw = [digest.digest()[:8] for digest in digests]
     keyed = hmac.digest(KEY.id.encode(), plain, "sha256")[:8]

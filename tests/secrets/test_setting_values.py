@@ -1,4 +1,4 @@
-"""Settings: a secret value beside a telling name seals a configuration file, and ordinary text seals nothing."""
+"""Settings: a secret value with a secret name seals a configuration file; ordinary text seals nothing."""
 
 from __future__ import annotations
 

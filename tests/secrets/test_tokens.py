@@ -1,4 +1,4 @@
-"""Tokens: found where they are unmistakable, masked where people write them."""
+"""Tokens: found where they are unmistakable, masked in text that people write."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BODY = "aB3dE5gH7jK9mN2pQ4rS6tU8vW0xY1zC3eF5"
 HEX = "0a1b2c3d4e5f6a7b8c9d0e1f2a3b4c5d"
 ARMOUR = "MIIEowIBAAKCAQEAqKpRgnn6yq26U3yt5YFZquyukfRjbMXp"
 
-# Put together here, so that no scanner takes this file for a leak. kind -> (what stays, what must go, what follows)
+# Assembled here, so that no scanner takes this file for a leak. kind -> (readable part, secret part, following text)
 EXAMPLES = {
     **{kind: (prefix, spelled(secret)) for kind, (prefix, secret) in tokenexamples.EXAMPLES.items()},
     "aws": ("AKIA", "Q3EGRIZ5JK2MN7PO"),
@@ -222,5 +222,5 @@ def test_document_lists_every_kind_of_token() -> None:
 def test_url_signs_in_compressed_bytes_are_no_password() -> None:
     noise = b"\0\xf1://\x9c\x02:\xe7\x81k@\xff"
     assert find_tokens(noise) == ()
-    # In a page of a database it is one, whatever stands around it.
+    # In a page of a database it counts, whatever surrounds it.
     assert find_tokens(noise + b"\0postgres://app:hunter2-Zq@db.example/x\xfe") == ("url_password",)

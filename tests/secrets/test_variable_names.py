@@ -1,4 +1,4 @@
-"""Variables of sealed files: parts of values are never names, and names are stored sealed."""
+"""Variables of sealed files: parts of values are never taken for names, and names are stored sealed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def pem_key() -> str:
 
 
 def parts(values: list[str]) -> set[bytes]:
-    """Every line of the values but the armour, also without the padding that reads like an assignment."""
+    """Return every line of the values except the armor, also without the padding that looks like an assignment."""
     lines = [line for value in values for line in value.splitlines() if not line.startswith("-")]
     return {line.rstrip("=").encode() for line in lines if len(line.rstrip("=")) >= SHORTEST}
 
@@ -82,7 +82,7 @@ def test_parser_finds_no_name_in_random_values(quote: str) -> None:
 
 @pytest.fixture
 def values(repo: Repo) -> list[str]:
-    """The values of two captured versions of sealed files with 200 random values and 100 keys."""
+    """Return the values of two captured versions of sealed files with 200 random values and 100 keys."""
     texts = [random_value() for _ in range(200)]
     keys = [pem_key() for _ in range(100)]
     for version in (1, 2):
@@ -153,7 +153,7 @@ def test_facts_of_any_probe_are_sealed_when_its_file_is(repo: Repo) -> None:
 
 
 def with_names_in_the_clear(repo: Repo) -> None:
-    """Give the newest snapshot, and what is remembered of it, the facts that earlier versions wrote."""
+    """Give the newest snapshot, and its caches, the facts that earlier versions wrote."""
     repo.write(".env", "A=1\n")
     text = repo.write("facts.txt", "envhist-facts 1 env 1\n.env/LEAKEDpart= set\n")
     repo.run("envlog", "capture", check=True)

@@ -1,4 +1,4 @@
-"""Words that are kept in the clear hold no secret: they are masked, or refused where they must stay as they are."""
+"""Text that is stored unsealed contains no secret: it is masked, or refused if it must stay exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where things stand in a tree: every path has a place of its own, and every place one path."""
+"""The mapping of environment paths to tree paths is injective in both directions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ parts = st.binary(min_size=1, max_size=6).filter(
 paths = st.lists(parts, min_size=1, max_size=4).map(lambda names: EnvPath(b"/".join(names)))
 
 
-def test_nested_repositories_get_distinct_dotgit_directories() -> None:
+def test_dotgit_and_root_directories_are_flat_names() -> None:
     assert dotgit_directory(EnvPath(b"a/b")) == b".envhist/dotgit/a%2fb"
     assert dotgit_directory(EnvPath(b"a%2fb")) == b".envhist/dotgit/a%252fb"
     assert dotgit_directory(EnvPath(b"x\\.git")) == b".envhist/dotgit/x%5c.git"

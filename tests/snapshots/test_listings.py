@@ -1,4 +1,4 @@
-"""The short lists of a snapshot, and the pointer of a file in pieces."""
+"""The short lists of a snapshot, and the chunks pointer."""
 
 from __future__ import annotations
 

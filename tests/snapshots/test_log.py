@@ -330,7 +330,7 @@ def test_log_of_ten_thousand_snapshots_takes_at_most_eight_times_as_long_as_git(
         between = time.perf_counter()
         assert len(list(read_chain(git, TIP))) == 10_000
         ratios.append((time.perf_counter() - between) / (between - begun))
-    # Measured 2.6 times. The best of several turns: on a busy machine either may be held up.
+    # Measured 2.6 times. The best of several turns: on a busy machine either may be delayed.
     assert min(ratios) < 8
 
 

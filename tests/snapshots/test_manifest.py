@@ -1,4 +1,4 @@
-"""The manifest: every value comes back, and nothing hostile does."""
+"""The manifest: every value survives a round trip, and hostile input is damage."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_each_word_has_one_spelling(value: bytes) -> None:
     word = quote(value)
     assert unquote(word) == value
     assert not set(word) & {*range(0x21), 0x7F}
-    # Whatever is a word at all is the spelling of its value.
+    # Any word that parses is spelled in the only allowed manner.
     with contextlib.suppress(Damaged):
         assert quote(unquote(value)) == value
 
@@ -393,7 +393,7 @@ def test_redundant_owner_is_dropped() -> None:
 
 
 def steps_of(work: Callable[[], object]) -> int:
-    """How many functions are called, ours and the interpreter's: the same on every machine, under any load."""
+    """Count the functions called, ours and the interpreter's: independent of the machine and its load."""
     seen = Counter[str]()
     sys.setprofile(lambda _, event, __: seen.update([event]))
     try:

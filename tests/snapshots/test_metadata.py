@@ -1,4 +1,4 @@
-"""Of two shards only the lines that differ are read, wherever they stand."""
+"""Of two shards only the differing lines are read, at any position."""
 
 from __future__ import annotations
 

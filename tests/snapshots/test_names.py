@@ -1,4 +1,4 @@
-"""Names in a tree: nothing that git refuses or obeys, nothing lost, and C git as the judge."""
+"""Names in a tree: git refuses and obeys none of them, and no name is lost; judged by C git."""
 
 from __future__ import annotations
 
@@ -282,10 +282,10 @@ def candidates() -> list[bytes]:
     return sorted(name for name in found if name not in IMPOSSIBLE)
 
 
-def what_fsck_refuses(
+def names_refused_by_fsck(
     repo: Repo, names_and_modes: list[tuple[bytes, int]], spell: bool
 ) -> set[tuple[bytes, int]]:
-    """Each name in a tree of its own, its content such that git complains if it takes the name for one it obeys."""
+    """Store each name in a tree of its own, with content about which git complains if it obeys the name."""
     git_dir = repo.path / ".git"
     owner = {}
     for number, (name, mode) in enumerate(names_and_modes):
@@ -294,7 +294,7 @@ def what_fsck_refuses(
         held = stored_name(name, link=mode == LINK) if spell else name
         owner[blob.hex()] = (name, mode)
         owner[put_tree(git_dir, (held, mode, blob)).hex()] = (name, mode)
-    # git keeps to its own rules only for what it takes for an object of the repository: no reference is needed.
+    # git applies its rules only to objects of the repository; no reference is needed.
     done = repo.run_git("fsck", "--strict", "--no-dangling", "--no-progress", check=False)
     assert spell is False or (done.status, done.stdout, done.stderr) == (0, b"", b"")
     said = done.stdout + done.stderr
@@ -304,14 +304,14 @@ def what_fsck_refuses(
 @pytest.mark.parametrize("mode", [FILE, LINK], ids=["files", "links"])
 def test_names_that_git_fsck_refuses_are_escaped(tmp_path: Path, mode: int) -> None:
     held = [(name, mode) for name in candidates()]
-    refused = what_fsck_refuses(make_repo(tmp_path / "plain"), held, spell=False)
+    refused = names_refused_by_fsck(make_repo(tmp_path / "plain"), held, spell=False)
     assert len(refused) > 300
     assert {name for name, _ in refused if not must_escape(name, link=mode == LINK)} == set()
-    assert what_fsck_refuses(make_repo(tmp_path / "stored"), held, spell=True) == set()
+    assert names_refused_by_fsck(make_repo(tmp_path / "stored"), held, spell=True) == set()
 
 
 def snapshot_of_everything(repo: Repo, odd: list[bytes]) -> str:
-    """A commit with each name as a file, as a link in `links/`, and below a directory of that name in `below/`."""
+    """Return a commit with each name as a file, as a link in `links/`, and above a file in `below/`."""
     git_dir = repo.path / ".git"
     blob = put_object(git_dir, b"blob", b"* text eol=crlf filter=x\n[submodule]\n")
     target = put_object(git_dir, b"blob", b"nowhere")

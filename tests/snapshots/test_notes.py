@@ -266,7 +266,7 @@ def test_adding_a_note_to_thousands_writes_four_objects(either: Repo) -> None:
     commits = [f"{number * 2654435761 % 2**32:08x}".ljust(length, "7") for number in range(2000)]
     add(either, {commit: [remark_record(commit, AT)] for commit in commits})
     assert listed(either) == set(commits)
-    # git's own notes machinery now spreads the tree as it sees fit.
+    # git now spreads the tree over several levels.
     head = either.git("rev-parse", "HEAD")
     either.git("notes", f"--ref={NOTES}", "add", "-m", "by hand", head)
     writer = add(either, {head: [remark_record("ours", LATER)]})

@@ -1,4 +1,4 @@
-"""Directories that are read by column: the same as line for line, or left to who reads line for line."""
+"""Directories read by column: equal to reading line by line, or refused."""
 
 from __future__ import annotations
 

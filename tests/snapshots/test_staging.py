@@ -1,4 +1,4 @@
-"""Publishing packs: all or nothing at whatever step a capture dies, and nothing of anybody else's is touched."""
+"""Publishing packs: all or nothing at any step of a killed capture, and files of others are not touched."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHARED = b"in a pack of the user's and in one of ours\n"
 
 
 class Place:
-    """A repository as a capture meets it."""
+    """Create a repository with the state that captures expect."""
 
     def __init__(self, repo: Repo, object_format: str = "sha1") -> None:
         self.repo = repo
@@ -64,7 +64,7 @@ class Place:
         return commit, pack
 
     def capture(self, number: int = 0) -> str:
-        """A whole capture, from its first step to its last."""
+        """Run a whole capture, from its first step to its last."""
         with self.create() as staging:
             commit, pack = self.stage(staging, number)
             worker, other = (
@@ -83,7 +83,7 @@ class Place:
         return self.repo.git("rev-parse", "--verify", "--quiet", REF, check=False)
 
     def ours(self) -> list[str]:
-        """What stands in the pack directory with our mark, by file name."""
+        """Return the files with our mark in the pack directory, by name."""
         names = os.listdir(self.pack_dir)
         keeps = [name[:-5] for name in names if name.endswith(".keep")]
         marked = [base for base in keeps if b"git-envhist\n".startswith(self.keep_of(base))]
@@ -93,14 +93,14 @@ class Place:
         return Path(self.pack_dir, f"{base}.keep").read_bytes()
 
     def debris(self) -> list[str]:
-        """Stagings that are left, wherever they can stand."""
+        """Return the remaining stagings, in all directories that may contain some."""
         found = []
         for place in (Path(self.state, "staging"), Path(self.pack_dir).parent / ".envhist-staging"):
             found += [str(path) for path in place.glob("*") if path.is_dir()]
         return found
 
     def of_the_user(self) -> dict[str, str]:
-        """A hash of every file below `.git` that is not ours."""
+        """Return a hash of every file below `.git` that is not ours."""
         ours, state, refs = set(self.ours()), Path(self.state), self.git_dir / "refs/envhist"
         return {
             str(path): hashlib.sha256(path.read_bytes()).hexdigest()
@@ -118,7 +118,7 @@ class Place:
 
 
 def user_place(path: Path, object_format: str = "sha1") -> Place:
-    """A repository with loose objects, a pack, a pack that its user keeps, and debris of git's own."""
+    """Create a repository with loose objects, a pack, a pack kept by its user, and debris of git's."""
     repo = make_repo(path, object_format=object_format)
     repo.write("shared", SHARED)
     repo.commit("to be packed")
@@ -173,7 +173,7 @@ def test_sweep_leaves_all_or_nothing_of_a_capture_killed_at_any_step(
             published += 1
             assert len(place.ours()) == len(kept) + 6
             forget()
-    # The last step at which it was killed is one of cleaning up, where everything was published.
+    # The last step is one of the cleanup, after everything was published.
     assert steps > 60
     assert 0 < published < killed / 3
     assert place.tip() != before_all
@@ -218,7 +218,7 @@ def test_object_that_the_user_added_survives_the_removal_of_the_pack_it_was_foun
 ) -> None:
     mine = b"written once, by a capture that died\n"
     assert dies(lambda: publish_and_die(place, mine), NEVER)
-    # git finds it there, and stores nothing.
+    # git finds the object there, and stores nothing.
     place.repo.write("mine", mine)
     place.repo.git("add", "mine")
     place.repo.write("mine", b"and changed since\n")
@@ -258,7 +258,7 @@ def test_commit_recorded_after_publishing_keeps_the_packs(place: Place) -> None:
         commit, pack = place.stage(staging, 1)
         staging.journal_commit(commit)
         staging.publish([pack])
-        # The ref had moved meanwhile: the same files again, on the new tip.
+        # The ref moved meanwhile: the same files again, on the new tip.
         later, second = place.stage(staging, 2)
         staging.publish([second])
         staging.journal_commit(later)
@@ -272,7 +272,7 @@ def test_commit_recorded_after_publishing_keeps_the_packs(place: Place) -> None:
 
 
 def test_git_that_outlives_its_killed_parent_keeps_the_lock(place: Place, tmp_path: Path) -> None:
-    """An `update-ref` that hangs while its parent is killed may yet move the ref."""
+    """An `update-ref` that hangs while its parent is killed may still move the ref."""
     go = tmp_path / "go"
     os.mkfifo(go)
     moving = f'read line <"{go}"; git update-ref {REF} "$1"'
@@ -328,7 +328,7 @@ def test_concurrent_captures_do_not_sweep_each_other(place: Place) -> None:
 
 
 def test_sweep_of_a_dead_capture_keeps_equal_objects_of_a_published_one(place: Place) -> None:
-    """Their packs are alike to the byte; were they one file, sweeping the dead one would empty the other."""
+    """The packs are equal byte for byte; if they were one file, sweeping the dead one would empty the other."""
     with place.create() as living:
         commit, pack = place.stage(living)
         alike = pack_of(Path(living.pack_dir), [b"the same in both"])
@@ -466,7 +466,7 @@ def test_publishing_a_pack_again_changes_nothing(place: Place) -> None:
 
 
 def test_git_caches_that_name_a_removed_pack_are_deleted(place: Place) -> None:
-    """A multi-pack-index prefers the newest copy of an object: with it the user's own would be lost to git."""
+    """A multi-pack-index prefers the newest copy of an object: the user's own would be lost to git with ours."""
     assert dies(lambda: publish_and_die(place), NEVER)
     place.repo.git("multi-pack-index", "write")
     place.repo.git("commit-graph", "write", "--split")
@@ -612,7 +612,7 @@ def test_staging_of_another_user_is_not_swept_and_its_packs_are_not_used(place: 
 
 @pytest.fixture
 def other_disk(tmp_path: Path) -> Iterator[Path]:
-    """A directory on a file system of its own."""
+    """Yield a directory on a file system of its own."""
     directory = tmp_path / "other"
     directory.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(directory)]
@@ -639,7 +639,7 @@ def test_staging_is_on_the_file_system_of_the_objects(place: Place, other_disk: 
 
 
 def test_staging_is_behind_the_mount_of_the_objects(place: Place) -> None:
-    """The device number is the same, and yet no rename goes across."""
+    """The device number is the same, but a rename across the mount fails."""
     objects = str(place.git_dir / "objects")
     bind = ["mount", "--bind", objects, objects]
     if os.geteuid() != 0 or subprocess.run(bind, capture_output=True, check=False).returncode != 0:
@@ -670,7 +670,7 @@ def test_full_disk_while_publishing_leaves_no_files(place: Place, other_disk: Pa
 
 
 def fill(path: Path) -> None:
-    """Write into a file until its disk takes no more."""
+    """Write into a file until its disk is full."""
     with open(path, "wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(bytes(4096))
