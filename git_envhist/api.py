@@ -798,7 +798,7 @@ class Taking(Asking):
         """The live environment, captured into a staging that is thrown away."""
         from git_envhist.capture.captured_tree import LiveTree  # loaded late: with the capture itself
 
-        with self._capturing.present() as held:
+        with self._capturing.current_tree() as held:
             yield LiveTree(self.repository.git.with_objects(held.staging.path), held.finish().tree)
 
 

@@ -61,6 +61,8 @@ class HistoryContext:
         self._environ = dict(environ)
         self._workers = environ.get("GIT_ENVHIST_WORKERS") or workers
         self.warnings = list(opened.remarks)
+        self.recovered_name: str | None = None
+        """The warning that the name of the timeline had to be recovered."""
         self.waiting: Callable[[str], None] | None = None
         """Told for whom, where something shared has to wait: a program of ours says so."""
         self.step: Callable[[str], None] | None = None
@@ -77,6 +79,7 @@ class HistoryContext:
         """The name of this working tree's timeline; None before its first capture."""
         found = find_timeline(self.repository, self.settings)
         if found.remark is not None:
+            self.recovered_name = found.remark
             self._tell(found.remark)
         return found.name
 

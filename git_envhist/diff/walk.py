@@ -266,7 +266,7 @@ def _differing_shards(old: SnapshotReader, new: SnapshotReader) -> set[bytes]:
 
 
 def _differing_trees(old: SnapshotReader, new: SnapshotReader) -> Iterator[bytes]:
-    todo = [b"", *_realms(old, new)]
+    todo = [b"", *_roots(old, new)]
     while todo:
         stored = todo.pop()
         mine, theirs = old.tree(stored), new.tree(stored)
@@ -283,7 +283,7 @@ def _differing_trees(old: SnapshotReader, new: SnapshotReader) -> Iterator[bytes
         new.forget(stored)
 
 
-def _realms(old: SnapshotReader, new: SnapshotReader) -> Iterator[bytes]:
+def _roots(old: SnapshotReader, new: SnapshotReader) -> Iterator[bytes]:
     for above in (NESTED, ROOT):
         for name in old.tree(above).keys() | new.tree(above).keys():
             yield above + b"/" + name

@@ -14,7 +14,7 @@ from git_envhist.git.repository import TIMELINE_REFS, TRASH_REFS, Repository
 from git_envhist.history.timeline import Catalog, Timeline
 from git_envhist.lazy import once, replace
 from git_envhist.model import EnvPath, Snapshot
-from git_envhist.snapshots.fetched import REMOTES, FetchedStore, is_fetched
+from git_envhist.snapshots.fetched import REMOTES, FetchedStore, is_fetched, split_name
 from git_envhist.snapshots.log import Warn, read_chain
 
 if TYPE_CHECKING:
@@ -41,7 +41,10 @@ def read_timeline(repository: Repository, name: str, limit: int | None, tell: Wa
     )
 
     fetched = FetchedStore.of(repository)
-    if is_fetched(name) and fetched.exists:
+    if is_fetched(name):
+        pushed = _read_pushed(repository, fetched, name, limit, tell)
+        if pushed or not fetched.exists:
+            return pushed
         found = _read_fetched(fetched, name, limit, tell)
         return add_fetched_notes(fetched, add_local_notes(repository.git, fetched, found))
     ref = TIMELINE_REFS + name
@@ -67,6 +70,20 @@ def read_timeline(repository: Repository, name: str, limit: int | None, tell: Wa
         found = add_fetched_notes(fetched, found)
     # What a commit says of its timeline is its author's word: none that stands here was fetched.
     return [replace(one, timeline=name) if is_fetched(one.timeline) else one for one in found]
+
+
+def _read_pushed(
+    repository: Repository, fetched: FetchedStore, name: str, limit: int | None, tell: Warn
+) -> list[Snapshot]:
+    """Return the snapshots that a push left at a remote, newest first: a fetch skips what is ours already."""
+    if fetched.exists and name in fetched.timelines():
+        return []
+    from git_envhist.remote.remotes import pushed_tip  # loaded late: few revisions name a remote
+
+    with suppress(UsageError, GitFailed):
+        tip = pushed_tip(repository, *split_name(name))
+        return list(read_chain(repository.git, tip, limit=limit, warn=tell)) if tip else []
+    return []
 
 
 def _read_fetched(fetched: FetchedStore, name: str, limit: int | None, tell: Warn) -> list[Snapshot]:
@@ -257,10 +274,13 @@ class OtherTimelines(Mapping[str, Timeline]):
         return tuple(self._list_names())
 
     def __getitem__(self, name: str) -> Timeline:
-        if name not in self._names:
+        if name not in self._names and not is_fetched(name):
             raise KeyError(name)
         if name not in self._known:
+            # An own timeline as a push left it has a name with the remote, and is in no list.
             self._known[name] = Timeline.of(name, self._read(name))
+        if name not in self._names and not self._known[name].snapshots:
+            raise KeyError(name)
         return self._known[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -135,7 +135,7 @@ def _from_working_tree(capturing: CapturePipeline, lost: frozenset[bytes]) -> Ob
     # The stat cache may refer to lost objects.
     StatCache(os.path.join(repository.state, "cache"), crc32).forget()
     found: Objects = {}
-    with capturing.present() as capture:
+    with capturing.current_tree() as capture:
         for staged in capture.finish().packs:
             index = PackIndex(staged.index_path, repository.hash_length)
             with closing(PackFile(staged.pack_path, index, repository.object_format)) as pack:

@@ -35,7 +35,7 @@ from git_envhist.remote.bundle import (
     write_bundle,
 )
 from git_envhist.remote.push import TokensFound
-from git_envhist.remote.remotes import HEADS, NAME, NOTES, last
+from git_envhist.remote.remotes import NAME, NOTES, REMOTEREFS_HEADS, last
 from git_envhist.remote.selection import SelectedSnapshots, build_selected_chain
 from git_envhist.remote.upload import NOBODY, OutgoingObject, is_allowed, objects_to_send, scan_outgoing
 from git_envhist.remote.wrapped_keys import recipients_of, wrapped_for
@@ -154,7 +154,7 @@ def _chains(
 
 def _leaving(git: Git, chosen: Sequence[SelectedSnapshots]) -> list[OutgoingObject]:
     refs = refs_of(chosen)
-    heads = [oid for ref, oid in refs.items() if ref.startswith(HEADS)]
+    heads = [oid for ref, oid in refs.items() if ref.startswith(REMOTEREFS_HEADS)]
     notes = [oid for ref, oid in refs.items() if ref.startswith(NOTES)]
     return objects_to_send(git, heads, notes, (), {})
 

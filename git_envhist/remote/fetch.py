@@ -27,8 +27,8 @@ from git_envhist.objects.pack_index import PackIndex
 from git_envhist.objects.trees import DIRECTORY, decode_tree
 from git_envhist.remote.errors import RemoteFailed, RemoteTimeout, too_much, why_nothing_came
 from git_envhist.remote.remotes import (
-    HEADS,
     OUR_REFS,
+    REMOTEREFS_HEADS,
     RemoteRefs,
     Transport,
     find_fetched_remote,
@@ -328,7 +328,7 @@ class _Fetch:
         self._remote = transport.remote
         self._full = full
         name = self._remote.name
-        self._heads = _RefMapping(HEADS, f"{ARRIVING}heads/{name}/", f"{REMOTES}{name}/")
+        self._heads = _RefMapping(REMOTEREFS_HEADS, f"{ARRIVING}heads/{name}/", f"{REMOTES}{name}/")
         self._notes = _RefMapping(FETCHED_NOTES, f"{ARRIVING}notes/{name}/", f"{FETCHED_NOTES}{name}/")
 
     def run(self) -> FetchResult:
@@ -338,11 +338,9 @@ class _Fetch:
         # What came with a fetch that was broken off was not looked at: then all is new.
         known = self._fetched.begin_fetch(self._remote.name)
         again = known is not None
-        wanted = [
-            name
-            for name in sorted({*there.heads, *there.notes})
-            if self._is_news(name, there) and not self._was_pushed_from_here(name, there)
-        ]
+        news = [name for name in sorted({*there.heads, *there.notes}) if self._is_news(name, there)]
+        pushed = tuple(name for name in news if self._was_pushed_from_here(name, there))
+        wanted = [name for name in news if name not in pushed]
         full, bad = self._bring_apart(there, wanted, known, again=again)
         bad += [(f"{self._remote.name}/{name}", why) for name, why in self._signed.refused.items()]
         after, said = self._here(self._heads.goal), self._here(self._notes.goal)
@@ -355,7 +353,7 @@ class _Fetch:
             for name in sorted({*heads, *after})
             if f"{self._remote.name}/{name}" not in dict(bad)
         )
-        return FetchResult(self._remote, told, there.refused, full, tuple(bad), self._signed.told)
+        return FetchResult(self._remote, told, there.refused, full, tuple(bad), self._signed.told, pushed)
 
     def _is_news(self, name: str, there: RemoteRefs) -> bool:
         here = self._here(self._heads.goal).get(name), self._here(self._notes.goal).get(name)
@@ -363,14 +361,16 @@ class _Fetch:
 
     def _was_pushed_from_here(self, name: str, there: RemoteRefs) -> bool:
         """Return whether the remote has only commits that our own timeline has, and none of them came from there."""
-        if HEADS + name not in self._own_refs or name in self._here(self._heads.goal):
+        if REMOTEREFS_HEADS + name not in self._own_refs or name in self._here(self._heads.goal):
             return False
-        heads = self._is_ours(there.heads.get(name), HEADS + name)
+        heads = self._is_ours(there.heads.get(name), REMOTEREFS_HEADS + name)
         return heads and self._is_ours(there.notes.get(name), FETCHED_NOTES + name)
 
     @cached_property
     def _own_refs(self) -> frozenset[str]:
-        return frozenset(self._own.run("for-each-ref", "--format=%(refname)", HEADS).decode().splitlines())
+        return frozenset(
+            self._own.run("for-each-ref", "--format=%(refname)", REMOTEREFS_HEADS).decode().splitlines()
+        )
 
     def _is_ours(self, commit: str | None, ref: str) -> bool:
         if commit is None:

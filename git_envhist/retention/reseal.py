@@ -115,8 +115,12 @@ class Resealer:
         for name in list(_entries(top, FACTS)):
             if name.endswith(SUFFIX.encode("ascii")):
                 yield _below(FACTS), name, _below(FACTS, name), FACTS_KIND
-        for name in list(_entries(top, ATTACHMENTS)):
-            yield _below(ATTACHMENTS), name, name, b"attachment"
+        for name, (mode, _) in list(_entries(top, ATTACHMENTS).items()):
+            if mode & TYPE == DIRECTORY:
+                for directory, chunk in self._chunks(top, _below(ATTACHMENTS, name)):
+                    yield directory, chunk, name, b"attachment"
+            else:
+                yield _below(ATTACHMENTS), name, name, b"attachment"
         index = _entries(top, STAGED).get(b"index")
         for line in self._read(index[1]).splitlines() if index is not None else ():
             yield _below(STAGED, b"content"), content_of(line), unquote_path(line.split(b" ")[0]), b"staged"

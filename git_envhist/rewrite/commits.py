@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from git_envhist.errors import Damaged
 from git_envhist.lazy import dataclass, field
 from git_envhist.model import SnapshotId
-from git_envhist.model.snapshots import were_of
+from git_envhist.model.snapshots import earlier_hashes
 from git_envhist.objects.commits import Commit, encode_commit, parse_commit
 from git_envhist.secrets.keys import SigningKey, constant_time_equal
 from git_envhist.snapshots.layout import ObjectSink
@@ -113,7 +113,7 @@ def rewrite_commit(
         is_ours = key is not None and constant_time_equal(
             key.mac(mac_input(data.tree, data.author, bare)), mac or ""
         )
-        changes = {**(trailers or {}), WAS: link.id, WERE: _earlier_hashes(link, bare)}
+        changes = {**(trailers or {}), WAS: link.id, WERE: _were_trailer(link, bare)}
         if key is not None and is_ours and signer is not None:
             key, changes = signer, {**changes, KEY: signer.id}
         message = with_trailers(bare, changes)
@@ -122,9 +122,9 @@ def rewrite_commit(
     return encode_commit(new_tree, parent, data.author, data.committer, message)
 
 
-def _earlier_hashes(link: ChainCommit, bare: bytes) -> str | None:
+def _were_trailer(link: ChainCommit, bare: bytes) -> str | None:
     """Return the abbreviated earlier hashes of this commit, at most the newest MAX_WERE."""
-    hashes = were_of(bare)
+    hashes = earlier_hashes(bare)
     if link.commit != link.id:
         hashes = (*hashes, link.commit[:SHORT])
     return " ".join(hashes[-MAX_WERE:]) or None

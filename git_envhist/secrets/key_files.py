@@ -6,13 +6,14 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
-from git_envhist.disk import lock_file, make_private
-from git_envhist.platform import DIRECTORY, open_cloexec_guarded
+from git_envhist.disk import Durability, lock_file, make_private, replace_file, sync_directory
+from git_envhist.platform import open_cloexec_guarded
 from git_envhist.secrets.keys import KeyDirectory
 
 NEW = ".new-"
+"""Prefix of the temporary files of `replace_file`."""
 LOCK = "lock"
 STALE_SECONDS = 3600
 
@@ -24,9 +25,9 @@ def write_key_file(place: KeyDirectory, name: str, content: bytes) -> None:
     # The directories may be as new as the file: each has an entry in its parent.
     parent = os.path.dirname(place.directory)
     for directory in (parent, os.path.dirname(parent)):
-        _sync_directory(directory)
+        sync_directory(directory)
     _sweep(place)
-    _replace(place.path(name), content)
+    replace_file(place.path(name), content, durability=Durability.FULL, unique=True)
 
 
 @contextmanager
@@ -55,35 +56,3 @@ def _sweep(place: KeyDirectory) -> None:
                     os.unlink(path)
             except OSError:
                 continue
-
-
-def _replace(path: str, content: bytes) -> None:
-    directory = os.path.dirname(path)
-    new = os.path.join(directory, f"{NEW}{os.getpid()}-{os.urandom(6).hex()}")
-    try:
-        _write_synced(new, content)
-        os.replace(new, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(new)
-        raise
-    _sync_directory(directory)
-
-
-def _write_synced(path: str, content: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        view = memoryview(content)
-        while view:
-            view = view[os.write(descriptor, view) :]
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, suppress
 from importlib import import_module
 from typing import Any, Protocol
 
-from git_envhist.disk import replace_file
+from git_envhist.disk import Durability, replace_file
 from git_envhist.errors import Refused, SealingError
 from git_envhist.lazy import dataclass, field, pattern
 
@@ -259,7 +259,8 @@ class Origins:
         if line not in lines:
             with suppress(OSError):  # the copy of the key in the repository is found anyway
                 self._keep_damaged()
-                replace_file(self._path, "".join(f"{one}\n" for one in (*lines, line)).encode("ascii"))
+                data = "".join(f"{one}\n" for one in (*lines, line)).encode("ascii")
+                replace_file(self._path, data, durability=Durability.FULL)
 
     @property
     def _path(self) -> str:

@@ -270,16 +270,16 @@ def chunks_path(tree: bytes) -> tuple[str, str]:
 # of the deflated chunk to within 6 % only.
 
 
-def secret_cuts(blocks: Iterable[bytes], secret: bytes) -> Iterator[RepeatedChunk]:
-    """Yield the chunks of a file cut with a secret, each with its repeat count."""
+def secret_cuts(blocks: Iterable[bytes], secret: bytes, average: int = AVERAGE) -> Iterator[RepeatedChunk]:
+    """Yield the chunks of a file cut with a secret, each with its repeat count; `average`: their mean size."""
     try:
         from pyfastcdc import FastCDC  # loaded late: only a capture that meets a state of a service needs it
     except ImportError:
         # Without pyfastcdc, cut at keyed pseudo-random lengths: only the deduplication after insertions is lost.
-        return ((piece, 1) for piece in _cut_by_lengths(blocks, secret))
+        return ((piece, 1) for piece in _cut_by_lengths(blocks, secret, average))
     # The cutter accepts a seed of 63 bits.
     seed = int.from_bytes(hmac.digest(secret, b"seed", "sha256")[:8], "big") >> 1 | 1
-    cutter = FastCDC(avg_size=AVERAGE, min_size=SMALLEST, max_size=MAX_SIZE, seed=seed)
+    cutter = FastCDC(avg_size=average, min_size=average // 4, max_size=average * 4, seed=seed)
     return cut_with_cutter(_SubstitutingCutter(cutter, substitution(secret)), iter(blocks))
 
 
@@ -310,20 +310,20 @@ class _SubstitutingCutter:
         return found
 
 
-def _cut_by_lengths(blocks: Iterable[bytes], secret: bytes) -> Iterator[bytes]:
+def _cut_by_lengths(blocks: Iterable[bytes], secret: bytes, average: int) -> Iterator[bytes]:
     buffered, number = bytearray(), 0
-    length = _length(secret, number)
+    length = _length(secret, number, average)
     for block in blocks:
         buffered += block
         while len(buffered) >= length:
             yield bytes(buffered[:length])
             del buffered[:length]
             number += 1
-            length = _length(secret, number)
+            length = _length(secret, number, average)
     if buffered:
         yield bytes(buffered)
 
 
-def _length(secret: bytes, number: int) -> int:
+def _length(secret: bytes, number: int, average: int) -> int:
     number = int.from_bytes(hmac.digest(secret, b"length %d" % number, "sha256")[:4], "big")
-    return SMALLEST + number % (2 * AVERAGE - SMALLEST)
+    return average // 4 + number % (2 * average - average // 4)

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from git_envhist.disk import (
+    Durability,
     cannot_write,
     locked,
     remove_if_present,
@@ -268,7 +269,8 @@ def _read_packs(path: str) -> frozenset[str]:
 
 def _write_packs(path: str, packs: Iterable[str]) -> None:
     # Replace it atomically: a pack missing from the list would be refused, and an import cannot be fetched again.
-    replace_file(path, "".join(f"{name}\n" for name in sorted(packs)).encode("ascii"))
+    data = "".join(f"{name}\n" for name in sorted(packs)).encode("ascii")
+    replace_file(path, data, durability=Durability.FULL)
 
 
 def with_fetched_objects(repository: Repository) -> Repository:

@@ -105,6 +105,8 @@ SOURCES = {source.value: source for source in IntentSource}
 
 MAC_LINE = pattern(rb"\nEnv-Mac: ([0-9a-f]{64})\n\Z")
 HASH = pattern(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+SUBSTITUTE = pattern(rb"snapshot after [0-9a-f]{7}(?:\n\n|\Z)")
+"""Begins the text of a snapshot without an intent; the subject of its code commit follows."""
 COUNTS = pattern(r"\+([0-9]{1,18}) ~([0-9]{1,18}) -([0-9]{1,18})")
 UNCHANGED = ChangeCount()
 
@@ -170,6 +172,14 @@ class NewerFormat(Damaged):
             f"the snapshot is in format '{version}', this program reads up to '{FORMAT}'",
             hint="upgrade git-envhist to read it",
         )
+
+
+def own_words(intent: bytes, source: IntentSource | None) -> bytes:
+    """Return the intent as a reader expects it: for a snapshot without an intent the subject of its code commit."""
+    if source is not IntentSource.COMMIT:
+        return intent
+    substitute = SUBSTITUTE.match(intent)
+    return intent[substitute.end() :] if substitute else intent
 
 
 def write_message(draft: MessageFields) -> bytes:

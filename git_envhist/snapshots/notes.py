@@ -14,7 +14,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from git_envhist.disk import cannot_write
+from git_envhist.disk import Durability, cannot_write, replace_file
 from git_envhist.errors import Damaged, EnvhistError, GitFailed
 from git_envhist.git.cat_file import CatFile, GitObject
 from git_envhist.git.process import Git
@@ -482,8 +482,6 @@ def _write(fetched: FetchedStore, rows: Iterable[tuple[str, str, str]]) -> None:
     path = os.path.join(fetched.path, CROSSED)
     text = "".join(f"{line}\n" for line in (FIRST, *(" ".join(row) for row in rows)))
     try:
-        with open(path + ".new", "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(text)
-        os.rename(path + ".new", path)
+        replace_file(path, text.encode("utf-8", "surrogateescape"), durability=Durability.NONE)
     except OSError as error:
         raise cannot_write(error, path) from error

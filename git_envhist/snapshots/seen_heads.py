@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 
-from git_envhist.disk import replace_file
+from git_envhist.disk import Durability, replace_file
 from git_envhist.errors import Damaged
 from git_envhist.lazy import dataclass
 from git_envhist.snapshots.fetched import FetchedStore
@@ -84,4 +84,4 @@ def write_seen(fetched: str, seen: dict[str, Seen]) -> None:
         )
         for name, one in sorted(seen.items())
     ]
-    replace_file(os.path.join(fetched, FILE), b"".join(lines))
+    replace_file(os.path.join(fetched, FILE), b"".join(lines), durability=Durability.FULL)

@@ -15,7 +15,16 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from git_envhist.config import Settings
-from git_envhist.disk import cannot_write, state_directory, sync, sync_directory
+from git_envhist.disk import (
+    Durability,
+    append_line,
+    cannot_write,
+    replace_file,
+    replacement,
+    state_directory,
+    sync_directory,
+    write_all,
+)
 from git_envhist.errors import EnvhistError
 from git_envhist.git.repository import Repository
 from git_envhist.lazy import pattern
@@ -116,15 +125,10 @@ def _new_name(repository: Repository, warn: Callable[[str], None]) -> str:
 def _write_name(repository: Repository, name: str) -> None:
     directory = state_directory(repository.state)
     path = os.path.join(directory, FILE)
-    # The temporary file always has the same name, so that the next capture overwrites the file of a killed one.
-    temporary = f"{path}.new"
-    with open(temporary, "w", encoding="ascii") as file:
-        file.write(name + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    _keep_damaged(path)
-    os.rename(temporary, path)
-    sync_directory(directory)
+    # The damaged file gets its second name only when the new content is written.
+    with replacement(path, durability=Durability.FULL) as descriptor:
+        write_all(descriptor, f"{name}\n".encode("ascii"), 0)
+        _keep_damaged(path)
 
 
 def _keep_damaged(path: str) -> None:
@@ -204,13 +208,7 @@ def remember_left_behind(common_state: str, timeline: str) -> None:
     """Add a timeline, durably, before its ref moves."""
     path = os.path.join(state_directory(common_state), LEFT_BEHIND_FILE)
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(descriptor, os.fsencode(f"{timeline}\n"))
-            sync(descriptor)
-        finally:
-            os.close(descriptor)
-        sync_directory(common_state)
+        append_line(path, os.fsencode(timeline), durability=Durability.FULL)
     except OSError as error:
         raise cannot_write(error, path) from error
 
@@ -261,8 +259,6 @@ def remember_rewritten(common_state: str, now: Mapping[str, str]) -> None:
         lines = lines[len(lines) // 2 :]
     path = os.path.join(state_directory(common_state), REWRITTEN_IDS_FILE)
     try:
-        with open(path + ".new", "w", encoding="ascii") as file:
-            file.write("".join(lines))
-        os.rename(path + ".new", path)
+        replace_file(path, "".join(lines).encode("ascii"), durability=Durability.NONE)
     except OSError as error:
         raise cannot_write(error, common_state) from error

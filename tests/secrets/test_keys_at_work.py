@@ -103,7 +103,7 @@ def test_secrets_are_not_captured_without_a_place_for_keys(repo: Repo) -> None:
         place.chmod(0o700)
     assert done.status == 0, done.err
     assert "'.env'" in done.err
-    assert "attachments are left out" in done.err
+    assert "attachments are not stored" in done.err
     snapshot = repo.git("for-each-ref", "--format=%(objectname)", "refs/envhist/heads")
     assert b".env" not in read_back(repo, snapshot).listing
     assert repo.git("show", f"{snapshot}:app.py") == "print('hello')"

@@ -50,10 +50,10 @@ def test_two_nested_repositories_never_share_a_directory(one: EnvPath, other: En
 
 
 @given(paths, st.sampled_from((b"", dotgit_directory(EnvPath(b"a/.git")), root_directory(b"/etc"))))
-def test_stored_directory_is_split_into_root_and_path(path: EnvPath, realm: bytes) -> None:
-    assert split_root(stored_below(realm, path)) == (realm, path)
-    assert split_root(realm) == (realm, b"")
-    assert stored_below(realm, EnvPath(b"")) == realm
+def test_stored_directory_is_split_into_root_and_path(path: EnvPath, root: bytes) -> None:
+    assert split_root(stored_below(root, path)) == (root, path)
+    assert split_root(root) == (root, b"")
+    assert stored_below(root, EnvPath(b"")) == root
 
 
 @pytest.mark.parametrize(

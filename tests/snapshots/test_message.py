@@ -15,6 +15,7 @@ from git_envhist.snapshots.message import (
     MessageFields,
     NewerFormat,
     mac_input,
+    own_words,
     read_message,
     split_mac,
     with_mac,
@@ -180,3 +181,10 @@ def test_optional_fields_have_the_same_default_in_message_and_snapshot() -> None
     assert {name: drafts[name] for name in optional - {"intent_source"}} == {
         name: snapshots[name] for name in optional - {"intent_source"}
     }
+
+
+def test_own_words_without_an_intent_are_the_subject_of_the_code_commit() -> None:
+    draft = replace(DRAFT, intent=b"snapshot after 31c520f\n\nadd q", intent_source=IntentSource.COMMIT)
+    assert own_words(draft.intent, draft.intent_source) == b"add q"
+    assert own_words(b"add q", draft.intent_source) == b"add q"
+    assert own_words(draft.intent, IntentSource.GIVEN) == draft.intent
