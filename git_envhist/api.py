@@ -649,7 +649,7 @@ class Upkeep(HistoryContext):
 
         `repair`: what is lost is brought back where it can be, what cannot is set aside; nothing is deleted.
         """
-        from git_envhist.maintenance.daily import forget_trouble  # loaded late: likewise
+        from git_envhist.maintenance.daily import clear_problems  # loaded late: likewise
 
         if repair:
             from git_envhist.maintenance.repair import Repair  # loaded late: hardly ever
@@ -661,7 +661,7 @@ class Upkeep(HistoryContext):
             found = check(self._capturing.repository, quick=quick, progress=tell or _say_nothing)
             health = found.health(quick=quick)
         if health.is_whole and not quick:
-            forget_trouble(self.repository.common_state)
+            clear_problems(self.repository.common_state)
         self.forget_world()
         return health
 
@@ -688,9 +688,9 @@ class Upkeep(HistoryContext):
     @property
     def trouble(self) -> list[str]:
         """What the daily check found wrong, a sentence each."""
-        from git_envhist.maintenance.daily import read_trouble  # loaded late: keeps a capture fast
+        from git_envhist.maintenance.daily import read_problems  # loaded late: keeps a capture fast
 
-        return read_trouble(self.repository.common_state)
+        return read_problems(self.repository.common_state)
 
     def daily(self: AroundHistory) -> None:  # type: ignore[misc]
         """What is done by itself once a day, and only as far as it is worth it; who is in the way is left alone."""

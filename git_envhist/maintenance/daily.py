@@ -106,7 +106,7 @@ FILE = "trouble"
 MAX_LENGTH = 2000
 
 
-def read_trouble(common_state: str) -> list[str]:
+def read_problems(common_state: str) -> list[str]:
     """Return the stored problems, one sentence each."""
     try:
         with open(
@@ -124,7 +124,7 @@ def save_problems(common_state: str, sentences: Iterable[str]) -> None:
     replace_file(path, text.encode("utf-8", "replace"), durability=Durability.NONE)
 
 
-def forget_trouble(common_state: str) -> None:
+def clear_problems(common_state: str) -> None:
     """Delete the stored problems."""
     with suppress(OSError):
         os.unlink(os.path.join(common_state, FILE))

@@ -58,7 +58,7 @@ class PackedSizes:
     """The objects stored as a delta of an object."""
     bases: dict[bytes, bytes] = field(default_factory=dict)
     """The base of an object stored as a delta."""
-    again: dict[bytes, int] = field(default_factory=dict)
+    extra: dict[bytes, int] = field(default_factory=dict)
     """The size of all copies but one, for objects in several packs."""
 
     @classmethod
@@ -72,7 +72,7 @@ class PackedSizes:
                 taken = end - offsets[number]
                 name = names[number]
                 if name in sizes.of:
-                    sizes.again[name] = sizes.again.get(name, 0) + taken
+                    sizes.extra[name] = sizes.extra.get(name, 0) + taken
                 sizes.of[name] = sizes.of.get(name, 0) + taken
                 sizes.total += taken
             for oid, base in pack.bases():
@@ -82,7 +82,7 @@ class PackedSizes:
 
     def once(self, oid: bytes) -> int:
         """Return the size of one copy of an object that exists."""
-        return self.of[oid] - self.again.get(oid, 0)
+        return self.of[oid] - self.extra.get(oid, 0)
 
 
 class ObjectLabels:
@@ -101,7 +101,7 @@ class ObjectLabels:
     def add(self, commit: str, label: bytes) -> None:
         """Label the objects of a snapshot. Objects outside our packs take no space."""
         oid = bytes.fromhex(commit)
-        self._mark(oid, label if self._step is None else ABOUT)
+        self._add_label(oid, label if self._step is None else ABOUT)
         data = self._read(oid)
         if data is None:
             return
@@ -115,7 +115,7 @@ class ObjectLabels:
         """Mark objects that something else reaches: no label frees them."""
         for oid in ids:
             if oid in self._labels:
-                self._mark(oid, b"\0kept")
+                self._add_label(oid, b"\0kept")
 
     def usage(self) -> dict[bytes, LabelUsage]:
         """Return the usage of each label."""
@@ -160,7 +160,7 @@ class ObjectLabels:
                 waiting += self._sizes.differences.get(one, ())
         return False
 
-    def _mark(self, oid: bytes, label: bytes) -> bool:
+    def _add_label(self, oid: bytes, label: bytes) -> bool:
         """Add a label to an object. Return whether it is new there."""
         known = self._labels.get(oid)
         if known is None:
@@ -175,16 +175,16 @@ class ObjectLabels:
         waiting = [tree]
         while waiting:
             oid = waiting.pop()
-            if self._mark(oid, label):
+            if self._add_label(oid, label):
                 for _, mode, child in self._entries(oid):
                     if mode == DIRECTORY:
                         waiting.append(child)
                     else:
-                        self._mark(child, label)
+                        self._add_label(child, label)
 
     def _top(self, root: bytes, label: bytes) -> None:
         """Label the environment first: its metadata and the chunks of its files get the labels of their files."""
-        self._mark(root, ABOUT)
+        self._add_label(root, ABOUT)
         reserved: bytes | None = None
         for name, mode, oid in self._entries(root):
             if name == RESERVED:
@@ -193,7 +193,7 @@ class ObjectLabels:
                 self._entry(b"", name, mode, oid, label)
         self._shards.setdefault(_shard(b""), label)
         if reserved is not None:
-            self._mark(reserved, ABOUT)
+            self._add_label(reserved, ABOUT)
             for name, mode, oid in self._entries(reserved):
                 self._reserved(name, mode, oid, label)
 
@@ -206,7 +206,7 @@ class ObjectLabels:
             path, one, is_directory, own = waiting.pop()
             if is_directory:
                 self._shards.setdefault(_shard(path), own)
-            if not self._mark(one, own):
+            if not self._add_label(one, own):
                 continue
             if not is_directory:
                 self._point(one, own)
@@ -234,25 +234,25 @@ class ObjectLabels:
 
     def _reserved(self, name: bytes, mode: int, oid: bytes, label: bytes) -> None:
         if name == MANIFEST:
-            self._mark(oid, ABOUT)
+            self._add_label(oid, ABOUT)
             for outer, inner, shard in self._two_levels(oid):
-                self._mark(shard, self._shards.get(outer + inner, ABOUT))
+                self._add_label(shard, self._shards.get(outer + inner, ABOUT))
         elif name == PIECES:
-            self._mark(oid, ABOUT)
+            self._add_label(oid, ABOUT)
             for outer, inner, tree in self._two_levels(oid):
                 self._all(tree, self._pieces.get(bytes.fromhex((outer + inner).decode("ascii")), ABOUT))
         elif name in (ROOTS, DOTGIT) and mode == DIRECTORY:
-            self._mark(oid, ABOUT)
+            self._add_label(oid, ABOUT)
             for child, child_mode, below in self._entries(oid):
                 self._entry(RESERVED + b"/" + name, child, child_mode, below, label)
         elif mode == DIRECTORY:
             self._all(oid, ABOUT)
         else:
-            self._mark(oid, ABOUT)
+            self._add_label(oid, ABOUT)
 
     def _two_levels(self, tree: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
         for outer, mode, oid in self._entries(tree):
-            self._mark(oid, ABOUT)
+            self._add_label(oid, ABOUT)
             if mode == DIRECTORY:
                 for inner, _, below in self._entries(oid):
                     yield outer, inner, below
@@ -287,27 +287,27 @@ MAX_COUNT = 64 << 20
 """With more packed bytes than this the estimate is used: packing would take as long as gc."""
 
 
-def bytes_freed(repository: Repository, sizes: PackedSizes, going: Collection[bytes], estimate: int) -> int:
+def bytes_freed(repository: Repository, sizes: PackedSizes, removed: Collection[bytes], estimate: int) -> int:
     """Return how many bytes fewer our packs take without some objects; `estimate`: the sum to use if that is too much
     work.
     """
-    lost = sum(sizes.of[oid] for oid in going if oid in sizes.of)
-    linked = frozenset(_linked_by_deltas(sizes, going))
-    if linked.issubset(going):
+    lost = sum(sizes.of[oid] for oid in removed if oid in sizes.of)
+    linked = frozenset(_linked_by_deltas(sizes, removed))
+    if linked.issubset(removed):
         return lost
     # In the order in which gc finds them: it determines the delta bases.
     found = reachable_objects(repository.git, sizes.of.__contains__, roots=OURS)
     paths = {found[oid] for oid in linked if oid in found}
-    left = _at_paths(found, paths, going)
+    left = _at_paths(found, paths, removed)
     before = sum(sizes.once(oid) for oid in left)
     if before > MAX_COUNT:
         return estimate
     return max(0, lost + before - packed_size(repository.git, left, repository.hash_length))
 
 
-def _linked_by_deltas(sizes: PackedSizes, going: Collection[bytes]) -> Iterator[bytes]:
+def _linked_by_deltas(sizes: PackedSizes, removed: Collection[bytes]) -> Iterator[bytes]:
     """Yield all objects connected by deltas with the removed ones."""
-    waiting, seen = list(going), set(going)
+    waiting, seen = list(removed), set(removed)
     while waiting:
         oid = waiting.pop()
         linked = {*sizes.differences.get(oid, ()), sizes.bases.get(oid, oid)} - {oid}
@@ -318,9 +318,9 @@ def _linked_by_deltas(sizes: PackedSizes, going: Collection[bytes]) -> Iterator[
 
 
 def _at_paths(
-    found: Mapping[bytes, bytes], paths: Collection[bytes], going: Collection[bytes]
+    found: Mapping[bytes, bytes], paths: Collection[bytes], removed: Collection[bytes]
 ) -> dict[bytes, bytes]:
-    return {oid: path for oid, path in found.items() if path in paths and oid not in going}
+    return {oid: path for oid, path in found.items() if path in paths and oid not in removed}
 
 
 # Report: what uses the space of a history, by snapshot, directory and class, and what each of them alone would free.
@@ -359,7 +359,7 @@ def measure(
         ours = reachable_objects(repository.git, sizes.of.__contains__, roots=NOT_OURS)
         count = _Count(repository, own, sizes, snapshots, frozenset(ours))
         progress("measuring snapshots")
-        by_moment = count.by_moment()
+        by_snapshot = count.by_snapshot()
         progress("measuring directories")
         by_directory, by_class = count.by(_directory), count.by(_class)
         together = count.together(chosen, paths) if chosen or paths else None
@@ -372,8 +372,8 @@ def measure(
             len(own.paths),
             sum(len(line) for line in snapshots.lines.values()),
             len(snapshots.in_trash),
-            by_moment.pop(TRASH_REFS.encode(), LabelUsage()).frees,
-            _snapshot_rows(by_moment, snapshots),
+            by_snapshot.pop(TRASH_REFS.encode(), LabelUsage()).frees,
+            _snapshot_rows(by_snapshot, snapshots),
             _rows(by_directory),
             _rows(by_class),
             together,
@@ -394,9 +394,9 @@ class _Count:
         self._sizes = sizes
         self._length = repository.hash_length
         self._snapshot_rows = snapshots
-        self._kept = reached
+        self._reached = reached
 
-    def by_moment(self) -> dict[bytes, LabelUsage]:
+    def by_snapshot(self) -> dict[bytes, LabelUsage]:
         labels = ObjectLabels(self._own, self._sizes, self._length)
         for snapshot in self._all():
             labels.add(snapshot.commit, snapshot.commit.encode("ascii"))
@@ -406,7 +406,7 @@ class _Count:
         labels = ObjectLabels(self._own, self._sizes, self._length, step)
         for commit in (*(one.commit for one in self._all()), *self._snapshot_rows.in_trash):
             labels.add(commit, b"")
-        labels.keep(self._kept)
+        labels.keep(self._reached)
         return labels.usage()
 
     def together(self, chosen: Sequence[Snapshot], paths: Sequence[bytes]) -> int:
@@ -424,7 +424,7 @@ class _Count:
         return self._freed(labels, CHOSEN)
 
     def _freed(self, labels: ObjectLabels, label: bytes) -> int:
-        labels.keep(self._kept)
+        labels.keep(self._reached)
         estimate = labels.usage().get(label, LabelUsage()).frees
         return bytes_freed(self._repository, self._sizes, labels.alone(label), estimate)
 
@@ -434,7 +434,7 @@ class _Count:
     def _finish(self, labels: ObjectLabels, trash: bytes) -> dict[bytes, LabelUsage]:
         for commit in self._snapshot_rows.in_trash:
             labels.add(commit, trash)
-        labels.keep(self._kept)
+        labels.keep(self._reached)
         return labels.usage()
 
 

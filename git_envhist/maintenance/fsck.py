@@ -430,7 +430,7 @@ class _DamageSearch:
     def __init__(self, repository: Repository, pack_check: PackCheck) -> None:
         self._repository = repository
         self._git = repository.git
-        self._looked = pack_check
+        self._packs = pack_check
         self._bad = frozenset(oid for bad in pack_check.bad for oid in bad.lost)
         unread = {bad.name for bad in pack_check.bad if not bad.lost}
         own = open_published(repository.common_state, repository.pack_dir, repository.object_format)
@@ -460,7 +460,7 @@ class _DamageSearch:
         lost = {oid for _, one in damaged for _, oid in one.lost}
         lost |= {bytes.fromhex(one.commit) for _, one in damaged if not one.lost}
         return FsckFindings(
-            refs, self._looked, tuple(damaged), frozenset(lost), other_faults, snapshots, tuple(broken)
+            refs, self._packs, tuple(damaged), frozenset(lost), other_faults, snapshots, tuple(broken)
         )
 
     def _chain(self, tip: str) -> Iterator[str]:

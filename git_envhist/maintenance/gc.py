@@ -106,8 +106,8 @@ def collect(
         since = min(since, now - MIN_AGE)
     policy = RepackDecision(since, thorough)
     state_directory(repository.common_state)
-    with _upkeep_lock(repository, thorough) as locked_here:
-        if not locked_here:
+    with _upkeep_lock(repository, thorough) as is_locked:
+        if not is_locked:
             return _nothing_done(repository)
         with system_errors(repository.pack_dir):
             done = _Collector(repository, policy, threads, progress, also).run()
@@ -123,8 +123,8 @@ def _upkeep_lock(repository: Repository, waits: bool) -> Iterator[bool]:
         with locked(path, limited=True):
             yield True
     else:
-        with locked_now(path) as locked_here:
-            yield locked_here
+        with locked_now(path) as is_locked:
+            yield is_locked
 
 
 def _nothing_done(repository: Repository) -> GcResult:
@@ -223,7 +223,7 @@ class _Collector:
                 )
             # On NFS an open pack keeps a name after its removal, and so does the staging.
             own.close()
-        self._remember({})
+        self._store_kinds({})
         if graph_command:
             # A cache of git's: without it git is only slower.
             repository.git.try_run(*graph_command)
@@ -262,7 +262,7 @@ class _Collector:
         staging.publish([pack for pack, _ in new])
         # No commit refers to these packs: a journal that lists them would remove them after a power cut.
         staging.make_permanent()
-        self._remember({pack.name: kind for pack, kind in new})
+        self._store_kinds({pack.name: kind for pack, kind in new})
 
     def _write_plans(
         self, live: Mapping[bytes, bytes], packed: set[bytes]
@@ -283,7 +283,7 @@ class _Collector:
             os.utime(pack.pack_path, (LONG_AGO, LONG_AGO))
         return [(pack, kind or f"{DELTIFIED} {int(self._now)}") for pack in packs]
 
-    def _remember(self, new: Mapping[str, str]) -> None:
+    def _store_kinds(self, new: Mapping[str, str]) -> None:
         """Store the kind of each existing pack."""
         repository = self._repository
         self._kinds.update(new)
@@ -330,7 +330,7 @@ def clean(repository: Repository, prune: str | None, progress: Callable[[str], N
     """Run gc for a command."""
     keep_since = since_when(repository, prune)
     sweep_killed(repository)
-    spared = _left_behind(repository)
+    spared = _lost_commits(repository)
     done = collect(repository, keep_since=keep_since, threads=core_count(), progress=progress, also=spared)
     pack_refs(repository)
     fetched = FetchedStore.of(repository)
@@ -355,14 +355,14 @@ def do_daily(repository: Repository, thin: Callable[[], None]) -> None:
         # If dropping snapshots fails, packing can still be done.
         with suppress(EnvhistError):
             thin()
-        collect(repository, thorough=False, also=_left_behind(repository))
+        collect(repository, thorough=False, also=_lost_commits(repository))
         pack_refs(repository)
     except RepositoryBusy:
         postpone(repository)
     check_some_packs(repository)
 
 
-def _left_behind(repository: Repository) -> list[str]:
+def _lost_commits(repository: Repository) -> list[str]:
     """Return the commits that a repair has to recover."""
     return [link.commit for links in lost_snapshots(repository).values() for link in links]
 

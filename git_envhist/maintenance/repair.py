@@ -41,7 +41,7 @@ from git_envhist.rewrite.salvage import (
 from git_envhist.rewrite.timeline import TimelineRewriter, TimelineState, TimelineTarget
 from git_envhist.snapshots.fetched import FetchedStore
 from git_envhist.snapshots.staging import Staging
-from git_envhist.snapshots.timelines import ensure_timeline, forget_left_behind
+from git_envhist.snapshots.timelines import clear_restarted, ensure_timeline
 from git_envhist.worktree.stat_cache import StatCache
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ class Repair:
             self._forget_caches(found)
         self._write_name(found)
         if not lost_snapshots(self._repository):
-            forget_left_behind(self._repository.common_state)
+            clear_restarted(self._repository.common_state)
         after = check(self._repository, quick=False, progress=self._progress)
         return after.health(quick=False, repaired=self._done)
 

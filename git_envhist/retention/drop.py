@@ -166,16 +166,16 @@ class SnapshotDropper:
 
     def _records_to_keep(self, state: TimelineState, dropped_ids: Iterable[SnapshotId]) -> dict[str, bytes]:
         """Return the lines to add to the notes of remaining commits."""
-        going = set(dropped_ids)
+        dropped = set(dropped_ids)
         snapshots = self._history.log(timeline=state.timeline)
-        found = _timeline_records(state, going, snapshots)
-        for commit, lines in _name_removals(state.timeline, going, snapshots).items():
+        found = _timeline_records(state, dropped, snapshots)
+        for commit, lines in _name_removals(state.timeline, dropped, snapshots).items():
             found[commit] = found.get(commit, b"") + lines
         return found
 
 
 def _name_removals(
-    timeline: str, going: Collection[SnapshotId], snapshots: Sequence[Snapshot]
+    timeline: str, dropped: Collection[SnapshotId], snapshots: Sequence[Snapshot]
 ) -> dict[str, bytes]:
     """Return records that remove moved names from remaining snapshots.
 
@@ -183,10 +183,10 @@ def _name_removals(
     one: it is dropped with its snapshot, and restored with it.
     """
     holders = Timeline.of(timeline, snapshots).snapshots
-    names = {name for one in holders if one.id in going for name in one.names}
+    names = {name for one in holders if one.id in dropped for name in one.names}
     found: dict[str, bytes] = {}
     for one in snapshots if names else ():
-        for name in names.intersection(names_of(one.records)) if one.id not in going else ():
+        for name in names.intersection(names_of(one.records)) if one.id not in dropped else ():
             # Dated like the name itself: the record on the dropped snapshot is later, in case that is restored.
             given = max(record.at for record in one.records if record.fields.get("name") == name)
             found[one.commit] = found.get(one.commit, b"") + format_record(
@@ -196,15 +196,15 @@ def _name_removals(
 
 
 def _timeline_records(
-    state: TimelineState, going: Collection[SnapshotId], snapshots: Sequence[Snapshot]
+    state: TimelineState, dropped: Collection[SnapshotId], snapshots: Sequence[Snapshot]
 ) -> dict[str, bytes]:
     """Return records about the timeline (tasks, effects) from notes of dropped snapshots, for remaining neighbors."""
-    records = {one.id: one.records for one in snapshots if one.id in going}
-    stays = [link for link in state.links if link.id not in going]
+    records = {one.id: one.records for one in snapshots if one.id in dropped}
+    stays = [link for link in state.links if link.id not in dropped]
     found: dict[str, bytes] = {}
     last = stays[0].commit if stays else None
     for link in state.links:
-        if link.id not in going:
+        if link.id not in dropped:
             last = link.commit
         elif last is not None:
             lines = [format_record(one) for one in records.get(link.id, ()) if one.kind in TIMELINE_KINDS]

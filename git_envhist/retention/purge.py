@@ -47,7 +47,7 @@ from git_envhist.rewrite.timeline import (
     TimelineRewriter,
     TimelineState,
     TimelineTarget,
-    forget_caches,
+    clear_caches,
 )
 from git_envhist.secrets.keys import SigningKey
 from git_envhist.secrets.seal import sealed_key_id
@@ -289,14 +289,14 @@ def fetched_contains(repository: Repository, paths: Sequence[EnvPath]) -> bool:
     return contained
 
 
-def imported_here(repository: Repository) -> tuple[str, ...]:
+def imported_timelines(repository: Repository) -> tuple[str, ...]:
     """Return the imported timelines, which no remote can provide again."""
     fetched = FetchedStore.of(repository)
     names = fetched.timelines() if fetched.exists else []
     return tuple(name for name in names if fetched.was_imported(split_name(name)[0]))
 
 
-def forget_fetched(repository: Repository, *, holds: bool) -> None:
+def delete_fetched(repository: Repository, *, holds: bool) -> None:
     """Delete the repository of fetched timelines if it contains one of the paths. It can be fetched again."""
     fetched = FetchedStore.of(repository)
     _finish_forgetting(fetched)
@@ -317,7 +317,7 @@ def _finish_forgetting(fetched: FetchedStore) -> None:
                 raise cannot_write(error, os.path.join(place, one)) from error
 
 
-def forget_workplaces(repository: Repository) -> None:
+def delete_workplaces(repository: Repository) -> None:
     """Delete the working directories of killed exports and imports."""
     for name in (EXPORT, IMPORT):
         if os.path.isdir(os.path.join(repository.common_state, name)):
@@ -325,7 +325,7 @@ def forget_workplaces(repository: Repository) -> None:
                 pass
 
 
-def forget_reflogs(repository: Repository) -> None:
+def delete_reflogs(repository: Repository) -> None:
     """Delete reflogs of our refs. We write none; git does with `core.logAllRefUpdates=always`."""
     refs = [*repository.list_refs("refs/envhist/"), *repository.list_refs(NOTES_REFS)]
     words = ("reflog", "expire", "--expire=all", "--expire-unreachable=all")
@@ -454,12 +454,12 @@ class Purger:
         stored = (FACTS_OF_VARIABLES,) if variable_names else ()
         pushed = pushed_timelines(repository, self._history.directory, paths, stored)
         fetched = fetched_contains(repository, paths)
-        imported = imported_here(repository) if fetched else ()
+        imported = imported_timelines(repository) if fetched else ()
         totals = _PurgeTotals()
         for timeline in self._timelines():
             self._erase_from(timeline, paths, totals, dry_run=dry_run)
         if not dry_run:
-            forget_fetched(repository, holds=fetched)
+            delete_fetched(repository, holds=fetched)
             self._clean_up(force=force)
         not_found = [os.fsdecode(path) for path in paths if path not in totals.found and not fetched]
         if not_found and len(not_found) == len(paths) and not variable_names:
@@ -589,15 +589,15 @@ class Purger:
         trash = (link for state in states for entry in state.trash for link in entry.links)
         chains = (link for state in states for link in state.links)
         DigestEraser(self._history, repository, (*chains, *trash)).replace_digests()
-        forget_caches(repository)
+        clear_caches(repository)
         remotes = directory_of(repository.common_state)
         for name in os.listdir(remotes) if os.path.isdir(remotes) else ():
             if name.endswith(".upload"):
                 shutil.rmtree(os.path.join(remotes, name), ignore_errors=True)
-        forget_workplaces(repository)
+        delete_workplaces(repository)
         for base in (hidden_base(repository.common_state), open_base(self._history.environ)):
             sweep_areas(base)
-        forget_reflogs(repository)
+        delete_reflogs(repository)
         # Packs moved aside by an earlier run that was killed are restored, and removed with the rest.
         git = repository.git
         sweep(repository.common_state, repository.pack_dir, lambda commit: is_published(git, commit))

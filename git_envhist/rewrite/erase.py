@@ -41,7 +41,7 @@ class PathEraser(TreeStore, Protocol):
     def read(self, oid: bytes) -> bytes: ...
     def write_blob(self, data: bytes) -> bytes: ...
     def facts_without(self, probe: str, text: bytes) -> bytes: ...
-    def remember(self, oid: bytes, mode: int) -> None: ...
+    def record_erased(self, oid: bytes, mode: int) -> None: ...
 
 
 class ListEraser:
@@ -76,7 +76,7 @@ class ListEraser:
             text = self._eraser.read(oid)
             reduced = self._eraser.facts_without(probe.decode("ascii", "replace"), text)
             if reduced != text:
-                self._eraser.remember(oid, mode)
+                self._eraser.record_erased(oid, mode)
                 facts.put(probe, (mode, self._eraser.write_blob(reduced)))
         return missing
 
@@ -90,7 +90,7 @@ class ListEraser:
         lines = self._eraser.read(row[1]).splitlines(keepends=True)
         removed = [line for line in lines if not keep(line.rstrip(b"\n"))]
         if removed:
-            self._eraser.remember(row[1], row[0])
+            self._eraser.record_erased(row[1], row[0])
             left = b"".join(line for line in lines if line not in removed)
             if left or name == GIT_CHANGED:
                 level.put(name, (row[0], self._eraser.write_blob(left)))
@@ -112,7 +112,7 @@ class ListEraser:
         for name in {content_of(line.rstrip(b"\n")) for line in removed} - left:
             stored = content.entries.get(name)
             if stored is not None:
-                self._eraser.remember(stored[1], stored[0])
+                self._eraser.record_erased(stored[1], stored[0])
                 content.take(name)
 
     def _is_erased(self, word: bytes) -> bool:
@@ -133,7 +133,7 @@ class ListEraser:
             outer, inner = (name.encode("ascii") for name in chunks_path(pointer.tree))
             level = remove_chunks.below(outer)
             if level is not None and inner in level.entries:
-                self._eraser.remember(pointer.tree, DIRECTORY)
+                self._eraser.record_erased(pointer.tree, DIRECTORY)
                 level.take(inner)
 
     def _pointer(self, oid: bytes) -> ChunksPointer | None:
@@ -250,7 +250,7 @@ class Eraser:
     def facts_without(self, probe: str, text: bytes) -> bytes:
         return self._facts_without(probe, text, self._paths)
 
-    def remember(self, oid: bytes, mode: int) -> None:
+    def record_erased(self, oid: bytes, mode: int) -> None:
         """Record an erased object and everything below it."""
         todo = [(mode, oid)]
         while todo:
@@ -302,7 +302,7 @@ class _Snapshot:
             return
         if in_chunks:
             self._pointers[row[1]] = None
-        self._eraser.remember(row[1], row[0])
+        self._eraser.record_erased(row[1], row[0])
         level.take(stored)
 
     def _erase_shards(self, path: EnvPath, stored: bytes) -> None:
@@ -352,7 +352,7 @@ class _Snapshot:
         if level is None:
             raise Damaged("the manifest of a snapshot is incomplete", hint="git envlog fsck")
         old = level.entries[inner]
-        self._eraser.remember(old[1], old[0])
+        self._eraser.record_erased(old[1], old[0])
         if lines:
             level.put(inner, (old[0], self._eraser.write_blob(b"\n".join(lines))))
         else:

@@ -37,7 +37,7 @@ from git_envhist.snapshots.log import read_snapshot
 from git_envhist.snapshots.notes import MESSAGE, move_notes
 from git_envhist.snapshots.records import HASH
 from git_envhist.snapshots.staging import Staging, open_published
-from git_envhist.snapshots.timelines import current_commit, read_left_behind, read_rewritten
+from git_envhist.snapshots.timelines import current_commit, read_restarted, read_rewritten
 
 PLACES = ("refs/envhist/", "refs/notes/envhist/")
 ASIDE = "set-aside"
@@ -373,7 +373,7 @@ def outside_trash(repository: Repository, timeline: str) -> list[Snapshot]:
 
 def lost_snapshots(repository: Repository) -> dict[str, tuple[ChainCommit, ...]]:
     """Return the snapshots of each restarted timeline that no ref reaches, oldest first."""
-    found = {name: _unreached_links(repository, name) for name in read_left_behind(repository.common_state)}
+    found = {name: _unreached_links(repository, name) for name in read_restarted(repository.common_state)}
     return {name: links for name, links in found.items() if links}
 
 

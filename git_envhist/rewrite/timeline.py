@@ -60,7 +60,7 @@ from git_envhist.snapshots.notes import NamedObjectReader, move_notes
 from git_envhist.snapshots.publish import is_published
 from git_envhist.snapshots.sealed_facts import FindFactsKey
 from git_envhist.snapshots.staging import Staging, sweep
-from git_envhist.snapshots.timelines import current_commit, read_rewritten, remember_rewritten
+from git_envhist.snapshots.timelines import current_commit, read_rewritten, record_rewritten
 from git_envhist.tracking.attachments import attachment_path
 from git_envhist.worktree.stat_cache import StatCache
 
@@ -83,7 +83,7 @@ def move_caches(repository: Repository, now: Mapping[str, str]) -> None:
                 cache.write(replace(head, base=now[head.base]), head.shards)
 
 
-def forget_caches(repository: Repository) -> None:
+def clear_caches(repository: Repository) -> None:
     """Delete all stat caches. The next capture reads every file."""
     for cache in _caches(repository):
         cache.clear()
@@ -307,12 +307,12 @@ class TrashBuilder:
         self.expired: list[ChainCommit] = []
         self._writer = writer
         self._find_key = find_key
-        self._stand = state
+        self._state = state
         self._wanted = wanted
 
     def take(self, removed: Sequence[ChainCommit], day: date) -> None:
         """Add dropped snapshots; each records the ids between which it was."""
-        links = self._stand.links
+        links = self._state.links
         ids = [None, *(link.id for link in links), None]
         places = {link.commit: (ids[number], ids[number + 2]) for number, link in enumerate(links)}
         changes = {}
@@ -341,7 +341,7 @@ class TrashBuilder:
             self.now |= now
 
     def _put(self, ref: str, tip: str, entry: TrashEntry | None) -> None:
-        known = {one.ref: one.tip for one in self._stand.trash}
+        known = {one.ref: one.tip for one in self._state.trash}
         if known.get(ref) != tip:
             self.moves.append(RefUpdate(ref, tip, known.get(ref)))
 
@@ -499,7 +499,7 @@ class TimelineRewriter:
                 staging.journal_commit(move.new)
         staging.publish(new.packs)
         if new.other_trees:
-            forget_caches(repository)
+            clear_caches(repository)
         try:
             repository.move_refs(new.refs)
         except RefsMoved:
@@ -507,7 +507,7 @@ class TimelineRewriter:
         repository.sync_refs([move.ref for move in new.refs])
         # The rewrite is complete; what follows only saves time.
         with suppress(EnvhistError):
-            remember_rewritten(repository.common_state, new.now)
+            record_rewritten(repository.common_state, new.now)
         move_caches(repository, new.now)
         return True
 

@@ -253,7 +253,7 @@ class Origins:
         """Return whether a key from the configuration home belongs to this repository."""
         return not key.repository or key.repository.hex() in self._lines()
 
-    def remember(self, key: Key) -> None:
+    def add(self, key: Key) -> None:
         """Add the origin of a key that was created or imported."""
         lines, line = self._lines(), key.repository.hex() if key.repository else FIRST_FORM + key.id
         if line not in lines:
@@ -520,7 +520,7 @@ class KeyRing:
 
     def _store(self, key: Key) -> None:
         self._refuse_other(key)
-        self._origins.remember(key)
+        self._origins.add(key)
         failures = []
         for place in self._stored_in:
             try:
@@ -579,7 +579,7 @@ class KeyRing:
 
     def _complete(self, key: Key) -> None:
         """Write missing copies of the key in use, and move keys out of the repository if so configured."""
-        self._origins.remember(key)
+        self._origins.add(key)
         for place in self._stored_in:
             if key.id not in place.ids() or self._read(place, key.id) is None:
                 with suppress(OSError):  # a second copy is optional

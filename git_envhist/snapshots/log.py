@@ -127,7 +127,7 @@ class _SkippedCommits:
     """Count what cannot be read by reason, and report it once at the end."""
 
     def __init__(self, warn: Warn) -> None:
-        self._tell = warn
+        self._warn = warn
         self._counts: dict[str, int] = {}
         self._first: dict[str, str] = {}
 
@@ -138,12 +138,12 @@ class _SkippedCommits:
         self._first.setdefault(reason, commit[:10].decode("ascii", "replace"))
 
     def warn(self, sentence: str) -> None:
-        self._tell(sentence)
+        self._warn(sentence)
 
     def report(self) -> None:
         for reason, count in self._counts.items():
             more = f" and {count - 1} more" if count > 1 else ""
-            self._tell(f"'{self._first[reason]}'{more}: {reason}")
+            self._warn(f"'{self._first[reason]}'{more}: {reason}")
         self._counts.clear()
 
 
@@ -166,12 +166,12 @@ def _with_notes(log: _Log, skipped: _SkippedCommits, writers: str) -> Iterator[F
             .decode("utf-8", "surrogateescape")
             .split()
         )
-        sound = [ref for ref in refs if log.git.ask("notes", "--ref", ref, "list").status == 0]
-        if len(sound) == len(refs):
+        readable = [ref for ref in refs if log.git.ask("notes", "--ref", ref, "list").status == 0]
+        if len(readable) == len(refs):
             raise
-        damaged = ", ".join(f"'{ref}'" for ref in refs if ref not in sound)
+        damaged = ", ".join(f"'{ref}'" for ref in refs if ref not in readable)
         skipped.warn(f"notes cannot be read and are left out: {damaged}")
-        yield from log.read(sound, skip=read)
+        yield from log.read(readable, skip=read)
 
 
 def _readable_commits(log: _Log, commits: Iterator[Fields], skipped: _SkippedCommits) -> Iterator[Fields]:

@@ -31,7 +31,7 @@ from git_envhist.snapshots.timelines import (
     current_commit,
     ensure_timeline,
     read_rewritten,
-    remember_left_behind,
+    record_restarted,
 )
 
 TRIES = 20
@@ -90,7 +90,7 @@ def publish(
         )
         staging.journal_commit(commit)
         staging.publish([*waiting, *small])
-        move_warnings = _move(repository, ref, timeline, commit, tip, notes)
+        move_warnings = _move_refs(repository, ref, timeline, commit, tip, notes)
         if move_warnings is None:
             continue
         stored = sum(pack.size for pack in (*waiting, *small))
@@ -106,7 +106,7 @@ def _tip_exists(repository: Repository, tip: str) -> bool:
 
 
 def _abandon_tip(repository: Repository, timeline: str, tip: str | None) -> str:
-    remember_left_behind(repository.common_state, timeline)
+    record_restarted(repository.common_state, timeline)
     return (
         f"the history before this cannot be read: '{tip}' is missing; a new chain starts "
         "('git envlog fsck --repair' recovers the old snapshots that exist)"
@@ -202,7 +202,7 @@ class _OwnFirst:
         return GitObject(kind.decode("ascii"), data)
 
 
-def _move(
+def _move_refs(
     repository: Repository,
     ref: str,
     timeline: str,
@@ -223,14 +223,14 @@ def _move(
             repository.sync_refs([ref, note.ref])
             return []
     try:
-        _move_alone(repository, snapshot)
+        _move_snapshot_ref(repository, snapshot)
     except RefsMoved:
         return None
     repository.sync_refs([ref])
     return warnings
 
 
-def _move_alone(repository: Repository, snapshot: RefUpdate) -> None:
+def _move_snapshot_ref(repository: Repository, snapshot: RefUpdate) -> None:
     # git moves the refs of a transaction one after another: a git that was killed may have move_warnings ours already.
     if repository.resolve_ref(snapshot.ref) != snapshot.new:
         try:
