@@ -288,8 +288,9 @@ MAX_COUNT = 64 << 20
 
 
 def bytes_freed(repository: Repository, sizes: PackedSizes, removed: Collection[bytes], estimate: int) -> int:
-    """Return how many bytes fewer our packs take without some objects; `estimate`: the sum to use if that is too much
-    work.
+    """Return how many bytes fewer our packs take without some objects.
+
+    `estimate`: the sum to return if measuring is too much work.
     """
     lost = sum(sizes.of[oid] for oid in removed if oid in sizes.of)
     linked = frozenset(_linked_by_deltas(sizes, removed))
@@ -456,8 +457,9 @@ def _class(label: bytes, name: bytes, is_directory: bool) -> bytes:
 
 
 def _inside(paths: frozenset[bytes]) -> Step:
-    """Return a step that labels entries at or below the paths IN, all others OUT; until that is
-    known, by their path.
+    """Return a step that labels entries at or below the paths IN, and all others OUT.
+
+    Until that is known, the label of an entry is its path.
     """
 
     def step(label: bytes, name: bytes, _is_directory: bool) -> bytes:

@@ -63,8 +63,9 @@ class PackCheck:
 
 
 def check_packs(repository: Repository, *, quick: bool, only: Iterable[str] | None = None) -> PackCheck:
-    """Check our packs. `quick`: check only their headers, trailers and indexes; `only`: check only packs of these
-    names.
+    """Check our packs.
+
+    `quick`: check only headers, trailers and indexes; `only`: check only packs of these names.
     """
     left_out = unpublished(repository.common_state, repository.pack_dir)
     chosen = [name for name in own_names(repository.pack_dir) if name not in left_out]
@@ -152,10 +153,9 @@ def _text_of(error: Exception) -> str:
 
 
 def repair_pack(repository: Repository, bad: DamagedPack) -> str:
-    """Write the intact objects of a damaged pack to a new pack and set the damaged one aside. Return its new
-    directory.
+    """Write the intact objects of a damaged pack to a new pack and set the damaged one aside.
 
-    The caller holds the common lock exclusively.
+    Return its new directory. The caller holds the common lock exclusively.
     """
     with Staging.create(repository.common_state, repository.pack_dir, repository.shared) as staging:
         base = os.path.join(repository.pack_dir, bad.name)

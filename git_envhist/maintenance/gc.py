@@ -238,8 +238,9 @@ class _Collector:
     def _set_apart(
         self, staging: Staging, chosen: Sequence[PackUsage], live: Mapping[bytes, bytes]
     ) -> tuple[set[bytes], list[Written]]:
-        """Write the unreachable objects that have to stay for a while into packs of their own. Return their ids and
-        the packs.
+        """Write the unreachable objects that have to stay for a while into packs of their own.
+
+        Return their ids and the packs.
         """
         apart: set[bytes] = set()
         written: list[Written] = []
@@ -251,8 +252,9 @@ class _Collector:
         return apart, written
 
     def _used_again(self, chosen: Sequence[PackUsage], dead: set[bytes]) -> dict[bytes, bytes]:
-        """Return the unreachable objects of packs that git touched since they were weighed: they were added again,
-        only here.
+        """Return the unreachable objects of packs that git touched since they were weighed.
+
+        These objects were added again, and exist nowhere else.
         """
         since = max(self._policy.keep_since, LONG_AGO)
         used = [pack for pack in chosen if os.stat(pack.path).st_mtime > max(since, pack.used)]
@@ -260,7 +262,7 @@ class _Collector:
 
     def _publish(self, staging: Staging, new: Sequence[Written]) -> None:
         staging.publish([pack for pack, _ in new])
-        # No commit refers to these packs: a journal that lists them would remove them after a power cut.
+        # No commit refers to these packs: after a power cut, a sweep that finds them in a journal would remove them.
         staging.make_permanent()
         self._store_kinds({pack.name: kind for pack, kind in new})
 

@@ -198,7 +198,7 @@ def _write_merged(staging: Staging, object_format: str, paths: list[str]) -> lis
     if merged is None:
         return []
     staging.publish([merged])
-    # No commit refers to the merged pack: a journal that lists it would remove it after a power cut.
+    # No commit refers to the merged pack: after a power cut, a sweep that finds it in a journal would remove it.
     staging.make_permanent()
     return replaced
 
@@ -266,10 +266,10 @@ def listed_packs(repository: Repository) -> frozenset[str]:
 
 
 def update_list(repository: Repository, before: Collection[str], most: int) -> None:
-    """Update the list after merging: all packs if more than `most` are in no list, otherwise those of gc, if the list
-    of `before` was dropped.
+    """Update git's list of packs after captures' packs were merged, or could not be.
 
-    Call it while neither captures nor gc run: a listed pack must not be about to be removed.
+    It lists all packs if more than `most` are in no list, and otherwise those of gc, if the list of `before` was
+    dropped. Call it while neither captures nor gc run: a listed pack must not be about to be removed.
     """
     from git_envhist.maintenance.weigh_packs import read_kinds  # loaded late: most captures merge nothing
 
@@ -303,8 +303,10 @@ capture merges them.
 
 
 def merge_packs_after(repository: Repository, most: int = MAX_PACKS) -> None:
-    """Merge small packs if there are more than `most`, unless another capture or a git that works from packs is
-    running; if gits leave no gap for that, list all packs instead.
+    """Merge small packs if there are more than `most`.
+
+    Nothing is merged while another capture, or a git that works from packs, is running; if gits leave no gap for a
+    merge, all packs are listed instead.
     """
     from git_envhist.maintenance.daily import begin_if_due  # loaded late: most captures merge nothing
 

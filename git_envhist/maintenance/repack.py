@@ -84,11 +84,10 @@ def reachable_objects(
     more: Iterable[str] = (),
     since: Tips | None = None,
 ) -> dict[bytes, bytes]:
-    """Return the wanted objects that anything reaches, each with a path. Raise `GitFailed` if that cannot be
-    determined.
+    """Return the wanted objects that anything reaches, each with a path.
 
-    `roots`: where to start, as options of `git rev-list`; `more`: further ids, if they exist. `since`: return at
-    least what became reachable after these tips.
+    Raise `GitFailed` if that cannot be determined. `roots`: where to start, as options of `git rev-list`; `more`:
+    further ids, if they exist. `since`: return at least what became reachable after these tips.
     """
     old = since.ids if since is not None else ()
     lines = [*_present(git, more), *(f"^{tip}" for tip in _present(git, old))]

@@ -70,8 +70,9 @@ class RepackDecision:
 
 
 def weigh(pack: PackFile, entry: str, needed: Container[bytes], now: float) -> PackUsage:
-    """Measure how much of a pack is needed; its index must be intact. `entry`: the pack's entry in
-    the list of kinds.
+    """Measure how much of a pack is needed; its index must be intact.
+
+    `entry`: the pack's entry in the list of kinds.
     """
     seen = os.stat(pack.path)
     kind, *words = entry.split() or [""]

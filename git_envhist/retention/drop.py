@@ -62,10 +62,10 @@ class SnapshotDropper:
         return DropResult(dropped, until, warnings=tuple(warnings))
 
     def drop_from(self, timeline: str, choose: Callable[[], Iterable[SnapshotId]]) -> RewriteResult:
-        """Drop the chosen snapshots of a timeline. Records about the whole timeline in their notes are moved to other
-        snapshots.
+        """Drop the chosen snapshots of a timeline.
 
-        `choose` is called for the current state of the timeline, again if a capture changes it meanwhile.
+        Records about the whole timeline in their notes are moved to other snapshots. `choose` is called for the
+        current state of the timeline, again if a capture changes it meanwhile.
         """
 
         def decide(state: TimelineState, _staging: Staging) -> TimelineTarget:
@@ -106,8 +106,9 @@ class SnapshotDropper:
         return f"{known.id[:7]} was not dropped: git envlog show {known.id[:7]}"
 
     def timeline_with_trash(self, timeline: str) -> tuple[list[Snapshot], frozenset[SnapshotId]]:
-        """Return a timeline as if nothing had been dropped recently, oldest first, and the ids of the dropped
-        snapshots.
+        """Return a timeline as if nothing had been dropped recently, and the ids of the dropped snapshots.
+
+        The snapshots are oldest first.
         """
         state = self._rewriting.state(timeline)
         dropped_ids = frozenset(link.id for entry in state.trash for link in entry.links)

@@ -311,8 +311,9 @@ class KeyRing:
         key_in: str = "",
         received: Callable[[], Received] | None = None,
     ) -> None:
-        """`key_in`: `home` stores keys only in the configuration home; `received`: returns keys encrypted for this
-        user.
+        """Open the keys of a repository.
+
+        `key_in`: `home` stores keys only in the configuration home; `received`: returns keys encrypted for this user.
         """
         self._receive = received
         self._received_keys: Received | None = None

@@ -294,8 +294,9 @@ def format_extras(
     xattrs: Iterable[tuple[bytes, bytes]] = (),
     notes: Sequence[tuple[str, str]] = (),
 ) -> bytes:
-    """Return the words at the end of a line, a space before each; `uid`, `gid`: only if they differ from the
-    directory's.
+    """Return the words at the end of a line, a space before each.
+
+    `uid`, `gid`: only if they differ from the directory's.
     """
     words = [] if uid is None else [b" u=%d" % uid]
     if gid is not None:

@@ -471,8 +471,9 @@ def signed(record: NoteRecord, snapshot: SnapshotId, key: SigningKey) -> NoteRec
 def signed_again(
     record: NoteRecord, changed: Mapping[str, object], snapshot: SnapshotId, find_key: FindKey
 ) -> NoteRecord:
-    """Return the record of a verdict with changed fields, signed again if its signature was valid and its key is
-    known.
+    """Return the record of a verdict with changed fields.
+
+    It is signed again if its signature was valid and its key is known.
     """
     from git_envhist.secrets.keys import constant_time_equal  # loaded late: only signed messages need it
 

@@ -281,8 +281,9 @@ def object_exists(git: Git, oid: str) -> bool:
 
 
 def is_published(git: Git, commit: str) -> bool:
-    """Return whether one of our refs reaches a commit. Raise `GitFailed` if git cannot determine it: then nothing may
-    be deleted.
+    """Return whether one of our refs reaches a commit.
+
+    Raise `GitFailed` if git cannot determine it: then nothing may be deleted.
     """
     if not object_exists(git, commit):
         # A commit that a ref names and git cannot read is damaged: that is no reason to delete the rest.

@@ -431,8 +431,9 @@ def tree_text(objects: Objects, oid: bytes) -> bytes:
 
 @lru_cache(64)
 def _directory_of(head: bytes) -> bytes:
-    """Return the stored path in a shard's first line; cached, because both sides of a comparison mostly have the
-    same.
+    """Return the stored path in a shard's first line.
+
+    Cached, because both sides of a comparison mostly have the same line.
     """
     return read_shard(head + b". d 0000 0 u=0 g=0\n").directory
 

@@ -186,8 +186,7 @@ def read_git_changes(data: bytes) -> tuple[GitChange, ...]:
 
 
 def write_rules(ignore: Sequence[str], exclude: Sequence[str]) -> bytes:
-    """Return the patterns that excluded files from the environment, in gitignore's syntax; their order is
-    significant.
+    """Return the patterns that excluded files from the environment, in gitignore's syntax and in order.
 
     `ignore` applied to the working tree only, `exclude` to additional roots as well.
     """
