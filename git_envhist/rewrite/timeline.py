@@ -96,9 +96,6 @@ def _caches(repository: Repository) -> Iterator[StatCache]:
             yield StatCache(directory, crc32)
 
 
-# The part of a history that rewriting and retention need.
-
-
 class HistoryContext(Protocol):
     """The part of a history that rewriting and retention need."""
 
@@ -123,9 +120,6 @@ class HistoryContext(Protocol):
     def resolve(self, text: str) -> Snapshot: ...
     def judge(self, snapshot: Snapshot) -> Snapshot: ...
     def forget_world(self) -> None: ...
-
-
-Waiting = Callable[[], None]
 
 
 # The summary in a snapshot's message, written again for another predecessor.
