@@ -130,7 +130,7 @@ class SnapshotDropper:
         return DropResult(tuple(one.snapshot for one in wanted), until, warnings=tuple(warnings))
 
     def expire(self, before: date) -> int:
-        """Purge what was dropped before a day. Return the number of snapshots."""
+        """Purge trash entries older than a day. Return the number of snapshots."""
         count = self.count_expired(before)
         for timeline in {entry.timeline for entry in self._entries() if entry.since < before}:
 

@@ -1,7 +1,7 @@
 """Drop snapshots by a retention policy, on command and once a day; dropped snapshots stay in the trash for 30 days.
 
 The daily run also enforces `envhist.maxSize`: it purges the oldest trash first, then drops the oldest snapshots that
-only the policy keeps. `decide` is the pure part: a policy and a timeline give what is kept and why.
+only the policy keeps. `decide` is the pure part: it returns the kept snapshots of a timeline with reasons.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Pruner:
     ) -> PruneResult:
         """Drop what a policy does not keep, and expire the trash.
 
-        `expire_before`: purge what was dropped before this day (default: thirty days ago).
+        `expire_before`: purge trash entries older than this day (default: thirty days ago).
         """
         done = self._prune(policy, timelines, dry_run, expire_before)
         if not dry_run:

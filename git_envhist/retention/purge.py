@@ -70,7 +70,7 @@ from git_envhist.snapshots.sealed_facts import FindFactsKey, open_facts, seal_fa
 from git_envhist.snapshots.staging import Staging, sweep
 from git_envhist.worktree.unfinished_restore import restore_directory
 
-# Digests in verdicts: whoever has all of a tree except a short secret could test guesses against its `Env-Content`.
+# Digests in verdicts: a reader of a tree without one short secret could test guesses of it against its `Env-Content`.
 # So after an erasure snapshots have a keyed digest instead; here the notes of all timelines and the private list of
 # checks are changed in the same manner. Digests of current snapshots stay; all others are replaced by the same keyed
 # digest everywhere, so that equal ones stay equal.
