@@ -70,7 +70,7 @@ def read_key_text(text: str) -> Key:
 
 # Exported keys wrapped with a passphrase, one line:
 #
-# envhist-key-w1-<id of the key>-<base32: salt, wrapped secret, checksum>
+#     envhist-key-w1-<id of the key>-<base32: salt, wrapped secret, checksum>
 #
 # The passphrase is stretched with scrypt (128 MiB, about half a second per guess), and the secret is encrypted with
 # AES-256 in SIV mode, bound to the id. The checksum distinguishes a typo from a wrong passphrase.

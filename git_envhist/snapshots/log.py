@@ -227,9 +227,9 @@ def _read_snapshot(fields: Fields, skipped: _SkippedCommits) -> Snapshot:
     commit, parents, tree, at, author, body, note = fields
     message = read_message(body)
     try:
-        at_time = datetime.fromisoformat(at.decode("ascii"))
+        time = datetime.fromisoformat(at.decode("ascii"))
     except ValueError:
-        raise Damaged("the commit has no at_time that can be read") from None
+        raise Damaged("the time of the commit cannot be read") from None
     records: tuple[NoteRecord, ...] = ()
     if note:
         records, flaw = read_note(note)
@@ -239,7 +239,7 @@ def _read_snapshot(fields: Fields, skipped: _SkippedCommits) -> Snapshot:
         commit.decode("ascii"),
         parents.decode("ascii").split(),
         tree.decode("ascii"),
-        at_time,
+        time,
         message,
         records,
         (author, body),

@@ -72,7 +72,7 @@ def publish(
     commit_draft: CommitDraft,
     own: OwnPacks,
 ) -> PublishedSnapshot:
-    """Append the snapshot to its timeline; if the tip move_warnings meanwhile, to the new tip.
+    """Append the snapshot to its timeline; if the tip moved meanwhile, to the new tip.
 
     Objects in our `own` packs are read in this process: each git child saved is a millisecond or two.
     """
@@ -80,8 +80,8 @@ def publish(
     waiting = list(packs)
     for _ in range(TRIES):
         tip = repository.resolve_ref(ref)
-        exists = tip is not None and (bytes.fromhex(tip) in own or _tip_exists(repository, tip))
-        parent = tip if exists else None
+        is_present = tip is not None and (bytes.fromhex(tip) in own or _tip_exists(repository, tip))
+        parent = tip if is_present else None
         lost = [] if parent == tip else [_abandon_tip(repository, timeline, tip)]
         draft = commit_draft.describe(parent)
         data = _commit_data(parent, draft, commit_draft)
@@ -188,7 +188,7 @@ def _write_notes(
 
 
 class _OwnFirst:
-    """Reads objects from our packs, and from git those that are missing or damaged exists."""
+    """Reads objects from our packs, and from git those that are missing or damaged there."""
 
     def __init__(self, own: OwnPacks, others: CatFile) -> None:
         self._own = own
@@ -210,7 +210,7 @@ def _move_refs(
     parent: str | None,
     notes: tuple[str | None, str] | None,
 ) -> list[str] | None:
-    """Move the refs. Return the warnings, or None if another process move_warnings the snapshot's ref first."""
+    """Move the refs. Return the warnings, or None if another process moved the snapshot's ref first."""
     snapshot = RefUpdate(ref, commit, parent)
     warnings: list[str] = []
     if notes is not None:
@@ -231,7 +231,7 @@ def _move_refs(
 
 
 def _move_snapshot_ref(repository: Repository, snapshot: RefUpdate) -> None:
-    # git moves the refs of a transaction one after another: a git that was killed may have move_warnings ours already.
+    # git moves the refs of a transaction one after another: a git that was killed may have moved ours already.
     if repository.resolve_ref(snapshot.ref) != snapshot.new:
         try:
             repository.move_refs([snapshot])

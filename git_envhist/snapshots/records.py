@@ -32,9 +32,8 @@ from git_envhist.text import show
 
 # Facts, one per line, sorted: `.envhist/facts/<probe>`.
 #
-# envhist-facts 1 pip 1
-#
-# .venv/click 8.1.7 at=.venv/lib/python3.11/site-packages/click-8.1.7.dist-info auto
+#     envhist-facts 1 pip 1
+#     .venv/click 8.1.7 at=.venv/lib/python3.11/site-packages/click-8.1.7.dist-info auto
 #
 # The first line names the format, the probe and the probe's version; facts of two versions are not compared. A probe
 # that ran and found nothing writes only that line; without a file, nothing is known. Malformed lines are skipped.
@@ -145,9 +144,8 @@ def _fact_text(raw: bytes) -> str:
 # One line each, sorted by path; paths and details are quoted. A path of an additional root starts with the root's
 # name and `://`:
 #
-# data/big.iso budget 5.2%20GiB
-#
-# nginx://conf.d/secret.key unreadable
+#     data/big.iso budget 5.2%20GiB
+#     nginx://conf.d/secret.key unreadable
 
 ROOT_MARK = b"://"
 """Occurs in no path of a file system: no component of a path is empty."""
