@@ -41,8 +41,9 @@ from git_envhist.rewrite.salvage import (
 from git_envhist.rewrite.timeline import TimelineRewriter, TimelineState, TimelineTarget
 from git_envhist.snapshots.fetched import FetchedStore
 from git_envhist.snapshots.staging import Staging
-from git_envhist.snapshots.timelines import clear_restarted, ensure_timeline
+from git_envhist.snapshots.timelines import clear_restarted
 from git_envhist.worktree.stat_cache import StatCache
+from git_envhist.worktree.timeline_name import ensure_timeline
 
 if TYPE_CHECKING:
     from git_envhist.context import HistoryContext
@@ -260,7 +261,7 @@ class Repair:
             )
 
         done = TimelineRewriter(self._history).rewrite(timeline, decide, keeps=False)
-        self._history.forget_world()
+        self._history.refresh()
         many = f"{len(older):,} snapshots are" if len(older) > 1 else "1 snapshot is"
         self._done.append(f"{many} on '{timeline}' again, which had been restarted")
         self._done += done.warnings
@@ -317,7 +318,7 @@ class Repair:
             return TimelineTarget((*older, *links), cuts_off=True)
 
         done = TimelineRewriter(self._history).rewrite(timeline, decide, keeps=False)
-        self._history.forget_world()
+        self._history.refresh()
         many = f"{len(damaged):,} snapshots are" if len(damaged) > 1 else "1 snapshot is"
         self._done.append(f"{many} incomplete and set aside; '{timeline}' continues without")
         self._done += done.warnings

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError, GitFailed
 from git_envhist.git.repository import Repository
 from git_envhist.maintenance import repack
@@ -25,7 +25,7 @@ from tests.objects.packing import grow_older, noise
 from tests.support.repository import Repo, make_repo
 
 
-def take_snapshot(history: AroundHistory, intent: str) -> Snapshot:
+def take_snapshot(history: EnvHistory, intent: str) -> Snapshot:
     captured = history.capture(intent)
     assert captured.snapshot is not None
     return captured.snapshot
@@ -48,8 +48,8 @@ def exists(repo: Repo, oid: str) -> bool:
 
 
 @pytest.fixture
-def history(repo: Repo) -> AroundHistory:
-    return AroundHistory.open(str(repo.path), workers="here")
+def history(repo: Repo) -> EnvHistory:
+    return EnvHistory.open(str(repo.path), workers="here", one_command=True)
 
 
 @pytest.fixture(params=["sha1", "sha256"])
@@ -57,14 +57,14 @@ def either(tmp_path: Path, request: pytest.FixtureRequest) -> Repo:
     return make_repo(tmp_path / "either", object_format=request.param)
 
 
-def forget(repo: Repo, history: AroundHistory) -> None:
+def forget(repo: Repo, history: EnvHistory) -> None:
     """Delete the timeline by hand."""
     for ref in repo.git("for-each-ref", "--format=%(refname)", "refs/envhist", "refs/notes/envhist").split():
         repo.git("update-ref", "-d", ref)
 
 
 def test_gc_keeps_every_snapshot_and_leaves_one_pack(either: Repo) -> None:
-    history = AroundHistory.open(str(either.path), workers="here")
+    history = EnvHistory.open(str(either.path), workers="here", one_command=True)
     moments = []
     for number in range(15):
         either.write("app.py", b"".join(b"line %d\n" % line for line in range(500 + number)))
@@ -87,7 +87,7 @@ def test_gc_keeps_every_snapshot_and_leaves_one_pack(either: Repo) -> None:
     assert either.read("app.py") == moments[0][1]
 
 
-def test_gc_frees_the_space_of_unreachable_objects(repo: Repo, history: AroundHistory) -> None:
+def test_gc_frees_the_space_of_unreachable_objects(repo: Repo, history: EnvHistory) -> None:
     repo.write("large", noise(2_000_000))
     gone = take_snapshot(history, "large")
     blob = repo.git("rev-parse", f"{gone.commit}:large")
@@ -105,7 +105,7 @@ def test_gc_frees_the_space_of_unreachable_objects(repo: Repo, history: AroundHi
     assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
 
 
-def test_capture_after_gc_stores_removed_objects_again(repo: Repo, history: AroundHistory) -> None:
+def test_capture_after_gc_stores_removed_objects_again(repo: Repo, history: EnvHistory) -> None:
     repo.write("large", noise(2_000_000))
     take_snapshot(history, "large")
     forget(repo, history)
@@ -117,7 +117,7 @@ def test_capture_after_gc_stores_removed_objects_again(repo: Repo, history: Arou
     assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
 
 
-def test_unreachable_objects_are_kept_for_two_weeks_by_default(repo: Repo, history: AroundHistory) -> None:
+def test_unreachable_objects_are_kept_for_two_weeks_by_default(repo: Repo, history: EnvHistory) -> None:
     repo.write("large", noise(200_000))
     gone = take_snapshot(history, "large")
     forget(repo, history)
@@ -140,7 +140,7 @@ def test_unreachable_objects_are_kept_for_two_weeks_by_default(repo: Repo, histo
     assert not exists(repo, gone.commit)
 
 
-def test_git_gc_does_not_follow_unreachable_objects_in_our_packs(repo: Repo, history: AroundHistory) -> None:
+def test_git_gc_does_not_follow_unreachable_objects_in_our_packs(repo: Repo, history: EnvHistory) -> None:
     repo.write("large", noise(20_000))
     gone = take_snapshot(history, "large")
     forget(repo, history)
@@ -165,7 +165,7 @@ def test_git_gc_does_not_follow_unreachable_objects_in_our_packs(repo: Repo, his
     assert not exists(repo, gone.commit)
 
 
-def test_objects_reachable_from_any_user_state_are_kept(repo: Repo, history: AroundHistory) -> None:
+def test_objects_reachable_from_any_user_state_are_kept(repo: Repo, history: EnvHistory) -> None:
     words = [f"the user's {place}\n" * 50 for place in ("commit", "index", "reflog", "stash", "worktree")]
     for number, text in enumerate(words):
         repo.write(f"file{number}", text)
@@ -192,7 +192,7 @@ def test_objects_reachable_from_any_user_state_are_kept(repo: Repo, history: Aro
     assert linked.git("fsck", "--full", "--strict", "--no-dangling") == ""
 
 
-def test_objects_of_a_bisect_in_a_linked_worktree_are_kept(repo: Repo, history: AroundHistory) -> None:
+def test_objects_of_a_bisect_in_a_linked_worktree_are_kept(repo: Repo, history: EnvHistory) -> None:
     linked = Repo(repo.path.parent / "linked", repo.env)
     repo.git("worktree", "add", "-q", "--detach", str(linked.path))
     linked.write("only here", "text")
@@ -207,7 +207,7 @@ def test_objects_of_a_bisect_in_a_linked_worktree_are_kept(repo: Repo, history: 
     assert exists(repo, lost)
 
 
-def test_unreadable_ref_stops_gc(repo: Repo, history: AroundHistory) -> None:
+def test_unreadable_ref_stops_gc(repo: Repo, history: EnvHistory) -> None:
     repo.write("x", "y")
     before = take_snapshot(history, "one")
     forget(repo, history)
@@ -220,7 +220,7 @@ def test_unreadable_ref_stops_gc(repo: Repo, history: AroundHistory) -> None:
 
 
 def test_inherited_packs_of_a_clone_are_removed_and_needed_objects_kept(
-    repo: Repo, history: AroundHistory
+    repo: Repo, history: EnvHistory
 ) -> None:
     repo.write("large", noise(500_000))
     repo.write("committed", b"captured first, committed then\n" * 20)
@@ -238,7 +238,7 @@ def test_inherited_packs_of_a_clone_are_removed_and_needed_objects_kept(
     assert clone.git("show", "HEAD:committed").startswith("captured first")
 
 
-def test_git_gc_and_its_caches_work_after_gc(repo: Repo, history: AroundHistory) -> None:
+def test_git_gc_and_its_caches_work_after_gc(repo: Repo, history: EnvHistory) -> None:
     for number in range(4):
         repo.write("x", noise(20_000, number))
         take_snapshot(history, f"{number}")
@@ -255,7 +255,7 @@ def test_git_gc_and_its_caches_work_after_gc(repo: Repo, history: AroundHistory)
 
 
 def test_gc_removes_nothing_while_a_git_works_from_packs(
-    repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repo.write("x", "y")
     take_snapshot(history, "one")
@@ -271,7 +271,7 @@ def test_gc_removes_nothing_while_a_git_works_from_packs(
 
 
 def test_git_started_during_removal_misses_no_pack(
-    repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repo.write("x", "y")
     take_snapshot(history, "one")
@@ -290,7 +290,7 @@ def test_git_started_during_removal_misses_no_pack(
 
 
 def test_open_commit_editor_does_not_block_gc(
-    repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(3):
         repo.write("x", noise(9_000, number))
@@ -319,7 +319,7 @@ def test_open_commit_editor_does_not_block_gc(
     repo.git("fsck", "--full", "--strict", "--no-dangling")
 
 
-def test_object_reused_by_a_concurrent_capture_is_kept(repo: Repo, history: AroundHistory) -> None:
+def test_object_reused_by_a_concurrent_capture_is_kept(repo: Repo, history: EnvHistory) -> None:
     text = noise(30_000)
     repo.write("large", text)
     take_snapshot(history, "large")
@@ -332,7 +332,11 @@ def test_object_reused_by_a_concurrent_capture_is_kept(repo: Repo, history: Arou
     def tell(step: str) -> None:
         if step == "writing packs":
             repo.write("large again", text)
-            found.append(take_snapshot(AroundHistory.open(str(repo.path), workers="here"), "found again"))
+            found.append(
+                take_snapshot(
+                    EnvHistory.open(str(repo.path), workers="here", one_command=True), "found again"
+                )
+            )
 
     done = collect(Repository.open(str(repo.path)), keep_since=NOTHING_STAYS, progress=tell)
 
@@ -343,7 +347,7 @@ def test_object_reused_by_a_concurrent_capture_is_kept(repo: Repo, history: Arou
 
 @pytest.mark.parametrize("when", ["before the last question", "after it"])
 def test_object_added_by_git_during_removal_is_kept(
-    repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch, when: str
+    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     text = noise(30_000)
     repo.write("large", text)
@@ -377,7 +381,7 @@ def test_object_added_by_git_during_removal_is_kept(
     assert list((repo.path / ".git/objects" / oid[:2]).glob("*")) == []
 
 
-def test_object_added_again_while_packs_are_written_is_kept(repo: Repo, history: AroundHistory) -> None:
+def test_object_added_again_while_packs_are_written_is_kept(repo: Repo, history: EnvHistory) -> None:
     mine = b"captured once, and forgotten\n"
     repo.write("mine", mine)
     take_snapshot(history, "it holds it")
@@ -402,7 +406,7 @@ def test_object_added_again_while_packs_are_written_is_kept(repo: Repo, history:
 
 
 def test_object_added_again_right_before_removal_restores_the_packs(
-    repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing reaches the object, so only the time of the pack shows its use."""
     mine = b"captured once, and forgotten\n"
@@ -429,7 +433,7 @@ def test_object_added_again_right_before_removal_restores_the_packs(
 
 @pytest.mark.parametrize("comes_back", [True, False])
 def test_disk_error_during_removal_loses_no_pack(
-    repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch, comes_back: bool
+    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch, comes_back: bool
 ) -> None:
     for number in range(2):
         repo.write("file", noise(3_000, number))

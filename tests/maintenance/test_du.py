@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.model import Snapshot
 from tests.cli.test_json import validate
 from tests.maintenance.test_collect import size_of, take_snapshot
@@ -16,8 +16,8 @@ from tests.support.repository import Repo
 
 
 @pytest.fixture
-def history(repo: Repo) -> AroundHistory:
-    return AroundHistory.open(str(repo.path), workers="here")
+def history(repo: Repo) -> EnvHistory:
+    return EnvHistory.open(str(repo.path), workers="here", one_command=True)
 
 
 def taken_by(repo: Repo) -> dict[str, int]:
@@ -32,7 +32,7 @@ def reached(repo: Repo, *words: str) -> set[str]:
     return {line.split()[0] for line in repo.git("rev-list", "--objects", *words).splitlines()}
 
 
-def three(repo: Repo, history: AroundHistory) -> list[Snapshot]:
+def three(repo: Repo, history: EnvHistory) -> list[Snapshot]:
     moments = []
     repo.write("src/kept.py", "kept\n" * 40)
     for number in range(3):
@@ -42,7 +42,7 @@ def three(repo: Repo, history: AroundHistory) -> list[Snapshot]:
     return moments
 
 
-def test_snapshot_frees_what_dropping_it_frees(repo: Repo, history: AroundHistory) -> None:
+def test_snapshot_frees_what_dropping_it_frees(repo: Repo, history: EnvHistory) -> None:
     moments = three(repo, history)
     sizes = taken_by(repo)
     trees = [f"{one.commit}^{{tree}}" for one in moments]
@@ -56,7 +56,7 @@ def test_snapshot_frees_what_dropping_it_frees(repo: Repo, history: AroundHistor
     assert rows[moments[1].id].frees < 40_000 < rows[moments[2].id].frees
 
 
-def test_directory_frees_the_size_of_its_objects(repo: Repo, history: AroundHistory) -> None:
+def test_directory_frees_the_size_of_its_objects(repo: Repo, history: EnvHistory) -> None:
     moments = three(repo, history)
     repo.write("src/twin.js", repo.read("node_modules/m1/index.js"))
     moments.append(take_snapshot(history, "one of them stands elsewhere, too"))
@@ -80,7 +80,7 @@ def test_directory_frees_the_size_of_its_objects(repo: Repo, history: AroundHist
     assert "files" in classes
 
 
-def test_snapshots_free_more_together_than_alone(repo: Repo, history: AroundHistory) -> None:
+def test_snapshots_free_more_together_than_alone(repo: Repo, history: EnvHistory) -> None:
     moments = three(repo, history)
     alone = {row.name: row.frees for row in history.du().by_moment}
     chosen = [moments[1].id, moments[2].id]
@@ -99,7 +99,7 @@ def test_snapshots_free_more_together_than_alone(repo: Repo, history: AroundHist
     assert before - sum(taken_by(repo).values()) > 0.9 * together
 
 
-def test_objects_that_the_user_reaches_are_not_freed(repo: Repo, history: AroundHistory) -> None:
+def test_objects_that_the_user_reaches_are_not_freed(repo: Repo, history: EnvHistory) -> None:
     repo.write("large", noise(50_000))
     one = take_snapshot(history, "before it is committed")
     assert history.du(one.id).together > 50_000
@@ -110,7 +110,7 @@ def test_objects_that_the_user_reaches_are_not_freed(repo: Repo, history: Around
     assert output < 10_000
 
 
-def test_chunks_of_a_big_file_count_for_its_directory(repo: Repo, history: AroundHistory) -> None:
+def test_chunks_of_a_big_file_count_for_its_directory(repo: Repo, history: EnvHistory) -> None:
     repo.write("data/big.bin", noise(9 << 20))
     repo.write("other/small", b"x")
     take_snapshot(history, "big")
@@ -120,7 +120,7 @@ def test_chunks_of_a_big_file_count_for_its_directory(repo: Repo, history: Aroun
     assert (history.du(paths=[b"data/big.bin"]).together or 0) > 9 << 20
 
 
-def test_du_prints_text_and_json(repo: Repo, history: AroundHistory) -> None:
+def test_du_prints_text_and_json(repo: Repo, history: EnvHistory) -> None:
     moments = three(repo, history)
     output = repo.run("git-envlog", "du", "-n", "2", check=True).out
     assert "3 moments" in output
@@ -149,7 +149,7 @@ def test_empty_history_uses_no_space(repo: Repo) -> None:
     subprocess.run(["git", "status"], cwd=repo.path, check=True, capture_output=True)
 
 
-def test_base_of_deltas_is_freed_in_part(repo: Repo, history: AroundHistory) -> None:
+def test_base_of_deltas_is_freed_in_part(repo: Repo, history: EnvHistory) -> None:
     for number in range(4):
         repo.write("large", noise(60_000, 9) + noise(3_000, number))
         take_snapshot(history, f"{number}")

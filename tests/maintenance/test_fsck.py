@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.maintenance.gc import DAY, SHARES, check_some_packs
 from git_envhist.model import Snapshot
 from tests.cli.test_json import validate
@@ -21,15 +21,15 @@ from tests.support.repository import Repo
 
 
 @pytest.fixture
-def history(repo: Repo) -> AroundHistory:
-    return AroundHistory.open(str(repo.path), workers="here")
+def history(repo: Repo) -> EnvHistory:
+    return EnvHistory.open(str(repo.path), workers="here", one_command=True)
 
 
 HELD: dict[str, Listing] = {}
 """Return the files of each snapshot by its id, as they were captured."""
 
 
-def taken(repo: Repo, history: AroundHistory, intent: str) -> Snapshot:
+def taken(repo: Repo, history: EnvHistory, intent: str) -> Snapshot:
     one = take_snapshot(history, intent)
     HELD[one.id] = listing(repo.path, top=True)
     return one
@@ -39,7 +39,7 @@ def assert_intact(repo: Repo, one: Snapshot) -> None:
     assert_holds(repo, one.commit, HELD[one.id])
 
 
-def three_snapshots(repo: Repo, history: AroundHistory) -> list[Snapshot]:
+def three_snapshots(repo: Repo, history: EnvHistory) -> list[Snapshot]:
     """Return snapshots, each with a file of its own, in separate packs."""
     moments = []
     repo.write("kept", "in all of them\n" * 20)
@@ -50,8 +50,8 @@ def three_snapshots(repo: Repo, history: AroundHistory) -> list[Snapshot]:
     return moments
 
 
-def opened(repo: Repo) -> AroundHistory:
-    return AroundHistory.open(str(repo.path), workers="here")
+def opened(repo: Repo) -> EnvHistory:
+    return EnvHistory.open(str(repo.path), workers="here", one_command=True)
 
 
 def place_of(repo: Repo, oid: str) -> tuple[Path, int, int]:
@@ -80,7 +80,7 @@ def assert_git_works(repo: Repo, tmp_path: Path) -> None:
     repo.git("push", "-q", "--mirror", str(tmp_path / "bare"))
 
 
-def test_intact_history_has_no_faults(repo: Repo, history: AroundHistory) -> None:
+def test_intact_history_has_no_faults(repo: Repo, history: EnvHistory) -> None:
     three_snapshots(repo, history)
     for words in ((), ("--quick",), ("--repair",)):
         done = repo.run("git-envlog", "fsck", *words, check=True)
@@ -89,7 +89,7 @@ def test_intact_history_has_no_faults(repo: Repo, history: AroundHistory) -> Non
     assert (told["whole"], told["moments"], told["faults"], told["broken"]) == (True, 3, [], [])
 
 
-def test_damaged_snapshot_in_the_trash_is_reported(repo: Repo, history: AroundHistory) -> None:
+def test_damaged_snapshot_in_the_trash_is_reported(repo: Repo, history: EnvHistory) -> None:
     moments = three_snapshots(repo, history)
     repo.run("git-envlog", "drop", moments[1].id, check=True)
     flip_in(repo, f"{moments[1].commit}:d/only-1")
@@ -97,7 +97,7 @@ def test_damaged_snapshot_in_the_trash_is_reported(repo: Repo, history: AroundHi
 
 
 def test_flipped_bit_is_reported_by_path_and_snapshot(
-    repo: Repo, history: AroundHistory, tmp_path: Path
+    repo: Repo, history: EnvHistory, tmp_path: Path
 ) -> None:
     moments = three_snapshots(repo, history)
     pack = flip_in(repo, f"{moments[1].commit}:d/only-1")
@@ -127,7 +127,7 @@ def test_flipped_bit_is_reported_by_path_and_snapshot(
 
 
 def test_repair_recovers_objects_from_the_working_tree(
-    repo: Repo, history: AroundHistory, tmp_path: Path
+    repo: Repo, history: EnvHistory, tmp_path: Path
 ) -> None:
     repo.write("big.bin", noise(9 << 20))
     repo.write("small", noise(500, 7))
@@ -147,7 +147,7 @@ def test_repair_recovers_objects_from_the_working_tree(
     assert_git_works(repo, tmp_path)
 
 
-def test_repair_recovers_objects_from_a_remote(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
+def test_repair_recovers_objects_from_a_remote(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
     moments = three_snapshots(repo, history)
     repo.git("init", "-q", "--bare", str(tmp_path / "server"))
     repo.git("remote", "add", "origin", str(tmp_path / "server"))
@@ -164,7 +164,7 @@ def test_repair_recovers_objects_from_a_remote(repo: Repo, history: AroundHistor
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
 def test_truncated_pack_is_found_by_a_quick_check(
-    repo: Repo, history: AroundHistory, tmp_path: Path, share: float
+    repo: Repo, history: EnvHistory, tmp_path: Path, share: float
 ) -> None:
     moments = three_snapshots(repo, history)
     pack, _, _ = place_of(repo, repo.git("rev-parse", f"{moments[1].commit}:d/only-1"))
@@ -184,7 +184,7 @@ def test_truncated_pack_is_found_by_a_quick_check(
 
 @pytest.mark.parametrize("where", ["ids", "offsets", "head", "end"])
 def test_repair_of_a_damaged_index_loses_nothing(
-    repo: Repo, history: AroundHistory, tmp_path: Path, where: str
+    repo: Repo, history: EnvHistory, tmp_path: Path, where: str
 ) -> None:
     moments = three_snapshots(repo, history)
     pack, _, _ = place_of(repo, repo.git("rev-parse", f"{moments[1].commit}:d/only-1"))
@@ -206,7 +206,7 @@ def test_repair_of_a_damaged_index_loses_nothing(
 
 @pytest.mark.parametrize("content", ["", "not a hash\n", "1234567890" * 4 + "\n"])
 def test_repair_replaces_a_bad_ref_by_its_history(
-    repo: Repo, history: AroundHistory, tmp_path: Path, content: str
+    repo: Repo, history: EnvHistory, tmp_path: Path, content: str
 ) -> None:
     moments = three_snapshots(repo, history)
     ref = f"refs/envhist/heads/{history.timeline}"
@@ -224,7 +224,7 @@ def test_repair_replaces_a_bad_ref_by_its_history(
 
 
 def test_repair_drops_a_lost_snapshot_and_keeps_the_others(
-    repo: Repo, history: AroundHistory, tmp_path: Path
+    repo: Repo, history: EnvHistory, tmp_path: Path
 ) -> None:
     moments = three_snapshots(repo, history)
     flip_in(repo, moments[1].commit)
@@ -238,9 +238,7 @@ def test_repair_drops_a_lost_snapshot_and_keeps_the_others(
     assert_git_works(repo, tmp_path)
 
 
-def test_repair_of_notes_keeps_everything_readable(
-    repo: Repo, history: AroundHistory, tmp_path: Path
-) -> None:
+def test_repair_of_notes_keeps_everything_readable(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
     moments = three_snapshots(repo, history)
     history.name("first", moments[0])
     history.name("last", moments[2])
@@ -260,7 +258,7 @@ def test_repair_of_notes_keeps_everything_readable(
 @pytest.mark.parametrize("lost", ["", "^{tree}"])
 @pytest.mark.parametrize("before", ["versions stand before it", "a rewrite was the last", "packed"])
 def test_repair_of_notes_loses_no_name_with_one_object(
-    repo: Repo, history: AroundHistory, tmp_path: Path, lost: str, before: str
+    repo: Repo, history: EnvHistory, tmp_path: Path, lost: str, before: str
 ) -> None:
     moments = three_snapshots(repo, history)
     for number, one in enumerate(moments):
@@ -285,7 +283,7 @@ def test_repair_of_notes_loses_no_name_with_one_object(
     assert_git_works(repo, tmp_path)
 
 
-def test_repair_of_notes_leaves_other_writers_notes_to_them(repo: Repo, history: AroundHistory) -> None:
+def test_repair_of_notes_leaves_other_writers_notes_to_them(repo: Repo, history: EnvHistory) -> None:
     """Another working tree has notes of its own, also on a snapshot of this one."""
     moments = three_snapshots(repo, history)
     history.name("ours", moments[0])
@@ -306,7 +304,7 @@ def test_repair_of_notes_leaves_other_writers_notes_to_them(repo: Repo, history:
     assert ("ours" in told, "said beside" in told) == (True, False)
 
 
-def test_repair_deletes_a_damaged_cache(repo: Repo, history: AroundHistory) -> None:
+def test_repair_deletes_a_damaged_cache(repo: Repo, history: EnvHistory) -> None:
     three_snapshots(repo, history)
     shards = list((repo.path / ".git/envhist/cache").glob("shard-*"))
     damage(shards[0], lambda content: flip(content, len(content) // 2))
@@ -318,7 +316,7 @@ def test_repair_deletes_a_damaged_cache(repo: Repo, history: AroundHistory) -> N
     assert_holds(repo, take_snapshot(opened(repo), "after").commit)
 
 
-def test_missing_pack_is_found(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
+def test_missing_pack_is_found(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
     moments = three_snapshots(repo, history)
     pack, _, _ = place_of(repo, repo.git("rev-parse", f"{moments[1].commit}:d/only-1"))
     for path in pack.parent.glob(f"{pack.stem}.*"):
@@ -333,11 +331,11 @@ def test_missing_pack_is_found(repo: Repo, history: AroundHistory, tmp_path: Pat
     assert repo.run("git-envlog", "fsck").status == 0
 
 
-def test_daily_check_reads_a_share_and_stores_problems(repo: Repo, history: AroundHistory) -> None:
+def test_daily_check_reads_a_share_and_stores_problems(repo: Repo, history: EnvHistory) -> None:
     moments = three_snapshots(repo, history)
     for day in range(SHARES):
         check_some_packs(history.repository, day * DAY)
-    assert history.trouble == []
+    assert history.problems == []
     pack = flip_in(repo, f"{moments[1].commit}:d/only-1")
 
     for day in range(SHARES):
@@ -350,7 +348,7 @@ def test_daily_check_reads_a_share_and_stores_problems(repo: Repo, history: Arou
     assert repo.run("git-envlog", check=True).err == ""
 
 
-def test_gc_keeps_objects_that_repair_set_aside(repo: Repo, history: AroundHistory) -> None:
+def test_gc_keeps_objects_that_repair_set_aside(repo: Repo, history: EnvHistory) -> None:
     moments = three_snapshots(repo, history)
     only = f"{moments[1].commit}:d/only-1"
     shards = repo.git("ls-tree", "-r", "--format=%(objectname)", moments[1].commit, ".envhist").split()
@@ -372,7 +370,7 @@ esac
 """
 
 
-def test_output_of_a_killed_git_is_ignored(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
+def test_output_of_a_killed_git_is_ignored(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
     moments = three_snapshots(repo, history)
     ref = f"refs/envhist/heads/{history.timeline}"
     (repo.path / ".git" / ref).write_text("not a hash\n")
@@ -389,7 +387,7 @@ def test_output_of_a_killed_git_is_ignored(repo: Repo, history: AroundHistory, t
     assert [one.id for one in opened(repo).log()] == [one.id for one in reversed(moments)]
 
 
-def test_repair_restores_deleted_refs(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
+def test_repair_restores_deleted_refs(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
     moments = three_snapshots(repo, history)
     history.name("first", moments[0])
     forget(repo, history)
@@ -406,7 +404,7 @@ def test_repair_restores_deleted_refs(repo: Repo, history: AroundHistory, tmp_pa
 
 
 @pytest.mark.parametrize("content", ["1234567890" * 4 + "\n", None])
-def test_repair_rejoins_a_restarted_timeline(repo: Repo, history: AroundHistory, content: str | None) -> None:
+def test_repair_rejoins_a_restarted_timeline(repo: Repo, history: EnvHistory, content: str | None) -> None:
     moments = three_snapshots(repo, history)
     history.name("first", moments[0])
     history.drop(moments[1])
@@ -445,7 +443,7 @@ def test_repair_rejoins_a_restarted_timeline(repo: Repo, history: AroundHistory,
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_repair_of_a_deleted_ref_keeps_dropped_snapshots_in_the_trash(
-    repo: Repo, history: AroundHistory, clean: bool
+    repo: Repo, history: EnvHistory, clean: bool
 ) -> None:
     moments = three_snapshots(repo, history)
     history.drop(moments[2], moments[0])
@@ -457,10 +455,10 @@ def test_repair_of_a_deleted_ref_keeps_dropped_snapshots_in_the_trash(
     repo.run("git-envlog", "fsck", "--repair", check=True)
 
     assert [(one.id, one.commit) for one in opened(repo).log()] == line
-    assert {one.snapshot.id for one in opened(repo).dropping.trash()} == {moments[0].id, moments[2].id}
+    assert {one.snapshot.id for one in opened(repo).dropper.trash()} == {moments[0].id, moments[2].id}
 
 
-def test_repair_does_not_restore_dropped_snapshots(repo: Repo, history: AroundHistory) -> None:
+def test_repair_does_not_restore_dropped_snapshots(repo: Repo, history: EnvHistory) -> None:
     moments = three_snapshots(repo, history)
     history.drop(*moments)
     assert repo.run("git-envlog", "fsck").status == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.maintenance.gc import MANY_REFS, collect
 from tests.cli.test_json import validate
 from tests.maintenance.test_collect import exists, forget, packs_of, take_snapshot
@@ -18,11 +18,11 @@ from tests.support.repository import Repo
 
 
 @pytest.fixture
-def history(repo: Repo) -> AroundHistory:
-    return AroundHistory.open(str(repo.path), workers="here")
+def history(repo: Repo) -> EnvHistory:
+    return EnvHistory.open(str(repo.path), workers="here", one_command=True)
 
 
-def lose_something(repo: Repo, history: AroundHistory) -> str:
+def lose_something(repo: Repo, history: EnvHistory) -> str:
     """Return a snapshot that no ref reaches, and one that is kept."""
     repo.write("large", noise(200_000))
     gone = take_snapshot(history, "large")
@@ -32,7 +32,7 @@ def lose_something(repo: Repo, history: AroundHistory) -> str:
     return gone.commit
 
 
-def test_gc_prints_its_result(repo: Repo, history: AroundHistory) -> None:
+def test_gc_prints_its_result(repo: Repo, history: EnvHistory) -> None:
     gone = lose_something(repo, history)
     first = repo.run("git-envlog", "gc", check=True)
     assert "in 1 pack" in first.out or "in 2 packs" in first.out
@@ -49,7 +49,7 @@ def test_gc_prints_its_result(repo: Repo, history: AroundHistory) -> None:
     assert history.gc().removed == 0
 
 
-def test_object_in_two_packs_is_counted_once(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
+def test_object_in_two_packs_is_counted_once(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
     take_snapshot(history, "one")
     for number in range(2):
         put_into(repo, pack_of(tmp_path / f"{number}", [b"in both", b"in %d" % number]))
@@ -57,7 +57,7 @@ def test_object_in_two_packs_is_counted_once(repo: Repo, history: AroundHistory,
     assert (told["removed"], told["kept"]) == (3, 0)
 
 
-def test_prune_accepts_times_like_git(repo: Repo, history: AroundHistory) -> None:
+def test_prune_accepts_times_like_git(repo: Repo, history: EnvHistory) -> None:
     gone = lose_something(repo, history)
     for words in ("--no-prune", "--prune=never", "--prune=3.days.ago"):
         repo.run("git-envlog", "gc", words, check=True)
@@ -70,7 +70,7 @@ def test_prune_accepts_times_like_git(repo: Repo, history: AroundHistory) -> Non
     assert not exists(repo, gone)
 
 
-def test_mistyped_time_removes_nothing(repo: Repo, history: AroundHistory) -> None:
+def test_mistyped_time_removes_nothing(repo: Repo, history: EnvHistory) -> None:
     gone = lose_something(repo, history)
     done = repo.run("git-envlog", "gc", "--prune=nwo")
     assert done.status == 129
@@ -78,7 +78,7 @@ def test_mistyped_time_removes_nothing(repo: Repo, history: AroundHistory) -> No
     assert exists(repo, gone)
 
 
-def test_gc_in_a_clone_removes_inherited_packs(repo: Repo, history: AroundHistory) -> None:
+def test_gc_in_a_clone_removes_inherited_packs(repo: Repo, history: EnvHistory) -> None:
     repo.write("large", noise(300_000))
     take_snapshot(history, "large")
     repo.git("clone", "-q", "--local", ".", "../clone")
@@ -101,7 +101,7 @@ def stamp(repo: Repo) -> Path:
     return repo.path / ".git/envhist/upkeep"
 
 
-def test_capture_starts_gc_once_a_day_without_waiting(repo: Repo, history: AroundHistory) -> None:
+def test_capture_starts_gc_once_a_day_without_waiting(repo: Repo, history: EnvHistory) -> None:
     as_people_have_it(repo)
     gone = lose_something(repo, history)
     begun = stamp(repo).stat().st_mtime
@@ -125,7 +125,7 @@ def test_capture_starts_gc_once_a_day_without_waiting(repo: Repo, history: Aroun
 
 @pytest.mark.parametrize("setting", [("gc.auto", "0"), ("maintenance.auto", "false")])
 def test_git_configuration_disables_the_daily_gc(
-    repo: Repo, history: AroundHistory, setting: tuple[str, str]
+    repo: Repo, history: EnvHistory, setting: tuple[str, str]
 ) -> None:
     as_people_have_it(repo)
     take_snapshot(history, "one")
@@ -138,7 +138,7 @@ def test_git_configuration_disables_the_daily_gc(
     assert abs(stamp(repo).stat().st_mtime - weeks_ago) < 1
 
 
-def test_daily_gc_packs_merged_packs_of_captures(repo: Repo, history: AroundHistory) -> None:
+def test_daily_gc_packs_merged_packs_of_captures(repo: Repo, history: EnvHistory) -> None:
     for number in range(15):
         repo.write("app.db", noise(60_000) + noise(600, number))
         take_snapshot(history, f"{number}")
@@ -150,7 +150,7 @@ def test_daily_gc_packs_merged_packs_of_captures(repo: Repo, history: AroundHist
     assert packs_of(repo)[0].stat().st_size < before / 4
 
 
-def test_daily_gc_loses_nothing_and_keeps_packs_few(repo: Repo, history: AroundHistory) -> None:
+def test_daily_gc_loses_nothing_and_keeps_packs_few(repo: Repo, history: EnvHistory) -> None:
     for day in range(5):
         for number in range(3):
             repo.write("app.db", noise(6_000, day) + noise(600, number))
@@ -167,7 +167,7 @@ def test_daily_gc_loses_nothing_and_keeps_packs_few(repo: Repo, history: AroundH
         )
 
 
-def test_gc_packs_many_refs(repo: Repo, history: AroundHistory) -> None:
+def test_gc_packs_many_refs(repo: Repo, history: EnvHistory) -> None:
     for number in range(MANY_REFS + 4):
         repo.write("x", f"{number}")
         take_snapshot(history, f"{number}")

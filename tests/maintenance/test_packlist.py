@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.git.refs import LONG_AGO
 from git_envhist.maintenance.gc import collect
 from git_envhist.maintenance.merge_packs import MAX_PACKS
@@ -21,8 +21,8 @@ DAY = 24 * 3600
 
 
 @pytest.fixture
-def history(repo: Repo) -> AroundHistory:
-    return AroundHistory.open(str(repo.path), workers="here")
+def history(repo: Repo) -> EnvHistory:
+    return EnvHistory.open(str(repo.path), workers="here", one_command=True)
 
 
 def midx(repo: Repo) -> Path:
@@ -33,7 +33,7 @@ def named(repo: Repo) -> set[str]:
     return {os.fsdecode(name).removesuffix(".idx") for name in packs_named(str(midx(repo)))}
 
 
-def days(repo: Repo, history: AroundHistory, count: int, first: int = 0) -> None:
+def days(repo: Repo, history: EnvHistory, count: int, first: int = 0) -> None:
     """Capture and pack for some days, the first with most data."""
     for day in range(first, first + count):
         repo.write("app.db", noise(400_000 >> (3 * (day - first)), day))
@@ -43,12 +43,12 @@ def days(repo: Repo, history: AroundHistory, count: int, first: int = 0) -> None
         grow_older(repo.path / ".git", DAY)
 
 
-def work(repo: Repo, history: AroundHistory, number: int) -> None:
+def work(repo: Repo, history: EnvHistory, number: int) -> None:
     repo.write("work", noise(1000, number))
     take_snapshot(history, f"work {number}")
 
 
-def test_pack_list_contains_packs_of_gc_and_not_of_captures(repo: Repo, history: AroundHistory) -> None:
+def test_pack_list_contains_packs_of_gc_and_not_of_captures(repo: Repo, history: EnvHistory) -> None:
     days(repo, history, 2)
     written = {path.stem for path in packs_of(repo)}
     assert len(written) == 2
@@ -68,7 +68,7 @@ def test_pack_list_contains_packs_of_gc_and_not_of_captures(repo: Repo, history:
     assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
 
 
-def test_pack_list_of_the_user_is_not_changed(repo: Repo, history: AroundHistory) -> None:
+def test_pack_list_of_the_user_is_not_changed(repo: Repo, history: EnvHistory) -> None:
     repo.git("repack", "-d", "-q")
     repo.git("multi-pack-index", "write")
     theirs = midx(repo).read_bytes()
@@ -77,7 +77,7 @@ def test_pack_list_of_the_user_is_not_changed(repo: Repo, history: AroundHistory
 
 
 def test_packs_of_captures_are_listed_when_they_cannot_be_merged(
-    repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     days(repo, history, 2)
     written = named(repo)
@@ -103,7 +103,7 @@ def test_packs_of_captures_are_listed_when_they_cannot_be_merged(
 
 
 def test_pack_list_is_not_written_while_a_git_writes_it(
-    repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     days(repo, history, 2)
     written = named(repo)
@@ -114,7 +114,7 @@ def test_pack_list_is_not_written_while_a_git_writes_it(
     assert named(repo) == written
 
 
-def test_git_gc_works_with_a_pack_list(repo: Repo, history: AroundHistory) -> None:
+def test_git_gc_works_with_a_pack_list(repo: Repo, history: EnvHistory) -> None:
     days(repo, history, 2)
     repo.commit("more")
     for words in (("gc", "-q", "--prune=now"), ("repack", "-adq"), ("multi-pack-index", "expire")):
@@ -124,7 +124,7 @@ def test_git_gc_works_with_a_pack_list(repo: Repo, history: AroundHistory) -> No
     assert history.fsck().is_whole
 
 
-def test_damaged_pack_list_is_reported_and_deleted(repo: Repo, history: AroundHistory) -> None:
+def test_damaged_pack_list_is_reported_and_deleted(repo: Repo, history: EnvHistory) -> None:
     days(repo, history, 2)
     damage(midx(repo), lambda content: flip(content, len(content) // 2))
     found = repo.run("envlog", "fsck")
@@ -136,7 +136,7 @@ def test_damaged_pack_list_is_reported_and_deleted(repo: Repo, history: AroundHi
     assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
 
 
-def test_stale_lock_of_the_pack_list_is_removed(repo: Repo, history: AroundHistory) -> None:
+def test_stale_lock_of_the_pack_list_is_removed(repo: Repo, history: EnvHistory) -> None:
     days(repo, history, 1)
     objects = repo.path / ".git/objects"
     locks = [objects / "pack/multi-pack-index.lock", objects / "info/commit-graph.lock"]
