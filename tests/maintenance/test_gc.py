@@ -180,4 +180,4 @@ def test_gc_packs_many_refs(repo: Repo, history: EnvHistory) -> None:
     assert repo.git("for-each-ref", "--format=%(refname) %(objectname)") == before
     assert [path for path in (repo.path / ".git/refs/envhist").rglob("*") if path.is_file()] == []
     assert take_snapshot(history, "goes on").parent is not None
-    assert len(history.dropping.trash()) == MANY_REFS + 3
+    assert len(history.dropper.trash()) == MANY_REFS + 3

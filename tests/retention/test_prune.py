@@ -11,10 +11,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from git_envhist.api import EnvHistory
 from git_envhist.maintenance.daily import STAMP
 from git_envhist.model.storage import RetentionPolicy
-from git_envhist.retention.prune import DAYS_AT_WORK
+from git_envhist.retention.prune import DAYS_AT_WORK, Pruner
 from tests.cli.test_json import validate
 from tests.support.repository import Repo, make_repo, new_template, replace_tree
 
@@ -245,22 +247,22 @@ def test_size_limit_purges_this_weeks_trash_except_todays(repo: Repo) -> None:
     assert [one["id"] for one in told] == [taken[2]]
 
 
-def test_snapshot_named_during_a_prune_is_kept(repo: Repo) -> None:
+def test_snapshot_named_during_a_prune_is_kept(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = take(repo, 3)
     history = EnvHistory.open(
         str(repo.path), environ={**os.environ, **day(3)}, workers="here", one_command=True
     )
-    decide = history.pruner._decide
+    decide = Pruner._decide
     calls = []
 
-    def decide_and_name(policy: RetentionPolicy, timeline: str) -> Any:
-        found = decide(policy, timeline)
+    def decide_and_name(self: Pruner, policy: RetentionPolicy, timeline: str) -> Any:
+        found = decide(self, policy, timeline)
         if not calls:
             calls.append(timeline)
             repo.run("envlog", "name", "just-now", taken[0], check=True)
         return found
 
-    history.pruner._decide = decide_and_name  # type: ignore[method-assign]
+    monkeypatch.setattr(Pruner, "_decide", decide_and_name)
     history.prune(keep_last=1)
     assert ids(repo) == [taken[0], taken[2]]
 
