@@ -368,9 +368,9 @@ class CapturedTree:
         return self._finished
 
     def _keep_dumps(self) -> Entries:
-        from git_envhist.services import keep_dumps  # loaded late: few captures have dumps
+        from git_envhist.services import store_dumps  # loaded late: few captures have dumps
 
-        return keep_dumps(self.taking.writer, self.dumps, self.key, self.warnings)
+        return store_dumps(self.taking.writer, self.dumps, self.key, self.warnings)
 
     def has_packages_of(self, before: Snapshot) -> bool:
         """Return whether the packages of the machine are the same as in a snapshot, as far as it recorded
@@ -514,7 +514,8 @@ class CapturedTree:
         """Return the service states stored in the snapshot."""
         taken = self.dumps.taken if self.key is not None else ()
         return tuple(
-            KeptService(dump.name, os.fstat(dump.file.fileno()).st_size, dump.told.summary) for dump in taken
+            KeptService(dump.name, os.fstat(dump.file.fileno()).st_size, dump.contents.summary)
+            for dump in taken
         )
 
 

@@ -109,7 +109,7 @@ class KnownWritesDriver:
 
 
 def records_from_writes(
-    told: WrittenFiles, cache: CacheHeader, tools: RecordTools
+    writes: WrittenFiles, cache: CacheHeader, tools: RecordTools
 ) -> KnownWritesDriver | None:
     """Return a driver with the records of directories that a restore wrote to; None if they must be scanned."""
     gathered = ScanResult()
@@ -117,7 +117,7 @@ def records_from_writes(
     if job["ignore"] or job["exclude"] or not job["mounts_known"] or not SYSTEM.nofollow:
         return None
     policy = make_policy(job)
-    for path, names in told.items():
+    for path, names in writes.items():
         full = [join(path, name) for name, written in names.items() if written is not None]
         if any(map(policy.secret_name, full)) or (
             policy.fingerprinted and any(map(policy.fingerprinted, full))

@@ -179,13 +179,13 @@ class CapturePipeline:
             yield NONE
             return
         from git_envhist.services import (  # loaded late: few captures have services
-            SECONDS,
+            DUMP_TIMEOUT,
             ServiceCommandContext,
             dump_services,
         )
 
         command_context = ServiceCommandContext(
-            self.repository.root, self.environ, self.repository.common_dir, SECONDS
+            self.repository.root, self.environ, self.repository.common_dir, DUMP_TIMEOUT
         )
         with dump_services(
             self.settings.services, command_context, self.settings, self.repository.state

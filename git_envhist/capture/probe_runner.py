@@ -32,14 +32,14 @@ from git_envhist.platform import SYSTEM
 from git_envhist.probes import (
     PACKAGES,
     PROBES,
-    machine_leaf,
+    capture_module,
+    capture_probes,
+    environment_module,
+    environment_probes,
+    file_module,
+    file_probes,
+    machine_module,
     machine_probes,
-    place_leaf,
-    place_probes,
-    sign_leaf,
-    sign_probes,
-    tree_leaf,
-    tree_probes,
 )
 from git_envhist.probes.base import EnvironmentProbe, FileProbe, MachineProbe, ProbeTarget
 from git_envhist.secrets.keys import Key
@@ -79,7 +79,7 @@ def facts_of_tree(read: Callable[[bytes], bytes], tree: str) -> dict[str, Cached
     kept: dict[str, CachedFacts] = {}
     try:
         oids = _fact_ids(read, tree)
-        for name, probe in tree_probes().items():
+        for name, probe in file_probes().items():
             found = read_fact_text(name, read(bytes.fromhex(oids[name])))
             if found is None or found.version != probe.version:
                 return None
@@ -182,7 +182,7 @@ class FileProbeRunner:
     def _triggered(
         self, records: Iterable[tuple[bytes, object]]
     ) -> dict[str, dict[bytes, list[TriggeredFile]]]:
-        triggers = compile_file_triggers(tree_probes())
+        triggers = compile_file_triggers(file_probes())
         found: dict[str, dict[bytes, list[TriggeredFile]]] = {}
         for path, record in records:
             if not is_inside_git_directory(path):
@@ -226,7 +226,7 @@ class FileProbeRunner:
     def _batches(self, probe: FileProbe, directories: dict[bytes, list[TriggeredFile]]) -> Iterator[Batch]:
         batch: Batch = []
         size = 0
-        wants = tree_leaf(probe).wants if directories else None
+        wants = file_module(probe).wants if directories else None
         for path, triggered in directories.items():
             record = self._records.get(path)
             if record is None or wants is None or not wants(display_path(path)):
@@ -299,7 +299,7 @@ class ProbeRunner:
 
     def begin(self) -> None:
         """Start the probes of the machine; they run in parallel to the workers."""
-        probes: dict[str, MachineProbe | EnvironmentProbe] = {**machine_probes(), **place_probes()}
+        probes: dict[str, MachineProbe | EnvironmentProbe] = {**machine_probes(), **environment_probes()}
         for name, probe in probes.items():
             try:
                 self._begin(name, probe)
@@ -321,8 +321,8 @@ class ProbeRunner:
     def _stamp(self, probe: MachineProbe | EnvironmentProbe) -> str | None:
         place = self.context.place
         if isinstance(probe, MachineProbe):
-            return machine_leaf(probe).stamp(place.root)
-        return place_leaf(probe).stamp(place)
+            return machine_module(probe).stamp(place.root)
+        return environment_module(probe).stamp(place)
 
     def finish_machine_probes(self) -> None:
         """Store the results of machine probes that answered in time."""
@@ -348,7 +348,7 @@ class ProbeRunner:
             self.kept.update(like)
             return
         self._warn_of_names()
-        known = {name: self._usable(name, probe, cached) for name, probe in tree_probes().items()}
+        known = {name: self._usable(name, probe, cached) for name, probe in file_probes().items()}
         if merged.changed or merged.gone or None in known.values():
             self._read_files(gathered, merged, records, known)
         else:
@@ -358,9 +358,9 @@ class ProbeRunner:
 
     def _run_sign_probes(self, gathered: ScanResult) -> None:
         signs = [(one.path, one.detail) for one in gathered.missing]
-        for name, probe in sign_probes().items():
+        for name, probe in capture_probes().items():
             try:
-                lines = sorted(map(fact_line, sign_leaf(probe).facts_of(signs)))
+                lines = sorted(map(fact_line, capture_module(probe).facts_of(signs)))
             except Exception as wrong:  # a probe may fail in any way; that costs a warning, not the snapshot
                 self._warn(name, f"{type(wrong).__name__}: {wrong}")
                 continue
@@ -377,10 +377,10 @@ class ProbeRunner:
 
         if self.context.key is None:
             return
-        facts = [status_of(dump.name, dump.told.kind) for dump in dumps.taken]
+        facts = [status_of(dump.name, dump.contents.kind) for dump in dumps.taken]
         facts += [status_of(name, FAILED) for name, _ in dumps.failed]
         self._keep(PROBE, "", map(fact_line, facts))
-        self._seal(PROBE, [fact_line(fact) for dump in dumps.taken for fact in dump.told.facts])
+        self._seal(PROBE, [fact_line(fact) for dump in dumps.taken for fact in dump.contents.facts])
 
     def entries(self) -> dict[bytes, TreeEntry]:
         """Return the tree entries of the fact texts."""
@@ -426,7 +426,7 @@ class ProbeRunner:
         width = 20 if context.object_format == "sha1" else 32
         reader = FileProbeRunner(self._make_process(), files, merged, records, width)
         try:
-            for name, probe in tree_probes().items():
+            for name, probe in file_probes().items():
                 self._read_probe(reader, name, probe, known[name])
         finally:
             reader.close()

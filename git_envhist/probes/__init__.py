@@ -1,7 +1,10 @@
-"""The probes: what can be told of an environment and its machine beyond files. docs/facts.md: how to add one.
+"""The probes: facts about an environment and its machine beyond files. docs/facts.md describes how to add
+one.
 
-A probe is one leaf (a module beside this one) and one line here. The line says what wakes it, so that a leaf is not
-even loaded where nothing of its concern changed. Their order is that of the rows of a story.
+A probe is one module in this package and one entry in `PROBES`. The entry has the name of the probe module,
+the class of its facts, and the file name patterns that trigger it, so a module is imported only when a
+matching file changed. The order of the entries is the order of rows in a summary. Probe modules run in a
+child process with a timeout (`capture/probe_worker`).
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from git_envhist.probes.base import (
 )
 
 PACKAGES, SERVICES, DATABASES, VARIABLES, TOOLS = "packages", "services", "databases", "env", "tools"
-"""The classes of facts, as `--only` names them."""
+"""Classes of facts, as in `--only`."""
 
 PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | DumpProbe] = {
     "pip": FileProbe(
@@ -139,60 +142,60 @@ PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | D
 }
 
 
-def tree_probes() -> dict[str, FileProbe]:
-    """The probes that read the environment's own files."""
+def file_probes() -> dict[str, FileProbe]:
+    """Return the probes that read files of the environment."""
     return {name: probe for name, probe in PROBES.items() if isinstance(probe, FileProbe)}
 
 
 def machine_probes() -> dict[str, MachineProbe]:
-    """The probes that ask the machine."""
+    """Return the probes that query the machine."""
     return {name: probe for name, probe in PROBES.items() if isinstance(probe, MachineProbe)}
 
 
-def place_probes() -> dict[str, EnvironmentProbe]:
-    """The probes that look at what belongs to one environment."""
+def environment_probes() -> dict[str, EnvironmentProbe]:
+    """Return the probes about things that belong to an environment but are not its files."""
     return {name: probe for name, probe in PROBES.items() if isinstance(probe, EnvironmentProbe)}
 
 
-def sign_probes() -> dict[str, CaptureProbe]:
-    """The probes of what a capture comes upon."""
+def capture_probes() -> dict[str, CaptureProbe]:
+    """Return the probes that evaluate paths a capture could not read consistently."""
     return {name: probe for name, probe in PROBES.items() if isinstance(probe, CaptureProbe)}
 
 
 def kinds() -> dict[str, str]:
-    """The class of each probe, in the order of the rows of a story."""
+    """Return the class of each probe, in the order of rows in a summary."""
     return {name: probe.kind for name, probe in PROBES.items()}
 
 
-def tree_leaf(probe: FileProbe) -> FileProbeModule:
-    """The leaf of a probe of files, loaded."""
-    leaf: FileProbeModule = _load(probe.leaf)
-    return leaf
+def file_module(probe: FileProbe) -> FileProbeModule:
+    """Import and return the module of a file probe."""
+    module: FileProbeModule = _load(probe.module)
+    return module
 
 
-def parts_leaf(probe: FileProbe) -> LargeFileProbeModule:
-    """The same, of one that reads large files, too."""
-    leaf: LargeFileProbeModule = _load(probe.leaf)
-    return leaf
+def large_file_module(probe: FileProbe) -> LargeFileProbeModule:
+    """Import and return the module of a file probe that reads byte ranges of large files."""
+    module: LargeFileProbeModule = _load(probe.module)
+    return module
 
 
-def machine_leaf(probe: MachineProbe) -> MachineProbeModule:
-    """The leaf of a probe of the machine, loaded."""
-    leaf: MachineProbeModule = _load(probe.leaf)
-    return leaf
+def machine_module(probe: MachineProbe) -> MachineProbeModule:
+    """Import and return the module of a machine probe."""
+    module: MachineProbeModule = _load(probe.module)
+    return module
 
 
-def place_leaf(probe: EnvironmentProbe) -> EnvironmentProbeModule:
-    """The leaf of a probe of what belongs to an environment, loaded."""
-    leaf: EnvironmentProbeModule = _load(probe.leaf)
-    return leaf
+def environment_module(probe: EnvironmentProbe) -> EnvironmentProbeModule:
+    """Import and return the module of an environment probe."""
+    module: EnvironmentProbeModule = _load(probe.module)
+    return module
 
 
-def sign_leaf(probe: CaptureProbe) -> CaptureProbeModule:
-    """The leaf of a probe of what a capture comes upon, loaded."""
-    leaf: CaptureProbeModule = _load(probe.leaf)
-    return leaf
+def capture_module(probe: CaptureProbe) -> CaptureProbeModule:
+    """Import and return the module of a capture probe."""
+    module: CaptureProbeModule = _load(probe.module)
+    return module
 
 
-def _load(leaf: str) -> Any:
-    return import_module(f"{__name__}.{leaf}")
+def _load(name: str) -> Any:
+    return import_module(f"{__name__}.{name}")

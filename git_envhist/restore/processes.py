@@ -19,13 +19,13 @@ from git_envhist.platform import START
 from git_envhist.probes.processes import (
     GONE,
     PROC,
+    command_line,
+    directory_and_program,
     is_serving,
+    link_target,
     open_files,
-    others,
+    other_processes,
     parent_of,
-    places,
-    target,
-    words_of,
 )
 
 MAX_COMMAND = 60
@@ -78,7 +78,7 @@ def holders(paths: Collection[bytes]) -> dict[bytes, Process]:
     wanted = frozenset(paths)
     found: dict[bytes, Process] = {}
     if wanted:
-        for pid in others():
+        for pid in other_processes():
             for path in wanted.intersection(open_files(pid)):
                 found.setdefault(path, _describe(pid))
     return found
@@ -117,12 +117,12 @@ def still_running(touched: AffectedPaths) -> list[Process]:
     """
     # This process, and those that wait for it: the shell, git.
     ours = callers()
-    found = (pid for pid in others() if pid not in ours and _is_concerned(pid, touched))
+    found = (pid for pid in other_processes() if pid not in ours and _is_concerned(pid, touched))
     return [_describe(pid) for pid in found if not _listens_to_us(pid) and not _works_for_us(pid)]
 
 
 def _is_concerned(pid: int, touched: AffectedPaths) -> bool:
-    directory, program = places(pid)
+    directory, program = directory_and_program(pid)
     if program in touched.replaced or _maps_any(pid, touched):
         return True
     name = os.path.basename(program)
@@ -167,8 +167,8 @@ def _maps_any(pid: int, touched: AffectedPaths) -> bool:
 
 def _listens_to_us(pid: int) -> bool:
     """Whether it reads from the pipe that we write to: `git envrestore … | tail`."""
-    heard = target(b"%b/%d/fd/0" % (PROC, pid))
-    said = {target(b"%b/self/fd/%d" % (PROC, number)) for number in (1, 2)}
+    heard = link_target(b"%b/%d/fd/0" % (PROC, pid))
+    said = {link_target(b"%b/self/fd/%d" % (PROC, number)) for number in (1, 2)}
     return heard.startswith(b"pipe:") and heard in said
 
 
@@ -177,23 +177,23 @@ def _works_for_us(pid: int) -> bool:
 
     A git of ours and one of our modules are known by their words, whoever has started them.
     """
-    words = words_of(pid)
+    words = command_line(pid)
     if any(word.startswith(OUR_STARTS) or OUR_PROGRAM.search(word) for word in words[:MAX_WORDS]):
         return True
-    return (parent_of(pid) == os.getpid() and words == words_of(os.getpid())) or _is_our_git(pid)
+    return (parent_of(pid) == os.getpid() and words == command_line(os.getpid())) or _is_our_git(pid)
 
 
 def _is_our_git(pid: int) -> bool:
     """Whether it is one, or works for one: git starts gits of its own."""
     for _ in range(MAX_ABOVE):
-        if words_of(pid)[: len(OUR_GIT)] == OUR_GIT:
+        if command_line(pid)[: len(OUR_GIT)] == OUR_GIT:
             return True
         pid = parent_of(pid)
     return False
 
 
 def _describe(pid: int) -> Process:
-    command = " ".join(word.decode("utf-8", "replace") for word in words_of(pid)) or "a process"
+    command = " ".join(word.decode("utf-8", "replace") for word in command_line(pid)) or "a process"
     if len(command) > MAX_COMMAND:
         command = command[: MAX_COMMAND - 1] + "…"
     return Process(pid, command)

@@ -106,7 +106,7 @@ def told(repo: Repo) -> Said:
     """What the newest snapshot says of packages in the environment."""
     ref = repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/heads")
     said: Said = set()
-    for probe, line in probes.tree_probes().items():
+    for probe, line in probes.file_probes().items():
         if line.kind == probes.PACKAGES and probe not in OTHERS:
             text = repo.git("show", f"{ref}:.envhist/facts/{probe}").splitlines()[1:]
             said |= {_as_said(read_fact(probe, line.encode("utf-8", "surrogateescape"))) for line in text}
@@ -133,7 +133,7 @@ def keep(name: str, place: Path, said: str, version: str) -> None:
     tree = BYTES / name / "tree"
     shutil.rmtree(tree, ignore_errors=True)
     wake = compile_file_triggers(
-        {probe: line for probe, line in probes.tree_probes().items() if probe not in OTHERS}
+        {probe: line for probe, line in probes.file_probes().items() if probe not in OTHERS}
     )
     for directory, _, files in os.walk(place):
         path = os.path.relpath(directory, place)
@@ -157,7 +157,7 @@ def _keep_file(file: Path, target: Path) -> None:
         data = EMPTY_LINE.split(data)[0] + b"\n"
     elif file.name in LISTS_IN_FRONT:
         data = data[: (data + LISTS_IN_FRONT[file.name]).index(LISTS_IN_FRONT[file.name]) + 100]
-    elif not any(_is_read(file, pattern) for line in probes.tree_probes().values() for pattern in line.reads):
+    elif not any(_is_read(file, pattern) for line in probes.file_probes().values() for pattern in line.reads):
         data = b""  # its name says all there is to know
     packed = len(data) > LARGEST_PLAIN
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -22,8 +22,10 @@ from git_envhist.probes import (
     brew,
     conda,
     dpkg,
+    file_module,
+    file_probes,
     go,
-    machine_leaf,
+    machine_module,
     machine_probes,
     node,
     package_roots,
@@ -33,8 +35,6 @@ from git_envhist.probes import (
     ruby,
     rust,
     system_packages,
-    tree_leaf,
-    tree_probes,
     variables,
 )
 from git_envhist.probes import go as gobuild
@@ -364,16 +364,16 @@ TEXTS = st.one_of(
 )
 
 
-@pytest.mark.parametrize("probe", tree_probes().values(), ids=list(tree_probes()))
+@pytest.mark.parametrize("probe", file_probes().values(), ids=list(file_probes()))
 def test_no_garbage_raises_anything(probe: FileProbe) -> None:
-    leaf = tree_leaf(probe)
+    leaf = file_module(probe)
 
     @given(st.sampled_from(PLACES), st.dictionaries(_some_names(probe), TEXTS, max_size=4))
     def try_some(place: bytes, contents: dict[bytes, bytes]) -> None:
         leaf.wants(place)
         for fact in leaf.facts_of(place, named(contents), no_key):
             assert fact.key
-            assert fact.probe in tree_probes()
+            assert fact.probe in file_probes()
 
     try_some()
 
@@ -445,11 +445,11 @@ def test_no_list_of_a_manager_raises_anything(data: bytes) -> None:
     list(rpm.parse_headers([data, data]))
     gobuild.read_build(data)
     list(pnp.read_list(data))
-    brew.came_along(data)
+    brew.is_dependency(data)
     conda.asked_for(data.decode("utf-8", "replace"))
 
 
 def test_every_probe_has_a_leaf() -> None:
-    leaves: list[Callable[..., object]] = [tree_leaf(probe).facts_of for probe in tree_probes().values()]
-    leaves += [machine_leaf(probe).facts_of for probe in machine_probes().values()]
+    leaves: list[Callable[..., object]] = [file_module(probe).facts_of for probe in file_probes().values()]
+    leaves += [machine_module(probe).facts_of for probe in machine_probes().values()]
     assert all(map(callable, leaves))

@@ -21,7 +21,7 @@ from git_envhist.diff.facts import command_for
 from git_envhist.model import FactChange
 from git_envhist.platform import SYSTEM
 from git_envhist.probes.processes import parse_tcp, parse_unix, tcp_listeners, unix_listeners
-from git_envhist.probes.services import tell_call
+from git_envhist.probes.services import mask_command_line
 from tests.support.repository import Repo
 
 pytestmark = pytest.mark.skipif(not SYSTEM.proc, reason="the system tells of no processes")
@@ -218,13 +218,13 @@ def in_environment(*paths: str) -> dict[str, str]:
 )
 def test_a_command_is_told_without_what_may_be_secret(words: list[str], name: str, command: str) -> None:
     find = in_environment("server.js", "app.jar", "manage.py", "app.py").get
-    told = tell_call(words, "/bin/\0", frozenset(("8000",)), find)
+    told = mask_command_line(words, "/bin/\0", frozenset(("8000",)), find)
     assert (told.name, told.command) == (name, command)
 
 
 @given(st.lists(st.text(), max_size=8), st.text())
 def test_any_words_are_told(words: list[str], program: str) -> None:
-    told = tell_call(words, program, frozenset(), lambda word: None)
+    told = mask_command_line(words, program, frozenset(), lambda word: None)
     assert told.name
     assert "/" not in told.name
     assert "\n" not in told.command

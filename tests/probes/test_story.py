@@ -133,7 +133,7 @@ def test_only_what_was_touched_is_read_again(repo: Repo) -> None:
     history = AroundHistory.open(str(repo.path), workers="here")
     history.capture("first")
     shown: list[bytes] = []
-    leaf = probes.tree_leaf(probes.tree_probes()["pip"])
+    leaf = probes.file_module(probes.file_probes()["pip"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leaf, "wants", lambda directory: not shown.append(directory))
         put(repo, "jinja2", "3.1.6")
@@ -363,7 +363,7 @@ def test_a_probe_that_fails_costs_a_warning(repo: Repo, monkeypatch: pytest.Monk
     for probe in probes.PROBES.values():
         if isinstance(probe, DumpProbe):
             continue
-        leaf = probes.tree_leaf(probe) if isinstance(probe, FileProbe) else probes.machine_leaf(probe)
+        leaf = probes.file_module(probe) if isinstance(probe, FileProbe) else probes.machine_module(probe)
         monkeypatch.setattr(leaf, "facts_of", _fail)
     captured = AroundHistory.open(str(repo.path), workers=how).capture("all the same")
     assert captured.snapshot is not None
@@ -381,7 +381,7 @@ def test_a_probe_that_hangs_costs_its_time_and_no_snapshot(
     put(repo, "flask", "3.0.1")
     monkeypatch.setattr(probe_worker, "SECONDS", 0.3)
     monkeypatch.setattr(probe_worker.ProbeProcess.answer, "__defaults__", (0.3,))
-    monkeypatch.setattr(probes.machine_leaf(probes.machine_probes()["system"]), "facts_of", _hang)
+    monkeypatch.setattr(probes.machine_module(probes.machine_probes()["system"]), "facts_of", _hang)
     captured = AroundHistory.open(str(repo.path), workers="fork").capture("all the same")
     assert captured.snapshot is not None
     assert captured.warnings == ("no facts of 'system' in this snapshot: the probe exceeded its timeout",)
@@ -414,7 +414,7 @@ def test_of_a_directory_where_a_probe_failed_nothing_is_claimed(
     put(repo, "six", "1.17.0")
     before = capture(repo, "before")
     place = ".venv/lib/python3.11/site-packages/flask-3.0.1.dist-info"
-    leaf = probes.tree_leaf(probes.tree_probes()["pip"])
+    leaf = probes.file_module(probes.file_probes()["pip"])
     with monkeypatch.context() as patch:
         patch.setattr(leaf, "facts_of", _fail)
         repo.write(f"{place}/INSTALLER", "pip\n")

@@ -11,7 +11,7 @@ from git_envhist.diff.facts import pair_facts
 from git_envhist.diff.summary import summarize
 from git_envhist.model import ChangeCount, Fact, FactChange
 from git_envhist.probes.dumps import BYTES, RDB, SQL, describe
-from git_envhist.services import telling_line
+from git_envhist.services import failure_line
 from tests.support.repository import Repo
 
 KINDS = {"dump": "databases"}
@@ -164,9 +164,9 @@ def test_failure_of_a_command_is_told_by_the_line_that_names_it() -> None:
         b"pg_dump: error: connection to server on socket failed: No such file",
         b"\tIs the server running locally and accepting connections on that socket?",
     ]
-    assert telling_line(lines) == lines[0]
-    assert telling_line([b"one", b"", b"two"]) == b"two"
-    assert telling_line([]) == b""
+    assert failure_line(lines) == lines[0]
+    assert failure_line([b"one", b"", b"two"]) == b"two"
+    assert failure_line([]) == b""
 
 
 @pytest.mark.full
@@ -193,5 +193,5 @@ def test_state_of_a_service_is_told_from_capture_to_restore(repo: Repo) -> None:
     assert ", services not compared" in repo.run("envlog", "-1").out
     repo.git("config", "envhist.service.pg.dump", "echo 'error: no server' >&2; exit 1")
     failed = repo.run("envlog", "capture", "no server", check=True)
-    assert "the state of service 'pg' is not kept: it ended with status 1: error: no server" in failed.err
+    assert "the state of service 'pg' is not stored: it exited with status 1: error: no server" in failed.err
     assert "  pg: not dumped" in repo.run("envlog", "-1", check=True).out

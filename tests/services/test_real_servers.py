@@ -66,7 +66,7 @@ def test_postgresql_is_dumped_and_brought_back_while_it_runs(repo: Repo, open_pl
         assert (rows(), repo.read("app.py")) == (now, b"broken")
         # A server that is gone costs a capture a warning, and a restore of it is refused.
     told = repo.run("envlog", "capture", "without a server", check=True)
-    assert "the state of service 'pg' is not kept: it ended with status 1" in told.err
+    assert "the state of service 'pg' is not stored: it exited with status 1" in told.err
     assert repo.run("envrestore", "--services", first).status == 3
 
 

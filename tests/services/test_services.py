@@ -141,9 +141,9 @@ def _stored(repo: Repo) -> int:
 @pytest.mark.parametrize(
     ("command", "why"),
     [
-        ("echo 'no such database' >&2; exit 3", "it ended with status 3: no such database"),
-        ("kill -9 $$", "it was ended by signal 9"),
-        ("true", "it gave nothing"),
+        ("echo 'no such database' >&2; exit 3", "it exited with status 3: no such database"),
+        ("kill -9 $$", "it was killed by signal 9"),
+        ("true", "its dump is empty"),
     ],
 )
 def test_a_dump_that_fails_costs_a_warning_and_never_the_snapshot(
@@ -154,7 +154,7 @@ def test_a_dump_that_fails_costs_a_warning_and_never_the_snapshot(
     served.configure("dump", command)
     repo.write("app.py", b"two")
     done = repo.run("envlog", "capture", "two", check=True)
-    assert f"the state of service 'kv' is not kept: {why}" in done.err
+    assert f"the state of service 'kv' is not stored: {why}" in done.err
     assert repo.git("log", "-1", "--format=%s", _tip(repo)) == "two"
     # But what cannot be saved is not replaced.
     refused = repo.run("envrestore", "--services", first)
@@ -201,7 +201,7 @@ def test_a_service_that_does_not_stop_ends_it_and_the_others_start_again(served:
     repo.write("app.py", b"two")
     refused = repo.run("envrestore", "--services", first)
     assert (refused.status, repo.read("app.py"), served.state.read_bytes()) == (3, b"two", b"1")
-    assert "'zz' does not stop: it ended with status 7" in refused.err
+    assert "'zz' does not stop: it exited with status 7" in refused.err
     assert served.steps == ["stop", "start"]
 
 
@@ -324,7 +324,7 @@ def test_a_command_that_writes_without_end_is_ended(tmp_path: Path) -> None:
         why = run_into(
             ServiceCommandContext(str(tmp_path), os.environ, str(tmp_path)), "kv", "yes", target, 1 << 20
         )
-    assert why == "it wrote more than may be kept"
+    assert why == "its output exceeds the size limit"
 
 
 def test_what_a_command_leaves_running_stays(tmp_path: Path) -> None:
@@ -361,4 +361,4 @@ def test_what_a_command_says_does_not_fill_the_disk(tmp_path: Path) -> None:
 until [ "$(stat -L -c %b "/proc/$$/fd/2")" -le 32768 ]; do sleep 0.01; done
 echo 'the reason' >&2; exit 3"""
     why = run(ServiceCommandContext(str(tmp_path), os.environ, str(tmp_path), 60.0), "kv", words)
-    assert why == "it ended with status 3: the reason"
+    assert why == "it exited with status 3: the reason"
