@@ -15,23 +15,6 @@ from git_envhist.model import SQLITE_SIDECARS, Change, ChangeKind, ChangeSide, E
 
 PACKAGES, ENV, DATABASES, FILES = CLASSES = ("packages", "env", "databases", "files")
 
-INSTALLED = frozenset(
-    (
-        *(b"node_modules", b"bower_components", b"jspm_packages", b".yarn", b".pnpm-store"),
-        *(
-            b".venv",
-            b"venv",
-            b"site-packages",
-            b"dist-packages",
-            b"__pypackages__",
-            b".tox",
-            b".nox",
-            b"conda-meta",
-        ),
-        *(b".bundle", b"gems"),
-    )
-)
-"""Directories that package managers fill."""
 CACHE, BUILT = "cache", "built"
 CACHE_DIRECTORIES = frozenset(
     (
@@ -57,11 +40,13 @@ DATABASE_ENDINGS = (b".db", b".db3", b".sqlite", b".sqlite3", b".s3db", b".sl3")
 
 def class_of(path: bytes) -> str:
     """The class of what stands at a path."""
+    from git_envhist.probes import package_directories  # loaded late: only changed files need it
     from git_envhist.probes.variables import is_variables  # loaded late: only changed files need it
 
     directories = path.split(b"/")
     name = directories.pop()
-    if not INSTALLED.isdisjoint(directories) or name in INSTALLED:
+    installed = package_directories()
+    if not installed.isdisjoint(directories) or name in installed:
         return PACKAGES
     if is_variables(path):
         return ENV
@@ -73,9 +58,12 @@ def generated_in(directory: bytes) -> tuple[str, bytes]:
 
     The outermost counts. What package managers fill is none of them: it is told as packages.
     """
+    from git_envhist.probes import package_directories  # loaded late: only changed files need it
+
     names = directory.split(b"/")
+    installed = package_directories()
     for depth, name in enumerate(names):
-        if name in INSTALLED:
+        if name in installed:
             break
         if name in CACHE_DIRECTORIES or name in BUILDS:
             return (CACHE if name in CACHE_DIRECTORIES else BUILT), b"/".join(names[: depth + 1])
@@ -205,9 +193,12 @@ def _is_of_the_moment(change: Change) -> bool:
 
 def _installed_in(path: bytes) -> bytes | None:
     """The outermost directory above a path that package managers fill."""
+    from git_envhist.probes import package_directories  # loaded late: only changed files need it
+
     names = path.split(b"/")
+    installed = package_directories()
     for depth, name in enumerate(names[:-1]):
-        if name in INSTALLED:
+        if name in installed:
             return b"/".join(names[: depth + 1])
     return None
 

@@ -9,6 +9,7 @@ child process with a timeout (`capture/probe_worker`).
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -35,11 +36,38 @@ PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | D
         2,
         reads=(b"METADATA", b"PKG-INFO", b"INSTALLER", b"direct_url.json", b"pyvenv.cfg", b"*.egg-info"),
         sees=(b"REQUESTED", b"*.egg-link", b"site-packages/*.egg", b"dist-packages/*.egg"),
+        directories=(
+            *(b".venv", b"venv", b"site-packages", b"dist-packages", b"__pypackages__", b".tox", b".nox"),
+        ),
+        manifests=(b"pyproject.toml", b"setup.py", b"setup.cfg", b"requirements.txt"),
+        runtime=r"python|libpython|pypy",
     ),
     "npm": FileProbe(
-        "node", PACKAGES, 2, reads=(b"package.json", b".pnp.cjs", b".pnp.js", b".pnp.data.json")
+        "node",
+        PACKAGES,
+        2,
+        reads=(b"package.json", b".pnp.cjs", b".pnp.js", b".pnp.data.json"),
+        directories=(b"node_modules", b"bower_components", b"jspm_packages", b".yarn", b".pnpm-store"),
+        manifests=(b"package.json",),
+        runtime=r"nodejs|node|npm|yarn|yarnpkg",
     ),
-    "gem": FileProbe("ruby", PACKAGES, 1, sees=(b"*.gemspec",)),
+    "deno": FileProbe(
+        "deno",
+        PACKAGES,
+        1,
+        reads=(b"deno.lock",),
+        manifests=(b"deno.json", b"deno.jsonc"),
+        runtime=r"deno",
+    ),
+    "gem": FileProbe(
+        "ruby",
+        PACKAGES,
+        1,
+        sees=(b"*.gemspec",),
+        directories=(b".bundle", b"gems"),
+        manifests=(b"Gemfile",),
+        runtime=r"ruby|libruby",
+    ),
     "go": FileProbe(
         "go",
         PACKAGES,
@@ -47,6 +75,8 @@ PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | D
         reads=(b"vendor/modules.txt",),
         sees=(b"@v/*.zip", b"go.mod", b"bin/*"),
         mark=b"\xff Go buildinf:",
+        manifests=(b"go.mod",),
+        runtime=r"golang|go",
     ),
     "cargo": FileProbe(
         "rust",
@@ -54,9 +84,25 @@ PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | D
         1,
         reads=(b"deps/*.d", b"Cargo.toml", b".crates.toml"),
         sees=(b".cargo-checksum.json", b"*.crate"),
+        manifests=(b"Cargo.toml",),
+        runtime=r"rustc|cargo|rust",
     ),
-    "composer": FileProbe("php", PACKAGES, 1, reads=(b"composer/installed.json",)),
-    "conda": FileProbe("conda", PACKAGES, 1, reads=(b"conda-meta/history",), sees=(b"conda-meta/*.json",)),
+    "composer": FileProbe(
+        "php",
+        PACKAGES,
+        1,
+        reads=(b"composer/installed.json",),
+        manifests=(b"composer.json",),
+        runtime=r"php|libphp",
+    ),
+    "conda": FileProbe(
+        "conda",
+        PACKAGES,
+        1,
+        reads=(b"conda-meta/history",),
+        sees=(b"conda-meta/*.json",),
+        directories=(b"conda-meta",),
+    ),
     "rootfs": FileProbe(
         "package_roots",
         PACKAGES,
@@ -98,6 +144,7 @@ PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | D
         ),
         undotted=512,
         in_parts=True,
+        runtime=r"sqlite|libsqlite",
     ),
     "postgres": FileProbe(
         "postgres",
@@ -105,6 +152,7 @@ PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | D
         1,
         reads=(b"PG_VERSION", b"postmaster.pid", b"global/pg_control"),
         sees=(b"postgresql.auto.conf", b"postgresql.conf", b"pg_hba.conf"),
+        runtime=r"postgresql|postgres|libpq",
     ),
     "mysql": FileProbe(
         "mysql",
@@ -112,8 +160,16 @@ PROBES: dict[str, FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | D
         1,
         reads=(b"mariadb_upgrade_info", b"mysql_upgrade_info", b"mysql_upgrade_history"),
         sees=(b"ibdata1", b"*.pid", b"*.ibd", b"*.frm", b"*.MYI", b"*.MAI"),
+        runtime=r"mysql|mariadb|libmysqlclient|libmariadb",
     ),
-    "redis": FileProbe("redis", DATABASES, 1, reads=(b"*.rdb", b"*.aof.manifest"), in_parts=True),
+    "redis": FileProbe(
+        "redis",
+        DATABASES,
+        1,
+        reads=(b"*.rdb", b"*.aof.manifest"),
+        in_parts=True,
+        runtime=r"redis|valkey",
+    ),
     "parquet": FileProbe("parquet", DATABASES, 1, reads=(b"*.parquet", b"*.pq"), in_parts=True),
     "duckdb": FileProbe("duckdb_file", DATABASES, 1, reads=(b"*.duckdb", b"*.ddb"), in_parts=True),
     "csv": FileProbe("csv_files", DATABASES, 1, reads=(b"*.csv", b"*.tsv"), in_parts=True),
@@ -165,6 +221,22 @@ def capture_probes() -> dict[str, CaptureProbe]:
 def kinds() -> dict[str, str]:
     """Return the class of each probe, in the order of rows in a summary."""
     return {name: probe.kind for name, probe in PROBES.items()}
+
+
+@cache
+def package_directories() -> frozenset[bytes]:
+    """Return the names of all directories that package managers fill."""
+    return frozenset(name for probe in file_probes().values() for name in probe.directories)
+
+
+def manifests() -> tuple[bytes, ...]:
+    """Return the names of files at the top of a project, of all package managers."""
+    return tuple(name for probe in file_probes().values() for name in probe.manifests)
+
+
+def runtimes() -> dict[str, str]:
+    """Return by probe a regular expression for the packages of the machine that run what it lists."""
+    return {name: probe.runtime for name, probe in file_probes().items() if probe.runtime}
 
 
 def file_module(probe: FileProbe) -> FileProbeModule:

@@ -32,6 +32,12 @@ class FileProbe(NamedTuple):
     """Also read files without an extension if their size is a multiple of this."""
     in_parts: bool = False
     """True if the module has `parts_of`, which selects byte ranges of files too large to be read whole."""
+    directories: tuple[bytes, ...] = ()
+    """Names of directories that the package manager fills: changes in them are shown as packages, not as files."""
+    manifests: tuple[bytes, ...] = ()
+    """Names of files at the top of a project that uses the package manager."""
+    runtime: str = ""
+    """Regular expression: packages of the machine that run what the probe lists."""
 
 
 class MachineProbe(NamedTuple):

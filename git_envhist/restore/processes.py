@@ -11,11 +11,11 @@ from bisect import bisect_left
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from git_envhist.diff.classes import INSTALLED
 from git_envhist.git.process import COMMAND
 from git_envhist.git.refs import callers
 from git_envhist.model import RestorePlan
 from git_envhist.platform import START
+from git_envhist.probes import manifests, package_directories
 from git_envhist.probes.processes import (
     GONE,
     PROC,
@@ -48,16 +48,8 @@ SHOWING = re.compile(
 MAX_ABOVE = 4
 """So many generations a process is looked at for a git of ours."""
 PACKAGE_FILES = (
-    *(
-        b".git",
-        b"package.json",
-        b"pyproject.toml",
-        b"setup.py",
-        b"setup.cfg",
-        b"requirements.txt",
-        b"manage.py",
-    ),
-    *(b"Cargo.toml", b"go.mod", b"Gemfile", b"composer.json", b"pom.xml", b"build.gradle", b"mix.exs"),
+    *manifests(),
+    *(b".git", b"manage.py", b"pom.xml", b"build.gradle", b"mix.exs"),
     *(b"Makefile", b"CMakeLists.txt", b"Dockerfile", b"compose.yaml", b"docker-compose.yml"),
 )
 """What stands at the top of something that is started as one."""
@@ -145,7 +137,7 @@ def _is_in_touched_package(place: bytes, touched: AffectedPaths) -> bool:
 def package_of(place: bytes, top: bytes) -> bytes:
     """The nearest package that a directory is in, at most the top; what was installed belongs to who installed it."""
     names = place[len(top) :].strip(b"/").split(b"/")
-    depth = next((depth for depth, name in enumerate(names) if name in INSTALLED), len(names))
+    depth = next((depth for depth, name in enumerate(names) if name in package_directories()), len(names))
     for end in range(depth, 0, -1):
         here = b"/".join((top, *names[:end]))
         if any(os.path.lexists(here + b"/" + name) for name in PACKAGE_FILES):

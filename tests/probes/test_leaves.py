@@ -243,7 +243,7 @@ def test_conda_says_what_it_was_asked_for() -> None:
         b"# update specs: ['python=3.11', 'numpy', 'conda-forge::pandas[version=2]']\n+defaults::python-3.11.0-h1_0\n"
         b"==> 2024-01-02 00:00:00 <==\n# remove specs: ['numpy']\n# update specs: [__import__('os')]\n"
     )
-    assert conda.asked_for(history.decode()) == {"python", "pandas"}
+    assert conda.requested_packages(history.decode()) == {"python", "pandas"}
     records = [
         b"python-3.11.0-h1_0.json",
         b"ca-certificates-2024.1-h2_0.json",
@@ -446,7 +446,7 @@ def test_no_list_of_a_manager_raises_anything(data: bytes) -> None:
     gobuild.read_build(data)
     list(pnp.read_list(data))
     brew.is_dependency(data)
-    conda.asked_for(data.decode("utf-8", "replace"))
+    conda.requested_packages(data.decode("utf-8", "replace"))
 
 
 def test_every_probe_has_a_leaf() -> None:
