@@ -219,13 +219,13 @@ def reserved_entries(
     free_bytes = capture.settings.budget - _stored(taken) - sink.stored_bytes
     try:
         saver = StagedIndexSaver(
-            capture.repository.git,
-            sink,
-            capture.settings,
-            key,
-            free_bytes,
-            capture.repository.state,
-            warnings,
+            git=capture.repository.git,
+            sink=sink,
+            settings=capture.settings,
+            key=key,
+            free_bytes=free_bytes,
+            state=capture.repository.state,
+            warnings=warnings,
         )
         entries.update(saver.keep(view.staged, left_out))
     except (EnvhistError, OSError) as error:
@@ -364,7 +364,13 @@ class CapturedTree:
                 if path.startswith(FACTS)
             ]
             packs = self.taking.finish(self.taken)
-            self._finished = FinishedTree(tree, packs, names, circumstances(facts), service_states(facts))
+            self._finished = FinishedTree(
+                tree=tree,
+                packs=packs,
+                attachments=names,
+                facts=circumstances(facts),
+                services=service_states(facts),
+            )
         return self._finished
 
     def _keep_dumps(self) -> Entries:
@@ -387,7 +393,15 @@ class CapturedTree:
         """Publish nothing, but update the stat cache."""
         self.taking.remember_unpublished(self.taken)
         seconds = time.monotonic() - self.started
-        return CaptureResult(None, self.taken.files, 0, 0, 0, seconds, warnings=tuple(self.warnings))
+        return CaptureResult(
+            snapshot=None,
+            files=self.taken.files,
+            new_files=0,
+            new_bytes=0,
+            stored_bytes=0,
+            seconds=seconds,
+            warnings=tuple(self.warnings),
+        )
 
     @step("publish the snapshot")
     def publish(self, request: CaptureOptions) -> CaptureResult:
@@ -398,12 +412,12 @@ class CapturedTree:
         finished = self.finish(request.attach)
         draft = self._draft(request, timeline, finished.attachments)
         commit = CommitDraft(
-            finished.tree,
-            signature(draft.actor, at),
-            lambda parent: self._describe(draft, parent, finished.tree),
-            lambda commit: (*_records(request, draft, at), *self._known_verdict(commit, finished)),
-            self.key,
-            at,
+            tree=finished.tree,
+            signature=signature(draft.actor, at),
+            describe=lambda parent: self._describe(draft, parent, finished.tree),
+            records=lambda commit: (*_records(request, draft, at), *self._known_verdict(commit, finished)),
+            key=self.key,
+            at=at,
         )
         done = publish(repository, self.staging, timeline, finished.packs, commit, self.taking.known)
         self._warn_of_names(request.trigger)
@@ -443,11 +457,11 @@ class CapturedTree:
 
         intent, source = _intent(request, self.view)
         return MessageFields(
-            mask_secrets(intent),
-            source,
-            timeline,
-            request.trigger,
-            request.actor or current_actor(self.context.settings, self.context.environ),
+            intent=mask_secrets(intent),
+            intent_source=source,
+            timeline=timeline,
+            trigger=request.trigger,
+            actor=request.actor or current_actor(self.context.settings, self.context.environ),
             head=self.view.head,
             branch=self.view.branch,
             missing_count=len(self.taken.gathered.missing),

@@ -406,9 +406,15 @@ class TreeCapture:
         if base is None or (base == taken.base and not taken.gathered.changed):
             return
         records, scope = taken.records, self.scope
-        elsewhere = taken.assembled.elsewhere
-        rules, counted = (scope.naming, scope.keeping), (records.files, taken.facts)
-        head = CacheHeader(*rules, base, (), taken.pieces, elsewhere, *counted)
+        head = CacheHeader(
+            naming=scope.naming,
+            keeping=scope.keeping,
+            base=base,
+            pieces=taken.pieces,
+            elsewhere=taken.assembled.elsewhere,
+            files=records.files,
+            facts=taken.facts,
+        )
         try:
             self._cache.write(head, records.to_write())
         except OSError as error:
@@ -456,7 +462,9 @@ class TreeCapture:
         if since.written is None:
             return None
 
-        tools = RecordTools(self._records, self.writer, self._read, self._width, self._job())
+        tools = RecordTools(
+            records=self._records, sink=self.writer, read=self._read, width=self._width, job=self._job()
+        )
         return records_from_writes(since.written, self._cache_head, tools)
 
     def _take(self, driver: ScanDriver | KnownWritesDriver) -> CapturedEnvironment:
@@ -495,7 +503,16 @@ class TreeCapture:
         )
         assembled = assembler.assemble(merged)
         base, facts = (cache.base, dict(cache.facts)) if cache else (None, {})
-        taken = CapturedEnvironment(gathered, assembled, records, self.scope, self._tip, base, merged, facts)
+        taken = CapturedEnvironment(
+            gathered=gathered,
+            assembled=assembled,
+            records=records,
+            scope=self.scope,
+            tip=self._tip,
+            base=base,
+            merged=merged,
+            facts=facts,
+        )
         taken.pieces = merge_pieces(cache.pieces if cache else {}, gathered, merged, self._width)
         taken.changed = merged.count() if cache else None
         taken.base_manifest = base_tree
@@ -516,7 +533,16 @@ class TreeCapture:
     def _start(self, distrust: bool, progress: Tick | None, only: Wanted | None = None) -> ScanDriver:
         tools, head = self._tools, self._cache_head
         workers = worker_count(tools.settings.workers)
-        return ScanDriver(self.scope, self._job(), workers, tools.how, progress, head, distrust, only)
+        return ScanDriver(
+            scope=self.scope,
+            job=self._job(),
+            workers=workers,
+            how=tools.how,
+            tick=progress,
+            cache=head,
+            distrust=distrust,
+            only=only,
+        )
 
     def _job(self) -> dict[str, Any]:
         repository, settings, scope = self._tools.repository, self._tools.settings, self.scope

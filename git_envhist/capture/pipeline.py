@@ -380,7 +380,16 @@ class CapturePipeline:
                 warnings += [*view.warnings, *taken.warnings]
                 context = CaptureContext(self.repository, self.settings, self.keys, self.environ)
                 yield CapturedTree(
-                    context, staging, taking, taken, view, key, warnings, started, facts, request.dumps
+                    context=context,
+                    staging=staging,
+                    taking=taking,
+                    taken=taken,
+                    view=view,
+                    key=key,
+                    warnings=warnings,
+                    started=started,
+                    facts=facts,
+                    dumps=request.dumps,
                 )
 
 

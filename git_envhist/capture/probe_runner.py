@@ -273,7 +273,13 @@ def start_probes(capture: TreeCapture, key: Key | None, how: str, environ: Mappi
     repository = capture.repository
     place = ProbeTarget(environ.get(MACHINE_ROOT) or "/", repository.root, hooks_of(repository))
     context = ProbeContext(
-        capture.writer, capture.known, repository.object_format, how, place, key, driver.lines
+        writer=capture.writer,
+        known=capture.known,
+        object_format=repository.object_format,
+        how=how,
+        place=place,
+        key=key,
+        lines=driver.lines,
     )
     runner = ProbeRunner(context, driver.cache.facts if driver.cache is not None else {})
     if SYSTEM.facts:

@@ -137,6 +137,7 @@ def decode(data: bytes) -> DirectoryRecord:
     path, names, columns, ids, subdirectories, boundaries, extras, pieces, below = sections
     extras, _, fields = extras.partition(b"\0")
     times = {number: int(time) for number, time in _decode_extras(fields).items()}
+    # Called for each directory of a first capture: positional arguments, in the order of the fields.
     return DirectoryRecord(
         path, ctime, times.pop(-1, mtime), inode, device, mode, uid, gid, flags,
         names.split(b"\0") if names else [], columns, ids,
@@ -398,16 +399,16 @@ class StatCache:
             if fields["version"] != VERSION:
                 return None
             return CacheHeader(
-                fields["naming"],
-                fields["keeping"],
-                fields["base"],
-                tuple(
+                naming=fields["naming"],
+                keeping=fields["keeping"],
+                base=fields["base"],
+                shards=tuple(
                     CacheShard(bytes.fromhex(first), name, int(crc)) for first, name, crc in fields["shards"]
                 ),
-                {_raw(path): list(map(_raw, oids)) for path, oids in fields["pieces"].items()},
-                {_raw(path): _raw(below) for path, below in fields["elsewhere"].items()},
-                int(fields["files"]),
-                {
+                pieces={_raw(path): list(map(_raw, oids)) for path, oids in fields["pieces"].items()},
+                elsewhere={_raw(path): _raw(below) for path, below in fields["elsewhere"].items()},
+                files=int(fields["files"]),
+                facts={
                     name: CachedFacts(int(version), stamp, oid)
                     for name, (version, stamp, oid) in fields.get("facts", {}).items()
                 },
