@@ -149,9 +149,9 @@ class ScanDriver:
             self.close()
             raise
 
-    def gather(self, *, dry_run: bool = False) -> ScanResult:
+    def run(self, *, dry_run: bool = False) -> ScanResult:
         """Scan and read; return the result. The workers still finish their packs: see `finish_packs`."""
-        self._look()
+        self._find_changes()
         if b"" in self.result.gone:
             raise WorkingTreeGone
         self._add_up()
@@ -214,7 +214,7 @@ class ScanDriver:
         self._pool.shared.offer(len(chunks))
         return self._pool.ask_each("check", chunks, distrust, wanted)
 
-    def _look(self) -> None:
+    def _find_changes(self) -> None:
         new: set[bytes] = set()
         tops = set(self._tops())
         for _, (kind, *words) in self._checks:
@@ -253,10 +253,10 @@ class ScanDriver:
         return sorted(found, key=lambda path: path.replace(b"/", b"\0"))
 
     def _share_out(
-        self, method: str, directories: list[bytes], least: int, *more: object
+        self, method: str, directories: list[bytes], min_size: int, *more: object
     ) -> Iterator[tuple[int, Frame]]:
         """Let workers take directories in chunks of at least `least` until none is left."""
-        size = max(least, -(-len(directories) // MAX_TICKETS))
+        size = max(min_size, -(-len(directories) // MAX_TICKETS))
         chunks = [directories[at : at + size] for at in range(0, len(directories), size)]
         self._pool.shared.offer(len(chunks))
         return self._pool.ask_each(method, chunks, *more)
@@ -401,35 +401,35 @@ class RecordChanges:
         return files, size
 
 
-def merge(records: DirectoryRecords, gathered: ScanResult) -> RecordChanges:
+def merge(records: DirectoryRecords, scan_result: ScanResult) -> RecordChanges:
     """Apply the scan result to the records and drop directories that no longer exist."""
     merged = RecordChanges()
-    lost = set(gathered.gone)
-    for path, encoded in gathered.directories.items():
+    gone_directories = set(scan_result.gone)
+    for path, encoded in scan_result.directories.items():
         before, after = records.get(path), decode(encoded)
         if before is not None:
             merged.before[path] = before
             vanished = set(before.subdirectories).difference(after.subdirectories)
-            lost.update(join(path, name) for name in vanished)
+            gone_directories.update(join(path, name) for name in vanished)
         _carry_below(after, before)
         merged.changed[path] = after
         records.keep(after)
-    for path in list(lost):
+    for path in list(gone_directories):
         merged.gone.update(records.below(path))
     for path in merged.gone:
         records.drop(path)
-    merged.gone |= lost
+    merged.gone |= gone_directories
     return merged
 
 
 def merge_pieces(
-    before: Mapping[bytes, list[bytes]], gathered: ScanResult, merged: RecordChanges, width: int
+    before: Mapping[bytes, list[bytes]], scan_result: ScanResult, merged: RecordChanges, width: int
 ) -> dict[bytes, list[bytes]]:
     """Return the chunk trees of big files by directory; `width` is the length of an id."""
     # Records store ids padded to 32 bytes.
     return {
         path: [tree[:width] for tree in trees]
-        for path, trees in {**before, **gathered.pieces}.items()
+        for path, trees in {**before, **scan_result.pieces}.items()
         if trees and path not in merged.gone
     }
 

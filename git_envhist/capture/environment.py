@@ -93,16 +93,16 @@ class RecordTools(NamedTuple):
 class KnownWritesDriver:
     """Replace a `ScanDriver` when all changes are known without a scan."""
 
-    def __init__(self, cache: CacheHeader, gathered: ScanResult) -> None:
+    def __init__(self, cache: CacheHeader, scan_result: ScanResult) -> None:
         self.cache: CacheHeader | None = cache
         self.lines: list[WorkerHandle] = []
-        self._gathered = gathered
+        self._scan_result = scan_result
 
-    def gather(self, *, dry_run: bool = False) -> ScanResult:
-        return self._gathered
+    def run(self, *, dry_run: bool = False) -> ScanResult:
+        return self._scan_result
 
     def finish_packs(self) -> ScanResult:
-        return self._gathered
+        return self._scan_result
 
     def close(self) -> None:
         """Do nothing: no process was started."""
@@ -112,7 +112,7 @@ def records_from_writes(
     writes: WrittenFiles, cache: CacheHeader, tools: RecordTools
 ) -> KnownWritesDriver | None:
     """Return a driver with the records of directories that a restore wrote to; None if they must be scanned."""
-    gathered = ScanResult()
+    scan_result = ScanResult()
     job = dict(tools.job)
     if job["ignore"] or job["exclude"] or not job["mounts_known"] or not SYSTEM.nofollow:
         return None
@@ -129,9 +129,9 @@ def records_from_writes(
             record = None
         if record is None:
             return None
-        gathered.directories[path] = record.encode()
-        gathered.pieces[path] = list(record.pieces.values())
-    return KnownWritesDriver(cache, gathered)
+        scan_result.directories[path] = record.encode()
+        scan_result.pieces[path] = list(record.pieces.values())
+    return KnownWritesDriver(cache, scan_result)
 
 
 def _record(
@@ -262,7 +262,7 @@ SEALED = b" as=sealed"
 class CapturedEnvironment:
     """A captured environment whose trees are in the staging directory."""
 
-    gathered: ScanResult
+    scan_result: ScanResult
     assembled: BuiltTree
     records: DirectoryRecords
     scope: CaptureScope
@@ -286,7 +286,7 @@ class CapturedEnvironment:
     def out_of_reach(self) -> list[MissingPath]:
         """Return paths that a restore cannot replace by a rename: missing ones and mount points."""
         crossed = [MissingPath(EnvPath(path), MissingReason.MOUNT) for path in self.scope.crossed]
-        return [*self.gathered.missing, *crossed]
+        return [*self.scan_result.missing, *crossed]
 
     def first_count(self) -> ChangeCount:
         """Return the changes of a first snapshot: every path is added."""
@@ -306,7 +306,7 @@ class CapturedEnvironment:
 
     def seals_now(self) -> bool:
         """Return whether this capture sealed a file."""
-        return any(SEALED in encoded for encoded in self.gathered.directories.values())
+        return any(SEALED in encoded for encoded in self.scan_result.directories.values())
 
 
 KEPT_FREE = 20
@@ -368,16 +368,16 @@ class TreeCapture:
         return self._driver
 
     @step("scan the environment")
-    def look(self, progress: Tick | None) -> ScanResult:
+    def scan(self, progress: Tick | None) -> ScanResult:
         """Return what a capture would read."""
-        return self.begin(progress).gather(dry_run=True)
+        return self.begin(progress).run(dry_run=True)
 
     @step("scan the environment")
-    def take(self, progress: Tick | None) -> CapturedEnvironment:
+    def capture(self, progress: Tick | None) -> CapturedEnvironment:
         """Capture the environment."""
         driver = self.begin(progress)
         try:
-            return self._take(driver)
+            return self._capture(driver)
         except (CacheDamaged, Damaged):
             if self._cache_head is None:
                 raise
@@ -386,13 +386,13 @@ class TreeCapture:
             self._cache.forget()
             self._cache_head = None
             self._driver = self._start(False, progress)
-            return self._take(self._driver)
+            return self._capture(self._driver)
 
-    def finish(self, taken: CapturedEnvironment) -> list[StagedPack]:
+    def finish(self, environment: CapturedEnvironment) -> list[StagedPack]:
         """Finish the pack of the trees; return all packs of the snapshot."""
         # A small pack is rewritten by `publish`, so it need not be synced here.
         pack_of_trees = self.writer.finish(durable=self.writer.stored_bytes > JOINED)
-        return [*taken.gathered.packs, *([pack_of_trees] if pack_of_trees else [])]
+        return [*environment.scan_result.packs, *([pack_of_trees] if pack_of_trees else [])]
 
     def close(self) -> None:
         """Close all files and workers; drop unfinished packs."""
@@ -401,33 +401,33 @@ class TreeCapture:
         self.known.close()
         self.writer.abort()
 
-    def remember(self, taken: CapturedEnvironment, base: str | None) -> None:
+    def remember(self, environment: CapturedEnvironment, base: str | None) -> None:
         """Write the stat cache. Errors only cost time in the next capture."""
-        if base is None or (base == taken.base and not taken.gathered.changed):
+        if base is None or (base == environment.base and not environment.scan_result.changed):
             return
-        records, scope = taken.records, self.scope
+        records, scope = environment.records, self.scope
         head = CacheHeader(
             naming=scope.naming,
             keeping=scope.keeping,
             base=base,
-            pieces=taken.pieces,
-            elsewhere=taken.assembled.elsewhere,
+            pieces=environment.pieces,
+            elsewhere=environment.assembled.elsewhere,
             files=records.files,
-            facts=taken.facts,
+            facts=environment.facts,
         )
         try:
             self._cache.write(head, records.to_write())
         except OSError as error:
-            taken.warnings.append(
+            environment.warnings.append(
                 f"cannot write the stat cache, the next capture will be slower: {in_words(error)}"
             )
 
-    def remember_unpublished(self, taken: CapturedEnvironment) -> None:
+    def remember_unpublished(self, environment: CapturedEnvironment) -> None:
         """Write the stat cache although no snapshot was published."""
         # A touched file has a new manifest line and the same content. Its shard is deleted with the staging
         # directory, so a record that names the shard would hide the new time from the next snapshot.
-        if taken.assembled.manifest == taken.base_manifest:
-            self.remember(taken, taken.base)
+        if environment.assembled.manifest == environment.base_manifest:
+            self.remember(environment, environment.base)
 
     def _usable_cache(self) -> tuple[CacheHeader | None, bool]:
         """Return the stat cache if it is valid, and whether its names must be matched against the patterns
@@ -436,11 +436,11 @@ class TreeCapture:
         if head is None or head.keeping != self.scope.keeping:
             return None, False
         # The ids in the cache are only valid while its snapshot is stored.
-        if head.base != self._tip and not self._is_whole(head.base):
+        if head.base != self._tip and not self._is_stored_snapshot(head.base):
             return None, False
         return head, head.naming != self.scope.naming
 
-    def _is_whole(self, commit: str) -> bool:
+    def _is_stored_snapshot(self, commit: str) -> bool:
         return (
             bytes.fromhex(commit) in self.known
             and self._tools.repository.git.try_run(
@@ -467,20 +467,20 @@ class TreeCapture:
         )
         return records_from_writes(since.written, self._cache_head, tools)
 
-    def _take(self, driver: ScanDriver | KnownWritesDriver) -> CapturedEnvironment:
-        gathered = driver.gather()
+    def _capture(self, driver: ScanDriver | KnownWritesDriver) -> CapturedEnvironment:
+        scan_result = driver.run()
         if self._cache_head is not None:
             # Objects that the cache refers to can only be looked up once the new packs exist.
             self._put(driver.finish_packs())
-        taken = self._assemble(gathered)
+        environment = self._assemble(scan_result)
         self._put(driver.finish_packs())
-        return taken
+        return environment
 
-    def _put(self, gathered: ScanResult) -> None:
-        for oid, entry, checksum in gathered.objects:
+    def _put(self, scan_result: ScanResult) -> None:
+        for oid, entry, checksum in scan_result.objects:
             self.writer.put(oid, entry, checksum)
 
-    def _assemble(self, gathered: ScanResult) -> CapturedEnvironment:
+    def _assemble(self, scan_result: ScanResult) -> CapturedEnvironment:
         cache = self._cache_head
         records, self._records = self._records, None
         if records is None:
@@ -489,7 +489,7 @@ class TreeCapture:
                 if cache
                 else DirectoryRecords(self._cache)
             )
-        merged = merge(records, gathered)
+        merged = merge(records, scan_result)
         base_tree = self._manifest_of(cache.base) if cache else None
         manifest = ManifestTree(self.writer, self._read, base_tree, self._width)
         assembler = TreeBuilder(
@@ -497,14 +497,14 @@ class TreeCapture:
             manifest,
             self.writer,
             self._width,
-            holds=self._object_test(gathered) if cache else None,
+            holds=self._object_test(scan_result) if cache else None,
             read=self._read,
             elsewhere=cache.elsewhere if cache else {},
         )
         assembled = assembler.assemble(merged)
         base, facts = (cache.base, dict(cache.facts)) if cache else (None, {})
-        taken = CapturedEnvironment(
-            gathered=gathered,
+        environment = CapturedEnvironment(
+            scan_result=scan_result,
             assembled=assembled,
             records=records,
             scope=self.scope,
@@ -513,15 +513,15 @@ class TreeCapture:
             merged=merged,
             facts=facts,
         )
-        taken.pieces = merge_pieces(cache.pieces if cache else {}, gathered, merged, self._width)
-        taken.changed = merged.count() if cache else None
-        taken.base_manifest = base_tree
-        taken.warnings.extend(self.scope.warnings)
-        return taken
+        environment.pieces = merge_pieces(cache.pieces if cache else {}, scan_result, merged, self._width)
+        environment.changed = merged.count() if cache else None
+        environment.base_manifest = base_tree
+        environment.warnings.extend(self.scope.warnings)
+        return environment
 
-    def _object_test(self, gathered: ScanResult) -> Holds:
+    def _object_test(self, scan_result: ScanResult) -> Holds:
         """Return a function that tests whether an object is stored, or will be stored by this capture."""
-        fresh = [PackIndex(pack.index_path, self._width) for pack in gathered.packs]
+        fresh = [PackIndex(pack.index_path, self._width) for pack in scan_result.packs]
 
         def holds(oid: bytes) -> bool:
             return (
@@ -579,9 +579,9 @@ class TreeCapture:
     def _budget(self) -> tuple[int, str]:
         """Return how many bytes may be added, and the reason to report for paths that do not fit."""
         bounded = self._tools.settings.budget < UNBOUNDED
-        room = free_bytes(self._staging.path, KEPT_FREE if bounded else KEPT_FREE_FOR_RESTORE)
-        if room is not None and room < self._tools.settings.budget:
-            return max(0, room), MissingReason.DISK.value
+        available = free_bytes(self._staging.path, KEPT_FREE if bounded else KEPT_FREE_FOR_RESTORE)
+        if available is not None and available < self._tools.settings.budget:
+            return max(0, available), MissingReason.DISK.value
         return self._tools.settings.budget, MissingReason.BUDGET.value
 
     def _manifest_of(self, commit: str) -> bytes | None:

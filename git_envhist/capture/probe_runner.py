@@ -83,8 +83,8 @@ def facts_of_tree(read: Callable[[bytes], bytes], tree: str) -> dict[str, Cached
             found = read_fact_text(name, read(bytes.fromhex(oids[name])))
             if found is None or found.version != probe.version:
                 return None
-            held = (one for one in (name, name + SUFFIX) if one in oids)
-            kept.update((one, CachedFacts(probe.version, "", oids[one])) for one in held)
+            names = (one for one in (name, name + SUFFIX) if one in oids)
+            kept.update((one, CachedFacts(probe.version, "", oids[one])) for one in names)
     except (KeyError, EnvhistError):
         return None
     return kept
@@ -202,11 +202,11 @@ class FileProbeRunner:
             sealed.update(place for place, files in batch if any(map(_is_unsealed, files)))
             # Prepare this batch while the probe reads the one before.
             if pending:
-                self._take_answer(lines, failed)
+                self._receive_answer(lines, failed)
             self._make_process.ask("tree", name, batch)
             pending = True
         if pending:
-            self._take_answer(lines, failed)
+            self._receive_answer(lines, failed)
         masked = mask_tokens(b"\n".join(lines)) if lines else b""
         facts = masked.split(b"\n") if masked else []
         if not sealed:
@@ -216,7 +216,7 @@ class FileProbeRunner:
             [one for one in facts if one in plain], [one for one in facts if one not in plain]
         ), failed
 
-    def _take_answer(self, lines: list[bytes], failed: Failures) -> None:
+    def _receive_answer(self, lines: list[bytes], failed: Failures) -> None:
         answer = self._make_process.answer(SECONDS)
         if not answer.whole:
             raise EnvhistError(answer.failed[0][1])
@@ -298,7 +298,7 @@ class ProbeRunner:
     texts: dict[str, bytes] = field(default_factory=dict)
     """Texts written by this capture."""
     warnings: list[str] = field(default_factory=list)
-    like: str | None = None
+    same_files_tree: str | None = None
     """Tree of a snapshot with the same files; its facts are reused."""
     _stamps: dict[str, str] = field(default_factory=dict)
     _processes: dict[str, ProbeProcess] = field(default_factory=dict)
@@ -341,29 +341,31 @@ class ProbeRunner:
             else:
                 self._warn(name, answer.failed[0][1])
 
-    def take(
-        self, gathered: ScanResult, merged: RecordChanges, records: DirectoryRecords, *, cached: bool
+    def collect(
+        self, scan_result: ScanResult, merged: RecordChanges, records: DirectoryRecords, *, cached: bool
     ) -> None:
         """Collect all facts; `cached` is true if the records of the stat cache were used."""
         if not SYSTEM.facts:
             return
         self.finish_machine_probes()
-        self._run_sign_probes(gathered)
-        like = facts_of_tree(self._read, self.like) if self.like is not None else None
-        if like is not None:
-            self.kept.update(like)
+        self._run_sign_probes(scan_result)
+        same_files_tree = (
+            facts_of_tree(self._read, self.same_files_tree) if self.same_files_tree is not None else None
+        )
+        if same_files_tree is not None:
+            self.kept.update(same_files_tree)
             return
         self._warn_of_names()
         known = {name: self._usable(name, probe, cached) for name, probe in file_probes().items()}
         if merged.changed or merged.gone or None in known.values():
-            self._read_files(gathered, merged, records, known)
+            self._read_files(scan_result, merged, records, known)
         else:
             for name, kept in known.items():
                 if kept is not None:
                     self._keep_as_before(name, kept)
 
-    def _run_sign_probes(self, gathered: ScanResult) -> None:
-        signs = [(one.path, one.detail) for one in gathered.missing]
+    def _run_sign_probes(self, scan_result: ScanResult) -> None:
+        signs = [(one.path, one.detail) for one in scan_result.missing]
         for name, probe in capture_probes().items():
             try:
                 lines = sorted(map(fact_line, capture_module(probe).facts_of(signs)))
@@ -418,7 +420,7 @@ class ProbeRunner:
 
     def _read_files(
         self,
-        gathered: ScanResult,
+        scan_result: ScanResult,
         merged: RecordChanges,
         records: DirectoryRecords,
         known: Mapping[str, CachedFacts | None],
@@ -427,7 +429,7 @@ class ProbeRunner:
 
         context = self.context
         files = CapturedFiles(
-            gathered.objects, gathered.packs, context.object_format, self._read, context.key
+            scan_result.objects, scan_result.packs, context.object_format, self._read, context.key
         )
         width = 20 if context.object_format == "sha1" else 32
         reader = FileProbeRunner(self._make_process(), files, merged, records, width)

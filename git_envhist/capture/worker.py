@@ -441,7 +441,7 @@ class CaptureWorker(ScanWorker):
         """
         while files is not None and (ticket := self._shared.take()) is not None:
             for directory, name in files[ticket]:
-                yield ("large", directory, name, *self._take_alone(directory, name))
+                yield ("large", directory, name, *self._store_deferred(directory, name))
 
     def do_settle(self, results: list[tuple[Any, ...]]) -> Iterator[Frame]:
         """Finish directories after their deferred files have been read."""
@@ -474,23 +474,23 @@ class CaptureWorker(ScanWorker):
             self._mark_unreadable(visit, error)
             return True
         now, later = self._without_deferred(visit)
-        lost = [leaf for leaf in now if not self._take(visit, leaf)]
+        lost = [leaf for leaf in now if not self._store(visit, leaf)]
         visit.unread = later
         for database, sidecars in visit.units:
-            lost += self._take_unit(visit, database, sidecars)
+            lost += self._store_database(visit, database, sidecars)
         visit.drop(lost)
         return not later
 
-    def _take_unit(
+    def _store_database(
         self, visit: ScannedDirectory, database: ScannedEntry, sidecars: list[ScannedEntry]
     ) -> list[ScannedEntry]:
         try:
             descriptor = open_file(database.name)
         except (FileVanished, Unreadable, KindChanged):
             members = [leaf for leaf in (database, *sidecars) if leaf.waits]
-            return [leaf for leaf in members if not self._take(visit, leaf)]
+            return [leaf for leaf in members if not self._store(visit, leaf)]
         try:
-            return self._saver.take_unit(visit, database, sidecars, descriptor)
+            return self._saver.store_database(visit, database, sidecars, descriptor)
         except BudgetExceeded:
             visit.miss(
                 database.name, MissingReason(self._job["budget_reason"]), f"{database.row[SIZE]} bytes"
@@ -499,14 +499,14 @@ class CaptureWorker(ScanWorker):
         finally:
             os.close(descriptor)
 
-    def _take(self, visit: ScannedDirectory, leaf: ScannedEntry) -> bool:
+    def _store(self, visit: ScannedDirectory, leaf: ScannedEntry) -> bool:
         try:
-            return self._saver.take(visit, leaf)
+            return self._saver.store(visit, leaf)
         except BudgetExceeded:
             visit.miss(leaf.name, MissingReason(self._job["budget_reason"]), f"{leaf.row[SIZE]} bytes")
             return False
 
-    def _take_alone(self, directory: bytes, name: bytes) -> tuple[Any, ...]:
+    def _store_deferred(self, directory: bytes, name: bytes) -> tuple[Any, ...]:
         try:
             own = self._descent.enter(directory)
             seen = os.lstat(name)
@@ -517,7 +517,7 @@ class CaptureWorker(ScanWorker):
             return (None, b"", b"", b"", [(name, reason.why.value, reason.detail)])
         visit = ScannedDirectory(directory, own)
         leaf = ScannedEntry(name, COLUMNS(seen), True)
-        if not self._take(visit, leaf):
+        if not self._store(visit, leaf):
             return (None, b"", b"", b"", visit.missing)
         return (leaf.row, leaf.oid, leaf.extras, leaf.pieces, visit.missing)
 

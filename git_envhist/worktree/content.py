@@ -171,7 +171,7 @@ class FileSaver:
         self._scans: tuple[bytes, bool] = (b"", False)
         self.twins = Twins(b"")
 
-    def take(self, visit: ScannedDirectory, leaf: ScannedEntry) -> bool:
+    def store(self, visit: ScannedDirectory, leaf: ScannedEntry) -> bool:
         """Fill in the id and extras of an entry; return False if the path is gone or cannot be read."""
         for _ in range(KIND_TRIES):
             try:
@@ -189,14 +189,14 @@ class FileSaver:
         visit.miss(leaf.name, MissingReason.UNSTABLE, "its type kept changing")
         return False
 
-    def take_unit(
+    def store_database(
         self, visit: ScannedDirectory, database: ScannedEntry, sidecars: list[ScannedEntry], descriptor: int
     ) -> list[ScannedEntry]:
         """Store an open database and its sidecars in one consistent state; return the entries that cannot be
         stored."""
-        return DatabaseFiles(self, visit, database, sidecars, descriptor).take()
+        return DatabaseFiles(self, visit, database, sidecars, descriptor).store()
 
-    def take_open(self, visit: ScannedDirectory, leaf: ScannedEntry, descriptor: int) -> None:
+    def store_open_file(self, visit: ScannedDirectory, leaf: ScannedEntry, descriptor: int) -> None:
         """Store an open file."""
         self._store_open(visit, leaf, join(visit.path, leaf.name), descriptor)
 
@@ -207,15 +207,15 @@ class FileSaver:
     def _store_entry(self, visit: ScannedDirectory, leaf: ScannedEntry) -> None:
         kind = stat.S_IFMT(leaf.row[MODE])
         if kind == stat.S_IFREG:
-            self._take_file(visit, leaf)
+            self._store_file(visit, leaf)
         elif kind == stat.S_IFLNK:
-            self._take_link(visit, leaf)
+            self._store_link(visit, leaf)
         elif kind == stat.S_IFDIR:
             raise Unreadable(MissingReason.UNSTABLE, "it became a directory while it was read")
         else:
-            self._take_node(visit, leaf)
+            self._store_node(visit, leaf)
 
-    def _take_node(self, visit: ScannedDirectory, leaf: ScannedEntry) -> None:
+    def _store_node(self, visit: ScannedDirectory, leaf: ScannedEntry) -> None:
         seen = lstat_of(leaf.name)
         # Compare only the type: the time stamps of a pipe change with every write.
         if stat.S_IFMT(seen.st_mode) != stat.S_IFMT(leaf.row[MODE]):
@@ -223,7 +223,7 @@ class FileSaver:
         leaf.row = COLUMNS(seen)
         leaf.extras = self._describe(visit, leaf, seen, read_xattrs(leaf.name))
 
-    def _take_link(self, visit: ScannedDirectory, leaf: ScannedEntry) -> None:
+    def _store_link(self, visit: ScannedDirectory, leaf: ScannedEntry) -> None:
         try:
             target = os.readlink(leaf.name)
             seen = os.lstat(leaf.name)
@@ -238,12 +238,12 @@ class FileSaver:
         leaf.oid = self._store.add_blob(target)
         leaf.extras = self._describe(visit, leaf, seen, read_xattrs(leaf.name))
 
-    def _take_file(self, visit: ScannedDirectory, leaf: ScannedEntry) -> None:
+    def _store_file(self, visit: ScannedDirectory, leaf: ScannedEntry) -> None:
         descriptor, seen = open_with_stat(leaf.name)
         try:
             size = leaf.row[SIZE]
             if self._is_lockable_database(descriptor, size):
-                self._take_lone_database(visit, leaf, descriptor)
+                self._store_lone_database(visit, leaf, descriptor)
                 return
             self._store_open(visit, leaf, join(visit.path, leaf.name), descriptor, seen)
             if leaf.row[SIZE] != size and self._is_lockable_database(descriptor, leaf.row[SIZE]):
@@ -254,8 +254,8 @@ class FileSaver:
     def _is_lockable_database(self, descriptor: int, size: int) -> bool:
         return self._policy.holds_databases and is_database(descriptor, size)
 
-    def _take_lone_database(self, visit: ScannedDirectory, leaf: ScannedEntry, descriptor: int) -> None:
-        gone = self.take_unit(visit, leaf, [], descriptor)
+    def _store_lone_database(self, visit: ScannedDirectory, leaf: ScannedEntry, descriptor: int) -> None:
+        gone = self.store_database(visit, leaf, [], descriptor)
         if gone:
             visit.leaves = [other for other in visit.leaves if other is leaf or other not in gone]
         if leaf in gone:
@@ -273,17 +273,17 @@ class FileSaver:
         if policy.fingerprinted is not None and policy.fingerprinted(path):
             self._fingerprint(visit, leaf, descriptor)
         elif self._is_secret(visit, leaf, path):
-            self._take_secret(visit, leaf, path, descriptor)
+            self._store_secret(visit, leaf, path, descriptor)
         else:
             try:
                 read = read_file(descriptor, seen, grows=leaf.grows, limit=policy.big_file)
             except GrewTooLarge:
-                if not self._take_big_twin(visit, leaf, path, descriptor):
-                    self._take_big(visit, leaf, descriptor)
+                if not self._store_big_copy(visit, leaf, path, descriptor):
+                    self._store_big(visit, leaf, descriptor)
             else:
-                self._take_small(visit, leaf, path, descriptor, read)
+                self._store_small(visit, leaf, path, descriptor, read)
 
-    def _take_small(
+    def _store_small(
         self, visit: ScannedDirectory, leaf: ScannedEntry, path: bytes, descriptor: int, read: FileRead
     ) -> None:
         if self._contains_secret(visit.path, path, read.data) or self._is_copy(path, read.data):
@@ -301,7 +301,7 @@ class FileSaver:
     def _is_copy(self, path: bytes, data: bytes) -> bool:
         return self.twins.has_content(data) and not self._policy.excluded(path)
 
-    def _take_big_twin(
+    def _store_big_copy(
         self, visit: ScannedDirectory, leaf: ScannedEntry, path: bytes, descriptor: int
     ) -> bool:
         """Store a big file sealed if it is a copy of a sealed one; return False if not."""
@@ -313,7 +313,9 @@ class FileSaver:
         self._put(visit, leaf, descriptor, read, self._sealed(path, read.data), StoredAs.SEALED)
         return True
 
-    def _take_secret(self, visit: ScannedDirectory, leaf: ScannedEntry, path: bytes, descriptor: int) -> None:
+    def _store_secret(
+        self, visit: ScannedDirectory, leaf: ScannedEntry, path: bytes, descriptor: int
+    ) -> None:
         try:
             read = read_file(descriptor, grows=leaf.grows, limit=MAX_SEALED)
         except GrewTooLarge:
@@ -345,7 +347,7 @@ class FileSaver:
             raise BudgetExceeded from full
         self._settle(visit, leaf, read.stat, descriptor, stored, read.stable)
 
-    def _take_big(self, visit: ScannedDirectory, leaf: ScannedEntry, descriptor: int) -> None:
+    def _store_big(self, visit: ScannedDirectory, leaf: ScannedEntry, descriptor: int) -> None:
         mark = self._store.mark()
         result: list[tuple[int, bytes, bytes]] = []
 

@@ -248,11 +248,11 @@ class EntrySaver(Protocol):
         """Remaining time to wait for locks."""
         ...
 
-    def take(self, visit: ScannedDirectory, leaf: ScannedEntry) -> bool:
+    def store(self, visit: ScannedDirectory, leaf: ScannedEntry) -> bool:
         """Store the entry; False if it cannot be stored."""
         ...
 
-    def take_open(self, visit: ScannedDirectory, leaf: ScannedEntry, descriptor: int) -> None:
+    def store_open_file(self, visit: ScannedDirectory, leaf: ScannedEntry, descriptor: int) -> None:
         """Store an open file."""
         ...
 
@@ -282,10 +282,10 @@ class DatabaseFiles:
         self._descriptor = descriptor
         self._late: list[ScannedEntry] = []
 
-    def take(self) -> list[ScannedEntry]:
+    def store(self) -> list[ScannedEntry]:
         """Store all files; return the entries that cannot be stored."""
         try:
-            return self._take()
+            return self._store()
         except Unreadable as reason:
             self._visit.miss(self._database.name, reason.why, reason.detail)
             return [self._database, *self._sidecars]
@@ -293,7 +293,7 @@ class DatabaseFiles:
             self._visit.leaves = [leaf for leaf in self._visit.leaves if leaf not in self._late]
             raise
 
-    def _take(self) -> list[ScannedEntry]:
+    def _store(self) -> list[ScannedEntry]:
         missing_count, undo = len(self._visit.missing), self._saver.forget()
         change: str | None = None
         gone: list[ScannedEntry] = []
@@ -317,8 +317,8 @@ class DatabaseFiles:
     def _store_locked(self, lock: DatabaseLock | None) -> list[ScannedEntry]:
         if lock is not None:
             self._add_late_sidecars(lock)
-        self._take_database()
-        return [leaf for leaf in self._sidecars if not self._take_sidecar(leaf, lock)]
+        self._store_database()
+        return [leaf for leaf in self._sidecars if not self._store_sidecar(leaf, lock)]
 
     def _add_late_sidecars(self, lock: DatabaseLock) -> None:
         """Add sidecars that appeared after the directory was listed."""
@@ -345,16 +345,16 @@ class DatabaseFiles:
     def _has_unlisted_sidecar(self, gone: list[ScannedEntry]) -> bool:
         return self._database not in self._visit.leaves and any(leaf not in gone for leaf in self._late)
 
-    def _take_database(self) -> None:
+    def _store_database(self) -> None:
         leaf = self._database
         if not leaf.waits:
             seen = stat_of(self._descriptor)
             if COLUMNS(seen) == leaf.row:
                 return  # unchanged since the last capture
             leaf.waits, leaf.row = True, COLUMNS(seen)
-        self._saver.take_open(self._visit, leaf, self._descriptor)
+        self._saver.store_open_file(self._visit, leaf, self._descriptor)
 
-    def _take_sidecar(self, leaf: ScannedEntry, lock: DatabaseLock | None) -> bool:
+    def _store_sidecar(self, leaf: ScannedEntry, lock: DatabaseLock | None) -> bool:
         if lock is not None and not lock.is_hot and leaf.name.endswith(JOURNAL):
             return False
         try:
@@ -363,7 +363,7 @@ class DatabaseFiles:
             self._visit.miss_for(error, leaf.name)
             return False
         leaf.waits = True
-        return self._saver.take(self._visit, leaf)
+        return self._saver.store(self._visit, leaf)
 
     def _tell(self, what: str) -> None:
         self._visit.miss(self._database.name, MissingReason.UNSTABLE, f"its database is in use: {what}")

@@ -137,9 +137,9 @@ def test_a_database_that_is_opened_while_it_is_read_is_taken_with_its_log_or_tol
     make_database(data / "app.db", size=size)
     mark = tmp_path / "opened"
     openers: list[subprocess.Popen[bytes]] = []
-    real = content.FileSaver.take_open
+    real = content.FileSaver.store_open_file
 
-    def take_open(self: content.FileSaver, visit: object, leaf: object, descriptor: int) -> None:
+    def store_open_file(self: content.FileSaver, visit: object, leaf: object, descriptor: int) -> None:
         if not mark.exists():
             mark.touch()
             words = [sys.executable, "-c", textwrap.dedent(OPENER), str(data / "app.db")]
@@ -150,7 +150,7 @@ def test_a_database_that_is_opened_while_it_is_read_is_taken_with_its_log_or_tol
 
     stdin, ending = os.pipe()
     with monkeypatch.context() as patch:
-        patch.setattr(content.FileSaver, "take_open", take_open)
+        patch.setattr(content.FileSaver, "store_open_file", store_open_file)
         taken = captured(repo)
     assert mark.exists()
     if size:
@@ -285,15 +285,15 @@ def test_a_database_that_another_replaces_is_one_or_the_other(
 ) -> None:
     make_database(data / "app.db", "delete")
     make_database(tmp_path / "next.db", "delete", size=5000)
-    real = content.FileSaver.take_open
+    real = content.FileSaver.store_open_file
 
-    def take_open(self: content.FileSaver, visit: object, leaf: object, descriptor: int) -> None:
+    def store_open_file(self: content.FileSaver, visit: object, leaf: object, descriptor: int) -> None:
         real(self, visit, leaf, descriptor)  # type: ignore[arg-type]
         if (tmp_path / "next.db").exists():
             os.replace(tmp_path / "next.db", data / "app.db")
 
     with monkeypatch.context() as patch:
-        patch.setattr(content.FileSaver, "take_open", take_open)
+        patch.setattr(content.FileSaver, "store_open_file", store_open_file)
         taken = captured(repo)
     assert [(one.path, one.why.value) for one in taken.missing] == [(b"data/app.db", "unstable")]
     assert captured(repo).missing == ()

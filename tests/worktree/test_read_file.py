@@ -279,7 +279,7 @@ def test_a_pipe_replaced_between_the_look_and_its_taking(
     path = repo.write("dir/witness", b"beside").with_name("victim")
     os.mkfifo(path, 0o640)
     met: list[bytes] = []
-    real = content.FileSaver._take_node
+    real = content.FileSaver._store_node
 
     def replaced(self: content.FileSaver, visit: ScannedDirectory, leaf: ScannedEntry) -> None:
         if not met:
@@ -289,7 +289,7 @@ def test_a_pipe_replaced_between_the_look_and_its_taking(
         real(self, visit, leaf)
 
     with monkeypatch.context() as patch:
-        patch.setattr(content.FileSaver, "_take_node", replaced)
+        patch.setattr(content.FileSaver, "_store_node", replaced)
         taken = take(repo)
     assert met[0] == b"victim"
     assert taken.snapshot is not None
