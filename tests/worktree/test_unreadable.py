@@ -48,7 +48,7 @@ def test_leaf_is_listed_as_missing_when_the_second_look_fails(
     assert visit.missing == []
 
 
-def test_walk_notes_no_error_of_a_directory_that_is_gone(tmp_path: Path) -> None:
+def test_walk_records_no_error_for_a_removed_directory(tmp_path: Path) -> None:
     unlisted: dict[bytes, int] = {}
     descent = descent_into({b"": os.fsencode(tmp_path)})
     Scanner(descent, None, ScanLimits(), 0)
