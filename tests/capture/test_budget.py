@@ -1,4 +1,5 @@
-"""Budgets: the largest files are left out and told, the smaller ones kept, and what is known already is free."""
+"""The byte budget: the largest files are skipped and reported, smaller ones are stored, stored content is
+free."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ def test_skipped_file_is_captured_when_the_budget_grows(repo: Repo) -> None:
     repo.git("config", "envhist.budget", "3m")
     fill(repo, a=2 * MIB, b=2 * MIB + 1)
     assert [one.path for one in take(repo).missing] == [b"dir/b"]
-    # The first is known by now: the whole budget is the second's.
+    # The first file is stored, so the whole budget is left for the second.
     assert take(repo).missing == ()
     assert_holds(repo, snapshot(repo).commit)
 
@@ -62,7 +63,7 @@ def test_stored_content_does_not_count_against_the_budget(repo: Repo, how: str) 
     take(repo)
     repo.git("config", "envhist.budget", "1m")
     forget_cache(repo)
-    # Between what is stored already, so that both workers have something in hand at the same time.
+    # Mixed with stored content, so that both workers have something to read at the same time.
     new = {"n1": 3 * MIB, "n2": 10 * MIB, "n3": 11 * MIB, "n4": 12 * MIB + 1}
     fill(repo, **new)
     taken = take(repo, how)
@@ -80,7 +81,7 @@ def test_budget_counts_compressed_bytes(repo: Repo) -> None:
 
 
 def test_budget_counts_the_last_chunks_of_a_file(repo: Repo) -> None:
-    """Pieces are cut from some megabytes at a time: all of a file of that size come at its end."""
+    """Chunks are cut from several megabytes at a time, so all chunks of such a file come at its end."""
     repo.git("config", "envhist.bigFile", "1m")
     repo.git("config", "envhist.budget", "4m")
     fill(repo, small=MIB, large=5 * MIB)
@@ -96,7 +97,7 @@ def test_staged_contents_use_the_rest_of_the_budget(repo: Repo, how: str) -> Non
     repo.write("staged", os.urandom(MIB // 3))
     repo.git("add", "staged")
     repo.write("staged", b"another content")
-    # So little that the workers make no pack of it.
+    # So small that the workers write no pack.
     fill(repo, **{f"small{number}": MIB // 20 for number in range(10)})
     taken = take(repo, how)
     assert (taken.missing, taken.warnings) == ((), ())

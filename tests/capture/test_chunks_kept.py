@@ -1,4 +1,4 @@
-"""The pieces of every big file hang in every snapshot that holds the file, whichever of its neighbours changed."""
+"""Every snapshot that contains a big file refers to its chunks, whichever neighbour changed."""
 
 from __future__ import annotations
 

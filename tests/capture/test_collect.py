@@ -1,4 +1,4 @@
-"""Workers that die, fail or stand in a hostile place: a clear error, the old snapshot, nothing left behind."""
+"""Failing workers and hostile places: a clear error, the old snapshot, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def leftovers(repo: Repo) -> list[str]:
 
 
 class Echo:
-    """A worker that does as it is told."""
+    """A worker that runs the given function."""
 
     def __init__(self, number: int = 0) -> None:
         self.number = number
@@ -111,7 +111,7 @@ def test_small_frames_are_batched_in_order() -> None:
         pieces.append(block)
     os.close(reading)
     assert len(pieces) < 5
-    # Cut elsewhere than they were sent: in the middle of a length, and of a frame.
+    # Split at other places than sent: inside a length and inside a frame.
     stream = b"".join(pieces)
     reading, writing = os.pipe()
     inbox, frames = Inbox(reading), []
@@ -237,7 +237,7 @@ def test_no_directory_is_missed_with_small_pipes(repo: Repo, monkeypatch: pytest
 
 
 def small(ends: tuple[int, int]) -> tuple[int, int]:
-    """A pipe as a user gets it who has thousands of them."""
+    """Make a pipe as small as for a user with thousands of them."""
     fcntl.fcntl(ends[0], fcntl.F_SETPIPE_SZ, 4096)
     return ends
 
@@ -257,7 +257,7 @@ def test_concurrent_workers_take_different_tickets() -> None:
 
 
 class Drawer(Echo):
-    """A worker that takes as many tickets as it gets."""
+    """A worker that takes all tickets it can get."""
 
     def __init__(self, shared: SharedCounters) -> None:
         self.shared = shared
@@ -324,7 +324,7 @@ def test_damaged_stat_cache_changes_no_result(repo: Repo, how: str) -> None:
     cache = repo.path / ".git/envhist/cache"
     for part in ("head", "shard-*"):
         for damage in (lambda _: b"", lambda _: bytes(100), lambda data: data[:-1], lambda data: data + b"x"):
-            # Each capture may name its shards anew.
+            # Each capture may rename its shards.
             for path in cache.glob(part):
                 path.write_bytes(damage(path.read_bytes()))
             assert_holds(repo, snapshot(repo, how).commit)

@@ -1,4 +1,4 @@
-"""A large file that is left to whoever is free, and cannot be looked at then, is listed and not taken for gone."""
+"""A deferred large file that cannot be read is listed as missing and does not count as removed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Any series of edits gives the snapshots that a plain slow capture gives: by workers of any kind and number, with what
-the cache remembers and what is patched instead of made."""
+"""Any series of edits gives the snapshots of a plain slow capture, with any kind and number of workers, with
+the stat cache and with patched trees."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from tests.support.trees import (
 
 
 def assert_is_plain(repo: Repo, taken: Snapshot) -> None:
-    """A snapshot holds what the slow capture sees, by its own listing and by the manifest."""
+    """Compare a snapshot with the slow capture, by its listing and by its manifest."""
     sealed = {path for path, how in assert_holds(repo, taken.commit).stored.items() if how == "sealed"}
     kept, seen = stored_entries(repo, taken.commit), plain_entries(repo.path)
     assert {path: kept[path] for path in kept.keys() - sealed} == {
@@ -111,7 +111,7 @@ def test_patched_tree_of_a_large_directory_equals_a_rebuilt_one(repo: Repo, name
     assert after.changed == compared(repo, before, after)
     forget_cache(repo)
     assert snapshot(repo).tree == after.tree
-    # What was remembered of it serves the next one as well.
+    # The records also serve the next capture.
     apply(FEW["bytes"], repo.path)
     assert_is_plain(repo, snapshot(repo))
     assert git_fsck(repo.path) == ""
@@ -175,7 +175,7 @@ def test_only_changed_shards_of_the_stat_cache_are_written(repo: Repo) -> None:
     repo.write("d030/new", b"1")
     take(repo)
     after = {path.name for path in cache.glob("shard-*")}
-    # The directory's own, and that of the top.
+    # Its own shard and that of the top.
     assert 0 < len(after - before) <= 2
     assert len(after) <= len(before) + 1
 
@@ -216,7 +216,7 @@ def test_wrong_stat_cache_with_valid_checksum_makes_capture_read_everything(
 
 
 def test_directory_replaced_by_a_link_to_itself_is_detected(repo: Repo, tmp_path: Path) -> None:
-    # Its files have the same numbers and times by either way.
+    # Its files have the same inodes and times by both paths.
     build({b"dir/sub/f": File(b"1"), b"other": Directory()}, repo.path)
     settle(repo)
     os.rename(repo.path / "dir", tmp_path / "outside")

@@ -1,4 +1,4 @@
-"""A snapshot, read by plain git and a second reader, is what find and sha256sum see, whatever stands there."""
+"""A snapshot, read by plain git and a second reader, equals what find and sha256sum show."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_capture_writes_only_to_its_own_directories(repo: Repo) -> None:
 
 
 def access_times(repo: Repo) -> list[str]:
-    # A file that was read since it was written keeps its old access time where we may say so (its owner, root).
+    # The old access time is kept where O_NOATIME is permitted (owner, root).
     return sorted(
         repo.git("ls-files", "-z")
         and repo.execute(

@@ -1,4 +1,4 @@
-"""What belongs to an environment: roots, exclusions, nested and linked repositories, and changes of these rules."""
+"""Extent of an environment: roots, exclusions, nested and linked repositories, and changes of these rules."""
 
 from __future__ import annotations
 
@@ -231,7 +231,8 @@ def test_repository_may_be_outside_the_working_tree(repo: Repo, tmp_path: Path) 
 
 @contextmanager
 def deep(repo: Repo, levels: int) -> Iterator[None]:
-    """Directories within directories; gone afterwards, since Python's own cleaning does not get that far down."""
+    """Make nested directories and remove them afterwards, because Python's own cleaning does not reach that
+    deep."""
     here = os.open(repo.path, os.O_RDONLY)
     for _ in range(levels):
         os.mkdir("d", dir_fd=here)

@@ -1,4 +1,4 @@
-"""Large contents that only the index has: kept in pieces, within the budget, and never held in memory."""
+"""Large contents that only the index refers to: stored in chunks, within the budget, never whole in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 
 def stage(repo: Repo, name: str, data: bytes) -> str:
-    """Have content in the index alone; its id."""
+    """Store content only in the index; return its id."""
     repo.write(name, data)
     repo.git("add", "-f", name)
     repo.write(name, "something else")
@@ -26,7 +26,7 @@ def stage(repo: Repo, name: str, data: bytes) -> str:
 
 
 def places(repo: Repo, taken: CaptureResult) -> dict[str, str]:
-    """What is kept of the staged contents: (mode of git's) by name."""
+    """Return the stored staged contents: git's mode by name."""
     assert taken.snapshot is not None
     rows = repo.git("ls-tree", f"{taken.snapshot.commit}:.envhist/staged/content").splitlines()
     return {row.split("\t")[1]: row.split()[2] for row in rows}

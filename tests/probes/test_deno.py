@@ -17,7 +17,7 @@ from tests.support.repository import Repo
 
 SOURCES = Path(git_envhist.__file__).parent
 NAMED_ELSEWHERE = {
-    # Their lists say which packages are direct.
+    # These lists determine which packages are direct.
     "diff/packages.py": {"pip", "npm"},
     # Installers of this program, a token of the npm registry.
     "cli/extras.py": {"pip"},

@@ -1,4 +1,4 @@
-"""Tables and rows of dumps in SQL, keys of Redis: read from the dumps, compared, and part of what a verdict says."""
+"""Tables and rows of SQL dumps and keys of Redis dumps: read, compared, and part of a check result."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_rows_of_insert_statements_are_counted_through_quotes_and_lines() -> Non
     assert facts["db/shop.users"] == "6 rows (id int, name varchar(20))"
 
 
-def test_digest_of_a_dump_ignores_its_token_and_the_order_of_rows() -> None:
+def test_dump_digest_ignores_its_token_and_the_order_of_rows() -> None:
     first = facts_of(PG % b"aaaa")
     assert facts_of(PG % b"bbbb") == first
     swapped = (PG % b"cccc").replace(b"1\tone\n2\ttwo\n", b"2\ttwo\n1\tone\n")
@@ -100,7 +100,7 @@ def test_keys_of_redis_are_counted_by_prefix() -> None:
     }
 
 
-def test_value_of_an_unknown_type_leaves_the_number_that_redis_names() -> None:
+def test_header_count_is_used_after_an_unknown_value_type() -> None:
     told = describe("cache", io.BytesIO(rdb({b"a:1": b"x"}, b"\x63\x01k")))
     assert {fact.key: fact.value for fact in told.facts}["cache/db0"] == "1 keys"
 
@@ -116,7 +116,7 @@ def test_value_of_an_unknown_type_leaves_the_number_that_redis_names() -> None:
         b"{}",
     ],
 )
-def test_dump_of_another_format_has_a_digest_alone(data: bytes) -> None:
+def test_dump_of_unknown_format_has_only_a_digest(data: bytes) -> None:
     told = describe("x", io.BytesIO(data))
     assert told.kind == BYTES
     assert [fact.key for fact in told.facts] == ["x/contents"]
@@ -144,7 +144,7 @@ def test_summary_counts_lost_rows_without_names() -> None:
     assert summarize(changes, ChangeCount(), KINDS) == "pg: public.users 5,000 → 10 rows"
 
 
-def test_contents_are_told_where_no_number_differs() -> None:
+def test_digest_change_is_shown_when_no_number_differs() -> None:
     other = [*dump_of(10)[:2], Fact("dump", "pg/contents", "#else", auto=True)]
     assert summarize(differing(dump_of(10), other), ChangeCount(), KINDS, names=False) == "pg: other contents"
 
@@ -159,7 +159,7 @@ def test_failed_or_other_dump_is_not_a_loss() -> None:
     assert differing(dump_of(10), dump_of(3, status=BYTES)) == ()
 
 
-def test_failure_of_a_command_is_told_by_the_line_that_names_it() -> None:
+def test_failed_command_is_reported_with_the_line_about_the_failure() -> None:
     lines = [
         b"pg_dump: error: connection to server on socket failed: No such file",
         b"\tIs the server running locally and accepting connections on that socket?",
@@ -170,7 +170,7 @@ def test_failure_of_a_command_is_told_by_the_line_that_names_it() -> None:
 
 
 @pytest.mark.full
-def test_state_of_a_service_is_told_from_capture_to_restore(repo: Repo) -> None:
+def test_service_state_is_shown_from_capture_to_restore(repo: Repo) -> None:
     repo.git("config", "envhist.service.pg.dump", "cat /tmp/nowhere dump.sql 2>/dev/null; true")
     repo.write(".envhistignore", "dump.sql\n")
     repo.write("dump.sql", PG % b"a")
@@ -182,7 +182,7 @@ def test_state_of_a_service_is_told_from_capture_to_restore(repo: Repo) -> None:
     assert "pg: -2 rows in 1 table · ✓ from " in repo.run("envlog", "-1", check=True).out
     assert ", services differ" in repo.run("envlog", "-1", check=True).out
     assert "dump      pg             ~ public.users 3 → 1 row" in repo.run("envdiff", "@~1", "@").out
-    # Names of tables are sealed: nothing in the clear says them.
+    # Names of tables are sealed and stored nowhere else.
     assert "users" not in repo.git("cat-file", "-p", repo.run("envlog", "-1", "--format=%H").out.strip())
     repo.write("app.py", b"broken")
     dry = repo.run("envrestore", "-n", "@~1", check=True).out

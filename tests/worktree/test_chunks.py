@@ -38,12 +38,12 @@ MIB = 1 << 20
 
 
 class Memory:
-    """A store that holds what it is given."""
+    """A store in memory."""
 
     def __init__(self) -> None:
         self.objects: dict[bytes, bytes] = {}
         self.given: list[bytes] = []
-        """The id of everything that was added, again and again."""
+        """Ids of all added objects, with repetitions."""
 
     def add(self, kind: bytes, data: bytes) -> bytes:
         oid = hashlib.sha1(kind + b"\0" + data).digest()
@@ -70,7 +70,7 @@ STARTS = (b"", SQLITE_HEADER, bytes(300_000))
 
 
 def cut_all(blocks: Iterable[bytes | int]) -> list[bytes]:
-    """Every piece by itself."""
+    """Return each chunk."""
     return [piece for piece, times in cut(blocks) for _ in range(times)]
 
 
@@ -130,7 +130,7 @@ def test_hole_of_terabytes_makes_few_objects() -> None:
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_chunk_lists_are_equal_for_repeated_and_single_chunks(first: int) -> None:
-    """Also where the id of the piece that repeats ends a run."""
+    """Also if the id of the repeated chunk ends a run."""
     store = Memory()
     nul = bytes((first,)) + bytes(19)
     for before in (0, 1, 1023, 1024):
@@ -223,7 +223,7 @@ def test_file_that_looks_like_a_pointer_is_stored_as_a_file(repo: Repo) -> None:
 
 
 def with_holes(path: Path, size: int, data: dict[int, bytes]) -> None:
-    """A file that the disk holds but some stretches of."""
+    """Write a sparse file."""
     with open(path, "wb") as file:
         try:
             file.truncate(size)

@@ -1,4 +1,4 @@
-"""A SQLite database held still under writers that do not stop; judged by SQLite itself."""
+"""Capture of SQLite databases under continuous writers, judged by SQLite."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WRITER = """
 
 @contextmanager
 def writing(database: Path, mode: str) -> Iterator[Talk]:
-    """A program that commits rows without end; it says the number of each once that is in."""
+    """Run a program that commits rows continuously and prints the number of each committed row."""
     writer = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(WRITER), database, mode], stdout=subprocess.PIPE
     )

@@ -1,4 +1,4 @@
-"""Hard links are told by a number that one file's names share, and that no other file has."""
+"""Hard links share a number that no other file has."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ PIECES = (
 NAMES = ("a", "b", "ab", "aab", "abab", "a-b", "b]", "a*b", "aaa", "[a", "a\\b", "a\nb", "ba", "x")
 DIRECTORIES = ("", "a/", "ab/", "a/b/", "a/ab/", "b/a/b/", "a/a/a/", "aab/b/")
 STARS_BEHIND_A_NAME = re.compile(r"[^/*]\*\*+/")
-"""git before 2.40 takes these for `**` at times, as the addresses of its buffers have it; its manual does not."""
+"""git before 2.40 sometimes treats these like `**`, contrary to its manual."""
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape[:12])
@@ -79,7 +79,7 @@ def make_tree(top: Path) -> list[tuple[str, bool]]:
 
 
 def ignored_by(regex: re.Pattern[str], path: str, is_directory: bool) -> bool:
-    """Whether the path or a directory above it matches, as git asks from the top down."""
+    """Return whether a path or a directory above it matches, tested from the top down as by git."""
     names = path.split("/")
     for depth in range(len(names)):
         slash = "/" if is_directory or depth + 1 < len(names) else ""

@@ -1,4 +1,4 @@
-"""Files that change, end nowhere, fail or are something else by the time they are opened."""
+"""Files that change, have no end, fail, or are replaced before they are opened."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def opened(path: Path) -> Iterator[int]:
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None]) -> None:
-    """Have something happen behind the back of each read; it is told which read it is."""
+    """Run an action during each read; it gets the number of the read."""
     real, count = os.pread, iter(range(1_000_000))
 
     def read(descriptor: int, size: int, at: int) -> bytes:
@@ -104,7 +104,7 @@ def test_file_that_keeps_changing_is_stored_and_marked_unstable(
 
 
 def test_equal_stats_of_a_young_file_are_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Written so often that each look finds it younger than a tick of the clock: it may change and keep its stat.
+    # Written so often that each stat finds it younger than a clock tick: it may change and keep its stat.
     (tmp_path / "file").write_bytes(b"1")
     monkeypatch.setattr(reading, "_young_ns", lambda seen: 1)
     with opened(tmp_path / "file") as descriptor:
@@ -114,14 +114,14 @@ def test_equal_stats_of_a_young_file_are_not_trusted(tmp_path: Path, monkeypatch
 
 @contextmanager
 def rewritten(path: Path, size: int) -> Iterator[None]:
-    """A file that is filled with one byte, then with another, and so on, in place, for as long as the context lasts."""
+    """Fill a file with one byte, then another, and so on, in place, while the context lasts."""
     done = threading.Event()
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
     os.pwrite(descriptor, bytes(size), 0)
 
     def write() -> None:
         for turn in itertools.cycle(range(256)):
-            # In one go: between two of them the file may well stand still, and then it is what it is.
+            # In one call: between two calls the file may be stable, and then it is consistent.
             os.pwrite(descriptor, bytes([turn]) * size, 0)
             if done.is_set():
                 return
@@ -325,7 +325,7 @@ def test_directory_replaced_by_a_link_does_not_lead_outside(tmp_path: Path) -> N
 
 
 def test_file_is_young_for_a_second_when_time_stamps_have_seconds(tmp_path: Path) -> None:
-    # As on file systems that keep whole seconds: written 0.9 s before the capture, it may change once more unseen.
+    # As on file systems with whole seconds: written 0.9 s before the capture, it may change unnoticed.
     started = 1_700_000_000 * SECOND + 900_000_000
     whole, fine = 1_700_000_000 * SECOND, 1_700_000_000 * SECOND + 1
     rows = {

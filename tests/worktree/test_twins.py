@@ -1,4 +1,4 @@
-"""A file that is the same as a sealed one is sealed: a hard link, the target of a link, a copy, also later."""
+"""Copies of sealed files are sealed: hard links, targets of links, equal contents, also later ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def stored(repo: Repo, commit: str) -> dict[str, str]:
 
 
 def objects(repo: Repo) -> Iterator[bytes]:
-    """The content of every object of the repository, reachable or not."""
+    """Return the content of every object of the repository, reachable or not."""
     listed = repo.run_git("cat-file", "--batch-all-objects", "--batch").stdout
     yield listed
 
