@@ -48,7 +48,7 @@ from git_envhist.secrets.keys import Key, KeyRing
 from git_envhist.secrets.seal import keyed_hash, seal
 from git_envhist.secrets.tokens import mask_tokens
 from git_envhist.services import NONE, Dumps
-from git_envhist.snapshots.chunks import store_pieces
+from git_envhist.snapshots.chunks import store_chunks
 from git_envhist.snapshots.layout import (
     ATTACHMENTS,
     DIRECTORY,
@@ -60,7 +60,7 @@ from git_envhist.snapshots.layout import (
     UNSTABLE,
     ObjectSink,
     TreeEntry,
-    pieces_entries,
+    chunk_entries,
     whole_tree,
 )
 from git_envhist.snapshots.log import read_snapshot
@@ -164,7 +164,7 @@ class StagedIndexSaver:
         if content is None:
             if key is not None:
                 raise BudgetExceeded  # sealing needs the whole content in memory
-            _, tree = store_pieces(self._sink, self._limited(blob_blocks(self._git, entry.oid)))
+            _, tree = store_chunks(self._sink, self._limited(blob_blocks(self._git, entry.oid)))
             self._check_budget()
             return (b"", DIRECTORY, tree)
         data = seal(key, entry.path, b"staged", content) if key else content
@@ -195,6 +195,11 @@ def _shown_id(entry: StagedEntry, key: Key | None) -> bytes:
     return keyed_hash(key, entry.oid.encode("ascii"), entry.path)[:20].hex().encode("ascii")
 
 
+MIN_CHUNKED = 4 << 10
+"""Larger attachments are stored in chunks: a transcript grows at its end, and each capture attaches all of it."""
+CHUNK_AVERAGE = 16 << 10
+"""Small, because each capture stores the last chunk again."""
+
 # Entries below the reserved name: lists, the staged index, attachments.
 
 Entries = dict[bytes, TreeEntry]
@@ -212,7 +217,7 @@ def reserved_entries(
     sink = capture.writer
     entries: Entries = {**environment.assembled.reserved}
     for trees in (oids for oids in environment.pieces.values() if oids):
-        entries.update(pieces_entries(trees))
+        entries.update(chunk_entries(trees))
     _put_lists(entries, sink, environment, view)
     scope = environment.scope
     left_out = path_filter(scope.ignore, scope.exclude, scope.fingerprint)
@@ -266,6 +271,10 @@ def _put_attachments(
     key: Key | None,
     warnings: list[str],
 ) -> tuple[str, ...]:
+    from git_envhist.snapshots.sealed_chunks import (
+        store_sealed_chunks,  # loaded late: few captures have attachments
+    )
+
     if attach and key is None:
         warnings.append("attachments are not stored: there is no key to seal them")
         return ()
@@ -274,7 +283,11 @@ def _put_attachments(
         # A file name can contain a secret, too.
         stored = stored_name(mask_tokens(f"{number}-{name}".encode("utf-8", "surrogateescape")))
         assert key is not None
-        _put(entries, sink, ATTACHMENTS + b"/" + stored, seal(key, EnvPath(stored), b"attachment", data))
+        if len(data) < MIN_CHUNKED:
+            _put(entries, sink, ATTACHMENTS + b"/" + stored, seal(key, EnvPath(stored), b"attachment", data))
+        else:
+            tree = store_sealed_chunks(sink, (data,), key, stored, b"attachment", CHUNK_AVERAGE)
+            entries[ATTACHMENTS + b"/" + stored] = (b"", DIRECTORY, tree)
         names.append(stored.decode("utf-8", "surrogateescape"))
     return tuple(names)
 

@@ -20,7 +20,7 @@ from git_envhist.errors import WorkingTreeGone
 from git_envhist.lazy import dataclass, field
 from git_envhist.model import CaptureProgress, ChangeCount, EnvPath, MissingPath, MissingReason
 from git_envhist.objects.pack_writer import StagedPack
-from git_envhist.paths import REALM_MARK, display_path, is_realm_top, join
+from git_envhist.paths import ROOT_PREFIX, display_path, is_root_top, join
 from git_envhist.platform import core_count
 from git_envhist.workers import (
     MAX_TICKETS,
@@ -71,7 +71,7 @@ class FailedDirectories:
         listed = {one.path for one in known} if self._found else set()
         for path in sorted(self._found):
             above = path
-            while not is_realm_top(above) and display_path(above) not in listed:
+            while not is_root_top(above) and display_path(above) not in listed:
                 above = above.rpartition(b"/")[0]
             if display_path(above) not in listed:
                 listed.add(self._found[path].path)
@@ -234,7 +234,7 @@ class ScanDriver:
             self._scan(self._walk(new))
 
     def _tops(self) -> list[bytes]:
-        return [REALM_MARK + root if root else b"" for root in self._scope.bases]
+        return [ROOT_PREFIX + root if root else b"" for root in self._scope.bases]
 
     def _walk(self, tops: Iterable[bytes]) -> list[bytes]:
         """Return all directories at and below `tops`, ordered by path."""

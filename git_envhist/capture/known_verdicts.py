@@ -14,7 +14,14 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
-from git_envhist.disk import cannot_write, remove_if_present, replace_file, state_directory
+from git_envhist.disk import (
+    Durability,
+    append_line,
+    cannot_write,
+    remove_if_present,
+    replace_file,
+    state_directory,
+)
 from git_envhist.git.process import Git
 from git_envhist.lazy import dataclass, replace
 from git_envhist.model import NoteRecord, SnapshotId, Verdict, VerdictStatus
@@ -57,12 +64,7 @@ class VerdictLog:
             return
         state_directory(self._directory)
         self._shorten()
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            # A single write keeps lines of concurrent processes separate.
-            os.write(descriptor, text)
-        finally:
-            os.close(descriptor)
+        append_line(self._path, text.removesuffix(b"\n"), durability=Durability.NONE)
 
     def known(self, content: str, facts: str) -> LoggedVerdict | None:
         """Return the newest line with this content and these facts, or None. Errors do not count as results."""
@@ -89,7 +91,7 @@ class VerdictLog:
                 return
             # The digest of service states depends on the key, so it cannot be kept.
             rows = [_format(replace(line, content=digest(line.content), services="")) for line in lines]
-            replace_file(self._path, b"".join(rows))
+            replace_file(self._path, b"".join(rows), durability=Durability.FULL)
         except OSError as error:
             raise cannot_write(error, self._path) from error
 
@@ -113,13 +115,7 @@ class VerdictLog:
             return
         with open(self._path, "rb", opener=open_file_only) as file:
             lines = file.read().splitlines(keepends=True)
-        with open(self._path + ".new", "wb", opener=_privately) as file:
-            file.write(b"".join(lines[len(lines) // 2 :]))
-        os.rename(self._path + ".new", self._path)
-
-
-def _privately(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+        replace_file(self._path, b"".join(lines[len(lines) // 2 :]), durability=Durability.NONE)
 
 
 def _format(line: LoggedVerdict) -> bytes:

@@ -11,43 +11,29 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from typing import NamedTuple
 
 from git_envhist.capture.manifest_shards import stored_directory
 from git_envhist.config import Settings
 from git_envhist.git.repository import Repository
 from git_envhist.lazy import dataclass
 from git_envhist.model import MissingReason
-from git_envhist.paths import DOT_GIT, REALM_MARK, display_path, join
-from git_envhist.platform import SYSTEM, open_file_only
+from git_envhist.paths import DOT_GIT, ROOT_PREFIX, display_path, join
+from git_envhist.platform import SYSTEM, Mount, list_mounts, open_file_only
 from git_envhist.snapshots.layout import DIRECTORY, TreeEntry, leaf_entries
 from git_envhist.worktree.ignore import FILE_NAME, path_matcher, split_lines, usable
 from git_envhist.worktree.stat_cache import BELOW, DirectoryRecord
 
 # Mount points are read from the kernel's table: stat on a mount of an unreachable network can hang.
 
-MOUNTINFO = "/proc/self/mountinfo"
-ESCAPE = re.compile(rb"\\([0-7]{3})")
 
-
-class Mount(NamedTuple):
-    """A line of mountinfo."""
-
-    number: bytes
-    parent: bytes
-    point: bytes
-
-
-def read_mounts(table: str = MOUNTINFO) -> tuple[bytes, ...] | None:
+def read_mounts(table: str = "/proc/self/mountinfo") -> tuple[bytes, ...] | None:
     """Return all visible mount points, or None if the system has no mountinfo."""
     if not SYSTEM.proc:
         return None
     try:
-        with open(table, "rb") as file:
-            mounts = [_parse(line) for line in file]
-    except (OSError, IndexError):
+        return visible_points(list_mounts(table))
+    except (OSError, IndexError, ValueError):
         return None
-    return visible_points(mounts)
 
 
 def visible_points(mounts: list[Mount]) -> tuple[bytes, ...]:
@@ -77,11 +63,6 @@ def _is_below(point: bytes, other: bytes) -> bool:
     return point != other and point.startswith(other.rstrip(b"/") + b"/")
 
 
-def _parse(line: bytes) -> Mount:
-    fields = line.split(b" ")
-    return Mount(fields[0], fields[1], ESCAPE.sub(lambda found: bytes([int(found[1], 8)]), fields[4]))
-
-
 # Tree entries of a directory.
 
 
@@ -109,14 +90,14 @@ def subtree(directory: bytes, name: bytes, tree: bytes) -> list[TreeEntry]:
 
 def is_stored_outside_tree(path: bytes) -> bool:
     """Return whether a directory is the `.git` of a nested repository or the top of an additional root."""
-    if path.startswith(REALM_MARK):
+    if path.startswith(ROOT_PREFIX):
         return b"/" not in path
     return path.endswith(b"/" + DOT_GIT) and DOT_GIT not in path.split(b"/")[:-1]
 
 
 def is_inside_git_directory(path: bytes) -> bool:
     """Return whether a directory is, or lies in, the `.git` of a nested repository."""
-    return not path.startswith(REALM_MARK) and DOT_GIT in path.split(b"/")
+    return not path.startswith(ROOT_PREFIX) and DOT_GIT in path.split(b"/")
 
 
 BOUNDARY = "worktree"
@@ -210,7 +191,7 @@ def _prune(
     """Return the paths not entered: our own directories, other working trees, mount points."""
     pruned: dict[bytes, str | None] = {}
     for root, base in bases.items():
-        top = REALM_MARK + root if root else b""
+        top = ROOT_PREFIX + root if root else b""
         real = os.path.realpath(base)
         for directory in mounts:
             _add(pruned, top, real, directory, MissingReason.MOUNT.value)

@@ -19,7 +19,7 @@ from git_envhist.capture.scope import (
 )
 from git_envhist.errors import Damaged
 from git_envhist.lazy import dataclass, field
-from git_envhist.paths import REALM_MARK, join
+from git_envhist.paths import ROOT_PREFIX, join
 from git_envhist.snapshots.layout import DIRECTORY, ManifestTree, ObjectSink, TreeEntry, write_tree
 from git_envhist.worktree.stat_cache import (
     BELOW,
@@ -276,7 +276,7 @@ def count_added_paths(records: DirectoryRecords) -> int:
     for path in records:
         record = records.get(path)
         assert record is not None
-        if is_stored_outside_tree(path) and not path.startswith(REALM_MARK):
+        if is_stored_outside_tree(path) and not path.startswith(ROOT_PREFIX):
             total += 1
         elif not is_inside_git_directory(path):
             total += len(record.names) + len(record.boundaries)

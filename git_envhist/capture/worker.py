@@ -24,11 +24,11 @@ from git_envhist.lazy import dataclass
 from git_envhist.model import MissingReason
 from git_envhist.objects.compress import crc32
 from git_envhist.objects.pack_writer import PackPosition, PackWriter
-from git_envhist.paths import display_path, is_realm_top, join, root_name_of
+from git_envhist.paths import display_path, is_root_top, join, root_name_of
 from git_envhist.secrets.keys import Key
 from git_envhist.secrets.rules import SecretRules
 from git_envhist.secrets.seal import keyed_hash, seal
-from git_envhist.snapshots.chunks import store_pieces, write_pointer
+from git_envhist.snapshots.chunks import store_chunks, write_pointer
 from git_envhist.snapshots.manifest import format_extras
 from git_envhist.snapshots.staging import open_published
 from git_envhist.workers import Frame, SharedCounters, receive, serve
@@ -98,7 +98,7 @@ class PackBlobStore:
         """Store a big file in chunks; return its size, the id of its pointer blob, and that of its chunk
         tree."""
         self._files += 1
-        size, tree = store_pieces(self._writer, self._counted(blocks))
+        size, tree = store_chunks(self._writer, self._counted(blocks))
         pointer = self._writer.add(b"blob", write_pointer(size, tree))
         self._count()
         return size, pointer, tree
@@ -362,7 +362,7 @@ class ScanWorker:
         gone."""
         parent, _, name = path.rpartition(b"/")
         try:
-            if is_realm_top(path):
+            if is_root_top(path):
                 own = self._descent.base(root_name_of(path))
             else:
                 self._descent.enter(parent)

@@ -161,8 +161,13 @@ def error_object(error: EnvhistError) -> dict[str, object]:
     return {"schema": 1, "error": told}
 
 
+warned: set[str] = set()
+"""The warnings that this command has printed."""
+
+
 def warn(text: str) -> None:
-    """One line about something that did not stand in the way."""
+    """Print one line about something that did not stop the command."""
+    warned.add(text)
     print_error_line(f"warning: {escape(text)}")
 
 

@@ -101,7 +101,7 @@ def _sources(
                 continue  # nothing of ours was ever sent there
             fetched = FetchedStore.of(repository)
             fetched.ensure()
-            fetched.know(remote.name, remote.url)
+            fetched.set_remote(remote.name, remote.url)
             transport = transport_for(repository, fetched, remote, capturing.environ)
             _ask(transport, sorted(oid.hex() for oid in lost))
             yield f"the remote '{remote.name}'", _fetched(repository, lost)
@@ -115,7 +115,7 @@ def _ask(transport: Transport, names: list[str]) -> None:
 
 def _fetched(repository: Repository, lost: frozenset[bytes]) -> Objects:
     fetched = FetchedStore.of(repository)
-    return dict(_read(repository, fetched, lost)) if fetched.is_there else {}
+    return dict(_read(repository, fetched, lost)) if fetched.exists else {}
 
 
 def _read(
@@ -155,7 +155,7 @@ def _keep(repository: Repository, found: Objects) -> None:
             writer.add(kind, data)
         pack = writer.finish()
         staging.publish([pack] if pack else [])
-        staging.settle()
+        staging.make_permanent()
 
 
 ROUNDS = 6

@@ -184,16 +184,6 @@ def command_line(pid: int, proc: bytes = PROC) -> list[bytes]:
     return data.split(b"\0") if data else []
 
 
-def parent_of(pid: int, proc: bytes = PROC) -> int:
-    """Return the parent of a process; 0 if not readable."""
-    try:
-        with open(b"%b/%d/stat" % (proc, pid), "rb") as file:
-            # The name is in parentheses and may contain any character.
-            return int(file.read().rpartition(b")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
-
-
 def owner_of(pid: int, proc: bytes = PROC) -> int | None:
     """Return the user id of a process."""
     try:

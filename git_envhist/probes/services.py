@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from git_envhist.model import EnvPath, Fact
-from git_envhist.platform import SYSTEM
+from git_envhist.platform import SYSTEM, parent_process
 from git_envhist.probes.base import Keyed, ProbeTarget
 from git_envhist.probes.processes import (
     Listener,
@@ -23,7 +23,6 @@ from git_envhist.probes.processes import (
     open_files,
     other_processes,
     owner_of,
-    parent_of,
     tcp_listeners,
     unix_listeners,
 )
@@ -209,7 +208,7 @@ def facts_of(address: ProbeTarget, keyed: Keyed) -> Iterator[Fact]:
         else {}
     )
     for process in listening.values():
-        above = listening.get(parent_of(process.pid, os.fsencode(proc)))
+        above = listening.get(parent_process(process.pid, proc))
         # An inherited socket belongs to the parent's service.
         own = process.sockets - (above.sockets if above is not None else frozenset())
         if own:

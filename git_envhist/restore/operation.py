@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from git_envhist.capture.pipeline import CaptureOptions, CapturePipeline
 from git_envhist.capture.scope import CaptureScope
 from git_envhist.capture.worker import KnownWrites
 from git_envhist.discovery import refuse_home
-from git_envhist.disk import state_directory, sync_directory
+from git_envhist.disk import Durability, remove_if_present, replace_file, state_directory, sync_directory
 from git_envhist.errors import EnvhistError, Refused, in_words
 from git_envhist.git.process import Git
 from git_envhist.git.repository import Repository
@@ -391,12 +391,7 @@ def _stands_at(phase: Phase, leads_to: str) -> str | None:
 def write_way(private: str, way: RecoveryGoal) -> None:
     """Make it durable that a way is being gone."""
     path = os.path.join(state_directory(private), WAY)
-    with open(path + ".new", "w", encoding="ascii") as file:
-        json.dump(way._asdict(), file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(path + ".new", path)
-    sync_directory(private)
+    replace_file(path, json.dumps(way._asdict()).encode("ascii"), durability=Durability.FULL)
 
 
 def read_way(private: str) -> RecoveryGoal | None:
@@ -412,8 +407,7 @@ def read_way(private: str) -> RecoveryGoal | None:
 
 def forget_way(private: str) -> None:
     """It came to its end."""
-    with suppress(FileNotFoundError):
-        os.unlink(os.path.join(private, WAY))
+    if remove_if_present(os.path.join(private, WAY)):
         # Back from a power cut it would lead away from whatever was made here since.
         sync_directory(private)
 
@@ -542,6 +536,7 @@ def verify_safety_capture(plan: RestorePlan, open_contents: Callable[[], ObjectR
 
 
 PART = "part"
+SAVED_BEFORE = {RestoreRole.TO: "restore of", RestoreRole.UNDO: "undo to", RestoreRole.REDO: "redo to"}
 LESS = "less"
 """Of the moment not all was asked for."""
 
@@ -732,7 +727,7 @@ class RestoreOperation:
 
     def _save(self, held: CapturedTree, target: Snapshot) -> Snapshot:
         # Without the words of the target: who looks for these does not mean this moment.
-        words = f"before the restore of {target.id[:7]}"
+        words = f"before the {SAVED_BEFORE[self.part]} {target.id[:7]}"
         request = CaptureOptions(os.fsencode(words), trigger=Trigger.RESTORE, restore=RestoreRole.BEFORE)
         safety = held.publish(request).snapshot
         assert safety is not None
@@ -766,7 +761,7 @@ class RestoreOperation:
         edits = tuple(
             step.path
             for step in planned.plan.steps
-            if not step.realm and step.before is not None and step.path in (saved.differed or ())
+            if not step.root and step.before is not None and step.path in (saved.differed or ())
         )
         return replace(
             done,

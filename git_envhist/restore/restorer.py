@@ -74,7 +74,7 @@ class Stepping:
         here, further = State(now.content, now.tree), steps + now.further
         self.skipped = ""
         with self._compared(now) as states:
-            walk = read_undo_stack(reversed(self._log()), states)
+            walk = read_undo_stack(reversed(self._log()), states, states.caches_alone)
             self.left = None if walk.here is None or walk.is_new(here) else walk.here.id
             stop, dropped = walk.back(further, here), self._dropped(further, here, states)
             if dropped is not None and not _is_as_good(stop, dropped, states):
@@ -88,7 +88,7 @@ class Stepping:
         assert now is not None
         here = State(now.content, now.tree)
         with self._compared(now) as states:
-            walk = read_undo_stack(reversed(self._log()), states)
+            walk = read_undo_stack(reversed(self._log()), states, states.caches_alone)
             stop, is_new = walk.forward(steps, here), walk.is_new(here)
         if stop is not None:
             return stop
@@ -112,7 +112,7 @@ class Stepping:
         if timeline is None or not capturing.repository.list_refs(TRASH_REFS):
             return None
         line, gone = self._with_trash(timeline)
-        stop = read_undo_stack(line, states).back(steps, here) if line else None
+        stop = read_undo_stack(line, states, states.caches_alone).back(steps, here) if line else None
         return stop if stop is not None and stop.id in gone else None
 
     def _tell_dropped(self, dropped: Snapshot, stop: Snapshot | None) -> None:

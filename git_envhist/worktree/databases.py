@@ -34,6 +34,7 @@ from typing import Any, Protocol
 
 from git_envhist.lazy import dataclass
 from git_envhist.model import SQLITE_HEADER, SQLITE_SIDECARS, MissingReason
+from git_envhist.model.entries import database_of_sidecar
 from git_envhist.platform import open_itself
 from git_envhist.worktree.read_file import FileVanished, KindChanged, Unreadable, open_file, stat_of
 from git_envhist.worktree.scan import ScannedDirectory, ScannedEntry
@@ -101,14 +102,6 @@ def _first_bytes(descriptor: int, size: int) -> bytes:
         return os.pread(descriptor, size, 0)
     except OSError:
         return b""  # reading the whole file will report the error
-
-
-def base_of(name: bytes) -> bytes | None:
-    """Return the name of the database that a sidecar belongs to, or None."""
-    for suffix in SIDECARS:
-        if name.endswith(suffix) and len(name) > len(suffix):
-            return name.removesuffix(suffix)
-    return None
 
 
 class WaitBudget:
@@ -541,12 +534,12 @@ def find_database_files(visit: ScannedDirectory) -> None:
     """
     if not visit.names_end_with(SIDECARS):
         return
-    sidecars = [leaf for leaf in visit.leaves if base_of(leaf.name) is not None]
+    sidecars = [leaf for leaf in visit.leaves if database_of_sidecar(leaf.name) is not None]
     by_name = {leaf.name: leaf for leaf in visit.leaves}
     units: dict[bytes, list[ScannedEntry]] = {}
     bases = _databases(by_name, sidecars)
     for leaf in sidecars:
-        base = by_name.get(base_of(leaf.name) or b"")
+        base = by_name.get(database_of_sidecar(leaf.name) or b"")
         if base is None or base.name not in bases:
             continue
         if leaf.name.endswith(SHARED_MEMORY):
@@ -574,7 +567,7 @@ def _databases(by_name: dict[bytes, ScannedEntry], sidecars: list[ScannedEntry])
     sidecar."""
     found: set[bytes] = set()
     for leaf in sidecars:
-        base = by_name.get(base_of(leaf.name) or b"")
+        base = by_name.get(database_of_sidecar(leaf.name) or b"")
         if base is None or base.name in found or not stat.S_ISREG(base.row[MODE]):
             continue
         if _test_open_file(base, is_database, base.row[SIZE]) or _test_open_file(leaf, is_sidecar, leaf.name):

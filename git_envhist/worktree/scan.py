@@ -17,7 +17,7 @@ from typing import Any
 
 from git_envhist.lazy import dataclass, field, replace
 from git_envhist.model import MissingReason
-from git_envhist.paths import DOT_GIT, DirectoryCursor, is_realm_top, join, path_below_root, root_name_of
+from git_envhist.paths import DOT_GIT, DirectoryCursor, is_root_top, join, path_below_root, root_name_of
 from git_envhist.platform import SYSTEM
 from git_envhist.worktree.read_file import is_gone, timestamp_granularity, unreadable
 from git_envhist.worktree.stat_cache import (
@@ -57,7 +57,7 @@ class PathDirectoryCursor(DirectoryCursor):
         """Enter a directory and return its stat. Raise OSError if it is gone, unreadable, or no directory."""
         wanted = path_below_root(path).split(b"/") if path_below_root(path) else []
         try:
-            if root_name_of(path) != self._realm or not self._is_at_expected() or not self._climb(wanted):
+            if root_name_of(path) != self._root or not self._is_at_expected() or not self._climb(wanted):
                 self._start(root_name_of(path))
             for name in wanted[len(self._way) :]:
                 self._go_down(name)
@@ -68,13 +68,13 @@ class PathDirectoryCursor(DirectoryCursor):
         return os.stat(b".")
 
     def close(self) -> None:
-        self._way, self._seen, self._realm = [], [], None
+        self._way, self._seen, self._root = [], [], None
 
     def _start(self, root: bytes) -> None:
         self.close()
         os.chdir(self._base(root))
         self._seen.append(identity_of(os.stat(b".")))
-        self._realm = root
+        self._root = root
 
     def _is_at_expected(self) -> bool:
         # Another worker in the same process may have changed the current directory.
@@ -348,7 +348,7 @@ class Scanner:
 
     def is_left_out(self, path: bytes) -> bool:
         """Return whether a directory or one of its parents is excluded."""
-        while not is_realm_top(path):
+        while not is_root_top(path):
             above, _, name = path.rpartition(b"/")
             if path in self._limits.pruned or (
                 self._ignored is not None and self._ignored(above, name, True)
@@ -386,7 +386,7 @@ class Scanner:
         Raise OSError if the directory cannot be entered or listed.
         """
         own = self._descent.enter(path)
-        if not is_realm_top(path) and (
+        if not is_root_top(path) and (
             (own.st_dev, own.st_ino) in self._limits.known or self._is_other_device(path, own.st_dev)
         ):
             raise ExcludedPath

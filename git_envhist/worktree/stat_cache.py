@@ -24,8 +24,9 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from git_envhist.disk import Durability, replace_file
 from git_envhist.lazy import dataclass, field
-from git_envhist.paths import REALM_MARK, is_realm_top, path_below_root, root_name_of
+from git_envhist.paths import ROOT_PREFIX, is_root_top, path_below_root, root_name_of
 from git_envhist.platform import open_file_only
 
 COLUMNS = attrgetter("st_ctime_ns", "st_mtime_ns", "st_size", "st_ino", "st_mode")
@@ -135,11 +136,15 @@ def decode(data: bytes) -> DirectoryRecord:
         sections.append(data[at : at + length])
         at += length
     path, names, columns, ids, subdirectories, boundaries, extras, pieces, below = sections
-    extras, _, fields = extras.partition(b"\0")
-    times = {number: int(time) for number, time in _decode_extras(fields).items()}
-    # Called for each directory of a first capture: positional arguments, in the order of the fields.
+    times: dict[int, int] = {}
+    # Few records have times that do not fit in cells, and this is called for each directory.
+    if b"\0" in extras:
+        extras, _, wide = extras.partition(b"\0")
+        times = {number: int(time) for number, time in _decode_extras(wide).items()}
+        mtime = times.pop(-1, mtime)
+    # Positional arguments in the order of the fields, because this is called for each directory.
     return DirectoryRecord(
-        path, ctime, times.pop(-1, mtime), inode, device, mode, uid, gid, flags,
+        path, ctime, mtime, inode, device, mode, uid, gid, flags,
         names.split(b"\0") if names else [], columns, ids,
         subdirectories.split(b"\0") if subdirectories else [],
         _decode_extras(extras),
@@ -282,9 +287,9 @@ def root_directories_in(data: bytes) -> Iterator[bytes]:
     """Yield the tops of roots that have a record in the shard."""
     # Paths of additional roots sort before all others.
     for path, _ in cut(data):
-        if is_realm_top(path):
+        if is_root_top(path):
             yield path
-        elif not path.startswith(REALM_MARK):
+        elif not path.startswith(ROOT_PREFIX):
             return
 
 
@@ -305,7 +310,7 @@ def _make_chdir(bases: Mapping[bytes, bytes], enter: Enter) -> Callable[[bytes],
 
     def change_directory(path: bytes) -> None:
         base = top
-        if path.startswith(REALM_MARK):
+        if path.startswith(ROOT_PREFIX):
             base, path = bases.get(root_name_of(path), b""), path_below_root(path)
         if not base:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
@@ -445,11 +450,9 @@ class StatCache:
             head, [item if isinstance(item, CacheShard) else self._write(*item) for item in shards]
         )
         text = json.dumps(fields).encode("ascii")
-        temporary = os.path.join(self.directory, f"{HEAD}.{os.getpid()}")
+        path, data = os.path.join(self.directory, HEAD), b"%d\n%b" % (self._checksum(text), text)
         # Not synced: after a power failure the checksum fails and the next capture reads everything.
-        with open(temporary, "wb") as file:
-            file.write(b"%d\n%b" % (self._checksum(text), text))
-        os.rename(temporary, os.path.join(self.directory, HEAD))
+        replace_file(path, data, durability=Durability.NONE, temporary=f"{path}.{os.getpid()}")
         kept = {HEAD, *(name for _, name, _ in fields["shards"])}
         for name in os.listdir(self.directory):
             if name not in kept:

@@ -15,6 +15,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from git_envhist.disk import Durability, replace_file
 from git_envhist.lazy import dataclass, field
 from git_envhist.worktree.stat_cache import COLUMNS
 
@@ -142,12 +143,7 @@ def write_sources(directory: str, key: bytes, sources: Iterable[SealedSource]) -
         # os.mkdir, not makedirs: if the git directory was moved away, it must not be created again.
         with contextlib.suppress(FileExistsError):
             os.mkdir(directory, 0o700)
-        descriptor = os.open(
-            f"{path}.{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600
-        )
-        with open(descriptor, "wb") as file:
-            file.write(text)
-        os.rename(f"{path}.{os.getpid()}", path)
+        replace_file(path, text, durability=Durability.NONE, temporary=f"{path}.{os.getpid()}")
 
 
 def _check(key: bytes) -> str:

@@ -66,6 +66,13 @@ def test_rows_of_insert_statements_are_counted_through_quotes_and_lines() -> Non
     assert facts["db/shop.users"] == "6 rows (id int, name varchar(20))"
 
 
+def test_duckdb_table_is_counted_once_with_and_without_schema() -> None:
+    text = b"BEGIN TRANSACTION;\nCREATE TABLE users(id BIGINT);;\nINSERT INTO main.users VALUES(0);\n"
+    contents = describe("shop", io.BytesIO(text))
+    assert contents.summary == "1 table, 1 row"
+    assert "shop/users" in facts_of(text, "shop")
+
+
 def test_dump_digest_ignores_its_token_and_the_order_of_rows() -> None:
     first = facts_of(PG % b"aaaa")
     assert facts_of(PG % b"bbbb") == first

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import print_error_line, warn
 from git_envhist.cli.formats import count, seconds, size
-from git_envhist.cli.parser import argument, option
+from git_envhist.cli.parser import argument, dry_run, force, option
 from git_envhist.cli.paths import refuse_name
 from git_envhist.cli.views.log import title_of
 from git_envhist.errors import UsageError
@@ -39,23 +39,33 @@ MAX_DIRECTORIES = 12
     "messages",
     metavar="<intent>",
     multiple=True,
-    help="why this moment is taken; repeatable",
+    help="why you take this snapshot; repeatable",
 )
-@option("--name", metavar="<name>", help="give the moment a name")
+@option("--name", metavar="<name>", help="give the snapshot a name")
+@option("--verify", metavar="<command>", help="then run this shell command as the check")
 @option(
-    "--verify", metavar="<command>", help="then run that check, by the shell at the top, and keep its verdict"
+    "--attach",
+    "attach",
+    metavar="<file>",
+    multiple=True,
+    help="store a file with it, sealed; repeatable",
 )
-@option("--attach", "attach", metavar="<file>", multiple=True, help="keep a file with it, sealed; repeatable")
-@option("--meta", "meta", metavar="<key>=<value>", multiple=True, help="keep a value with it; repeatable")
-@option("--external-id", metavar="<id>", help="the id that another program knows it by")
-@option("--if-changed", is_flag=True, help="only if something changed since the newest snapshot")
-@option("--strict", is_flag=True, help="refuse if any path cannot be captured")
-@option("-f", "--force", is_flag=True, help="also where the home directory or / would be captured")
-@option("-n", "--dry-run", is_flag=True, help="say what would be read, by directory; store nothing")
-@option("--porcelain", is_flag=True, help="print the full id and nothing else")
-@option("--exit-code", is_flag=True, help="end with the status of the check")
+@option(
+    "--meta",
+    "meta",
+    metavar="<key>=<value>",
+    multiple=True,
+    help="store a value with it; repeatable",
+)
+@option("--external-id", metavar="<id>", help="store the id that another program uses for it")
+@option("--if-changed", is_flag=True, help="take no snapshot if nothing changed")
+@option("--strict", is_flag=True, help="refuse if a path cannot be captured")
+@force("capture even if this is your home directory or /")
+@dry_run("list what would be read, by directory; store nothing")
+@option("--porcelain", is_flag=True, help="print only the full snapshot id")
+@option("--exit-code", is_flag=True, help="exit with the status of the check")
 def capture(session: Session, intent: str | None, messages: tuple[str, ...], **options: Any) -> int:
-    """Takes a snapshot of the whole environment: every file, tracked, untracked and ignored, less .envhistignore."""
+    """Take a snapshot of the environment: all files, tracked or not, except those that .envhistignore names."""
     session.no_paths()
     if options["name"] is not None:
         refuse_name(options["name"])

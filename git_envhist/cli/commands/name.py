@@ -15,9 +15,9 @@ from git_envhist.text import escape
 @command("name", "git envlog name [<name> [<rev>] | -d <name>]", writes=True)
 @argument("name")
 @argument("revision")
-@option("-d", "--delete", "removed", metavar="<name>", help="take a name away; the snapshot stays")
+@option("-d", "--delete", "removed", metavar="<name>", help="remove this name; the snapshot stays")
 def name(session: Session, name: str | None, revision: str | None, removed: str | None) -> None:
-    """Gives a snapshot (the newest by default) a name, or takes a name away; alone it lists the names."""
+    """Name a snapshot (default: the newest), or remove a name. Without arguments, list the names."""
     session.no_paths()
     if removed is not None:
         if name is not None:
@@ -70,16 +70,16 @@ def _take_away(session: Session, name: str) -> None:
 
 # `git envlog note`: add a note to a snapshot.
 
-USAGE = "git envlog note [<rev>] <text>…"
+USAGE = "git envlog note [<rev>] <text>..."
 NEWEST = "@"
 SHORTEST_ID = 4
 
 
-@command("note", "git envlog note [<rev>] (<text>… | -m <text>)", writes=True)
+@command("note", "git envlog note [<rev>] (<text>... | -m <text>)", writes=True)
 @argument("words", many=True)
-@option("-m", "--message", "texts", metavar="<text>", multiple=True, help="text of the note; repeatable")
+@option("-m", "--message", "texts", metavar="<text>", multiple=True, help="the text of the note; repeatable")
 def note(session: Session, words: tuple[str, ...], texts: tuple[str, ...]) -> None:
-    """Adds a note to a snapshot (the newest by default); 'git envlog show' prints it."""
+    """Add a note to a snapshot (default: the newest). 'git envlog show' prints it."""
     session.no_paths()
     if texts:
         if len(words) > 1:

@@ -33,11 +33,11 @@ MAX_LOST = 5
 NOT_KNOWN = ("what was removed", "what files held before", "versions that were there before")
 
 
-@command("recent", "git envlog recent [<span>] [-- <pathspec>…]")
+@command("recent", "git envlog recent [<span>] [-- <pathspec>...]")
 @argument("span")
 def recent(session: Session, span: str | None) -> None:
-    """Shows what changed within a span (10m, 2h, 3d; an hour by default), without any snapshot: from change times, from
-    what installers leave, and from the logs of dpkg, apt, npm and git."""
+    """Show what changed within a time span (10m, 2h, 3d; default: 1h), even without a snapshot: from file times,
+    installed packages, and the logs of dpkg, apt, npm and git."""
     now = datetime.now(LocalZone())
     since = read_moment(span or SPAN, now).start.astimezone(now.tzinfo)
     repository = _repository()

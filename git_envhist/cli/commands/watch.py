@@ -17,9 +17,9 @@ from git_envhist.model import CaptureResult
 
 
 @command("watch", "git envlog watch [<options>]", writes=True)
-@option("--settle", metavar="<seconds>", help="how long nothing is to change before a capture; 2 by default")
+@option("--settle", metavar="<seconds>", help="time without changes before a snapshot is taken (2)")
 def watch_command(session: Session, settle: str | None) -> None:
-    """Takes a snapshot whenever the environment has come to rest after a change, until it is stopped."""
+    """Take a snapshot after each change, once no more changes follow. Runs until stopped."""
     session.no_paths()
     told = WatchCallbacks(partial(_tell, session), warn)
     # Forked workers serve: this process has nothing but the watching to do.

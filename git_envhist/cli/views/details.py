@@ -252,14 +252,14 @@ def diff_source(history: AroundHistory, snapshot: Snapshot, pathspecs: Sequence[
     return DiffSource(git, before, snapshot.commit, changes, history.open_sealed)
 
 
-def diff_manner(session: Session, *, ended_by_nul: bool, whole_ids: bool = False) -> DiffStyle:
+def diff_manner(session: Session, *, ended_by_nul: bool, full_index: bool = False) -> DiffStyle:
     """How a diff below a snapshot's line is to look."""
     from git_envhist.cli.views.diff_source import DiffStyle  # loaded late: keeps envlog fast
 
     quote_all = dict(session.history.repository.read_config()).get("core.quotepath") != "false"
     plain = session.output.plain
     return DiffStyle(
-        session.palette, session.columns, ended_by_nul, quote_all, plain=plain, whole_ids=whole_ids
+        session.palette, session.columns, ended_by_nul, quote_all, plain=plain, full_index=full_index
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from git_envhist.cli.formats import (
     NOT_CHECKED,
     FormatContext,
+    carried_words,
     claim,
     count,
     effect_words,
@@ -155,7 +156,7 @@ def list_lines(
 
 
 def _story(snapshot: Snapshot, look: FormatContext, timelines: bool) -> str:
-    parts = (look.signed(story_line(snapshot)), _known_from(snapshot, look))
+    parts = (look.signed(story_line(snapshot)), carried_words(snapshot, look))
     story = escape(" · ".join(part for part in parts if part))
     return f"[{escape(snapshot.timeline)}] {story}".rstrip() if timelines else story
 
@@ -173,14 +174,6 @@ def _columns(intent: str, story: str, intent_width: int, room: int | None) -> tu
     return (pad(intent, intent_width) if story else intent), story
 
 
-def _known_from(snapshot: Snapshot, look: FormatContext) -> str:
-    """`✓ from 10:02`, where the verdict is that of an equal moment before."""
-    verdict = snapshot.verdict
-    if verdict is None or verdict.carried_from is None:
-        return ""
-    return f"{symbol(verdict)} from {look.printed(verdict.at)}{services_phrase(verdict)}"
-
-
 def _named(words: str, snapshot: Snapshot) -> str:
     names = f" ({', '.join(map(escape, snapshot.names))})" if snapshot.names else ""
     return escape(words) + names
@@ -188,9 +181,7 @@ def _named(words: str, snapshot: Snapshot) -> str:
 
 def oneline(snapshot: Snapshot, look: FormatContext, palette: Palette, columns: int | None) -> str:
     """Id and intent, as `git log --oneline` has them; cut to the terminal only."""
-    text = " · ".join(
-        part for part in (escape(claim(snapshot)), _named(subject(snapshot.intent), snapshot)) if part
-    )
+    text = " · ".join(part for part in (escape(claim(snapshot)), _named(title(snapshot), snapshot)) if part)
     if columns is not None:
         text = shorten(text, columns - look.id_length - 1)
     return f"{palette.paint('id', look.short_id(snapshot))} {text}"
