@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from git_envhist.capture.scope import CaptureScope, is_inside_git_directory
 from git_envhist.capture.twin_sources import find_twins
-from git_envhist.capture.worker import CaptureWorker, Names, Wanted
+from git_envhist.capture.worker import CaptureWorker, Names, ScanTargets
 from git_envhist.errors import WorkingTreeGone
 from git_envhist.lazy import dataclass, field
 from git_envhist.model import CaptureProgress, ChangeCount, EnvPath, MissingPath, MissingReason
@@ -80,14 +80,14 @@ class FailedDirectories:
 
 WORKER_MODULE = "git_envhist.capture.worker"
 MAX_WORKERS = 4
-DIRECTORIES_A_CHUNK = 24
-WALKS_EACH = 32
+DIRECTORIES_PER_CHUNK = 24
+SUBTREES_PER_WORKER = 32
 """Subtrees per worker; enough to keep all workers busy until the end."""
 LARGE = 1 << 20
 """Files of at least this size (bytes) are read by any free worker, not by the one that found them."""
 UNLIMITED = 1 << 62
 
-Tick = Callable[[CaptureProgress], None]
+ProgressCallback = Callable[[CaptureProgress], None]
 
 
 @dataclass(slots=True)
@@ -120,10 +120,10 @@ class ScanDriver:
         job: dict[str, Any],
         workers: int,
         how: str,
-        tick: Tick | None,
+        progress: ProgressCallback | None,
         cache: CacheHeader | None,
         distrust: bool,
-        only: Wanted | None = None,
+        only: ScanTargets | None = None,
     ) -> None:
         """Start the workers; they compare records while the caller does other work.
 
@@ -133,7 +133,7 @@ class ScanDriver:
         self._job = job
         self.cache = cache
         self._how = how
-        self._tick = tick
+        self._progress = progress
         self._workers = workers
         self._totals = (0, 0)
         self._looked_into = 0
@@ -202,11 +202,13 @@ class ScanDriver:
         return InlineWorker(CaptureWorker(self._job, shared, number))
 
     def _report(self) -> None:
-        if self._tick is not None:
+        if self._progress is not None:
             files, done, _ = self._pool.shared.totals()
-            self._tick(CaptureProgress(files, done, *self._totals))
+            self._progress(CaptureProgress(files, done, *self._totals))
 
-    def _check(self, cache: CacheHeader, distrust: bool, only: Wanted | None) -> Iterator[tuple[int, Frame]]:
+    def _check(
+        self, cache: CacheHeader, distrust: bool, only: ScanTargets | None
+    ) -> Iterator[tuple[int, Frame]]:
         wanted = None if only is None else {**dict.fromkeys(self._tops()), **only}
         shards = cache.shards if wanted is None else shards_of(cache.shards, wanted)
         size = max(1, -(-len(shards) // MAX_TICKETS))
@@ -240,7 +242,7 @@ class ScanDriver:
         """Return all directories at and below `tops`, ordered by path."""
         # Workers do this: the current directory of a host program must not change.
         arguments: list[tuple[object, ...]] = [([], 0) for _ in range(self._workers)]
-        arguments[0] = (sorted(tops), WALKS_EACH * self._workers if self._workers > 1 else 1 << 62)
+        arguments[0] = (sorted(tops), SUBTREES_PER_WORKER * self._workers if self._workers > 1 else 1 << 62)
         found: list[bytes] = []
         waiting: list[bytes] = []
         for _, (kind, paths, unlisted) in self._pool.ask_all("spread", arguments):
@@ -262,7 +264,7 @@ class ScanDriver:
         return self._pool.ask_each(method, chunks, *more)
 
     def _scan(self, directories: list[bytes]) -> None:
-        lacking = self._share_out("scan", directories, DIRECTORIES_A_CHUNK, self._failed.unlisted)
+        lacking = self._share_out("scan", directories, DIRECTORIES_PER_CHUNK, self._failed.unlisted)
         for _, (_, path, *reason) in lacking:
             self.result.gone.add(cast(bytes, path))
             self._failed.note(cast(bytes, path), *reason)

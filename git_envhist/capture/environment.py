@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from git_envhist.capture.collect import (
+    ProgressCallback,
     RecordChanges,
     ScanDriver,
     ScanResult,
-    Tick,
     merge,
     merge_pieces,
     worker_count,
@@ -27,7 +27,7 @@ from git_envhist.capture.tree_builder import BuiltTree, Holds, TreeBuilder, coun
 from git_envhist.capture.twin_sources import TWINS
 from git_envhist.capture.worker import (
     KnownWrites,
-    Wanted,
+    ScanTargets,
     WrittenFile,
     WrittenFiles,
     directories_to_scan,
@@ -75,7 +75,7 @@ from git_envhist.worktree.stat_cache import (
 # anything differs from what the restore left, or is unusual, the workers scan as usual. The next capture
 # reads these files itself, because only captures are trusted.
 
-MANY = 2_000
+MAX_LISTED_ENTRIES = 2_000
 """In a larger directory, listing the changed entries by name is slower than a scan."""
 
 
@@ -239,7 +239,7 @@ def _scanned_directory(
         visit.like = old
         visit.fresh = {numbers[name]: leaf for name, leaf in fresh.items()}
         return visit
-    if len(old.names) > MANY or not fresh.keys().isdisjoint(old.subdirectories):
+    if len(old.names) > MAX_LISTED_ENTRIES or not fresh.keys().isdisjoint(old.subdirectories):
         return None
     kept = [leaf_of(old, number) for number, name in enumerate(old.names) if name not in names]
     visit.leaves = sorted([*kept, *fresh.values()], key=lambda leaf: leaf.name)
@@ -309,14 +309,14 @@ class CapturedEnvironment:
         return any(SEALED in encoded for encoded in self.scan_result.directories.values())
 
 
-KEPT_FREE = 20
+FREE_FRACTION = 20
 """Fraction of the disk that stays free: 1/20."""
-KEPT_FREE_FOR_RESTORE, UNBOUNDED = 200, 1 << 62
+FREE_FRACTION_FOR_RESTORE, UNBOUNDED = 200, 1 << 62
 """For the capture before a restore only 1/200 stays free, because without it the restore cannot run."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class CaptureTools:
     repository: Repository
     settings: Settings
     how: str
@@ -331,7 +331,7 @@ class TreeCapture:
     """Capture the environment into one staging directory."""
 
     def __init__(
-        self, tools: Tools, scope: CaptureScope, staging: Staging, key: Key | None, tip: str | None
+        self, tools: CaptureTools, scope: CaptureScope, staging: Staging, key: Key | None, tip: str | None
     ) -> None:
         self._tools = tools
         self.repository = tools.repository
@@ -357,7 +357,7 @@ class TreeCapture:
         return self._tip
 
     def begin(
-        self, progress: Tick | None, since: KnownWrites | None = None
+        self, progress: ProgressCallback | None, since: KnownWrites | None = None
     ) -> ScanDriver | KnownWritesDriver:
         """Start the workers; they run while the caller does other work."""
         if self._driver is None:
@@ -368,12 +368,12 @@ class TreeCapture:
         return self._driver
 
     @step("scan the environment")
-    def scan(self, progress: Tick | None) -> ScanResult:
+    def scan(self, progress: ProgressCallback | None) -> ScanResult:
         """Return what a capture would read."""
         return self.begin(progress).run(dry_run=True)
 
     @step("scan the environment")
-    def capture(self, progress: Tick | None) -> CapturedEnvironment:
+    def capture(self, progress: ProgressCallback | None) -> CapturedEnvironment:
         """Capture the environment."""
         driver = self.begin(progress)
         try:
@@ -450,7 +450,7 @@ class TreeCapture:
         )
 
     def _known_writes_driver(
-        self, since: KnownWrites | None, wanted: Wanted | None
+        self, since: KnownWrites | None, wanted: ScanTargets | None
     ) -> KnownWritesDriver | None:
         """Return a driver with the records of everything that changed, if that is known without a scan."""
         if since is None or wanted is None or self._cache_head is None:
@@ -530,7 +530,9 @@ class TreeCapture:
 
         return holds
 
-    def _start(self, distrust: bool, progress: Tick | None, only: Wanted | None = None) -> ScanDriver:
+    def _start(
+        self, distrust: bool, progress: ProgressCallback | None, only: ScanTargets | None = None
+    ) -> ScanDriver:
         tools, head = self._tools, self._cache_head
         workers = worker_count(tools.settings.workers)
         return ScanDriver(
@@ -579,7 +581,7 @@ class TreeCapture:
     def _budget(self) -> tuple[int, str]:
         """Return how many bytes may be added, and the reason to report for paths that do not fit."""
         bounded = self._tools.settings.budget < UNBOUNDED
-        available = free_bytes(self._staging.path, KEPT_FREE if bounded else KEPT_FREE_FOR_RESTORE)
+        available = free_bytes(self._staging.path, FREE_FRACTION if bounded else FREE_FRACTION_FOR_RESTORE)
         if available is not None and available < self._tools.settings.budget:
             return max(0, available), MissingReason.DISK.value
         return self._tools.settings.budget, MissingReason.BUDGET.value

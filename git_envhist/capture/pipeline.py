@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from git_envhist import text
 from git_envhist.capture.collect import ScanResult
-from git_envhist.capture.environment import Tools, TreeCapture
+from git_envhist.capture.environment import CaptureTools, TreeCapture
 from git_envhist.capture.scope import CaptureScope, bases_of, read_scope
 from git_envhist.capture.worker import KnownWrites
 from git_envhist.config import Settings
@@ -291,7 +291,7 @@ class CapturePipeline:
         timeline = current_timeline(self.repository, self.settings)
         tip = self.repository.resolve_ref(TIMELINE_REFS + timeline) if timeline else None
         return TreeCapture(
-            Tools(self.repository, self.settings, worker_mode(self.how)), extent, staging, key, tip
+            CaptureTools(self.repository, self.settings, worker_mode(self.how)), extent, staging, key, tip
         )
 
     @step("determine the scope")

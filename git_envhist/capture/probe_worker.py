@@ -61,7 +61,7 @@ from git_envhist.worktree.stat_cache import SIZE, WIDTH, DirectoryRecord
 # Of a chunked file only the needed chunks are read. SQLite databases have chunks of 16 KiB; other files have
 # chunks of variable size and are read from the beginning.
 
-REMEMBERED = 512
+CACHED_CHUNKS = 512
 """Cached chunks; the pages of a table are usually close together."""
 MAX_PARTS = 128 << 20
 
@@ -88,7 +88,7 @@ class ChunkedFile:
             for _, _, run in decode_tree(read_blob(tree), len(tree))
             for _, _, piece in decode_tree(read_blob(run), len(tree))
         ]
-        self._blob = lru_cache(REMEMBERED)(read_blob)
+        self._blob = lru_cache(CACHED_CHUNKS)(read_blob)
         self._has_fixed_chunks = bool(self._pieces) and self._blob(self._pieces[0]).startswith(SQLITE_HEADER)
 
     def read(self, offset: int, length: int) -> bytes:

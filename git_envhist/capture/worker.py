@@ -167,7 +167,7 @@ def make_policy(job: dict[str, Any]) -> ContentPolicy:
 # A restore records the snapshot it produced. Only the files it wrote, all of them verified, need a scan;
 # changes by other processes meanwhile are found by the next capture, as after any scan.
 
-Wanted = Mapping[bytes, frozenset[bytes] | None]
+ScanTargets = Mapping[bytes, frozenset[bytes] | None]
 """Directory -> names that may have changed; None if any name may have."""
 
 
@@ -189,7 +189,7 @@ class KnownWrites:
 
     commit: str
     """The snapshot of that capture."""
-    directories: Wanted
+    directories: ScanTargets
     """Names that may have changed since; nothing else is scanned."""
     written: WrittenFiles | None = None
     """Files written there, if all of them are known."""
@@ -197,7 +197,7 @@ class KnownWrites:
     """The records of that capture."""
 
 
-def directories_to_scan(since: KnownWrites | None, head: CacheHeader | None) -> Wanted | None:
+def directories_to_scan(since: KnownWrites | None, head: CacheHeader | None) -> ScanTargets | None:
     """Return the directories to scan; None for all if the records are not those of that capture."""
     if since is None or head is None or head.base != since.commit:
         return None
@@ -223,7 +223,7 @@ class ScanWorker:
         """Directories with a failed stat."""
 
     def do_check(
-        self, chunks: list[list[CacheShard]], distrust: bool, only: Wanted | None
+        self, chunks: list[list[CacheShard]], distrust: bool, only: ScanTargets | None
     ) -> Iterator[Frame]:
         """Compare recorded directories with the file system and scan those that differ, while there are
         tickets.
@@ -244,7 +244,7 @@ class ScanWorker:
                     except (struct.error, ValueError):
                         yield ("damaged",)
 
-    def _check(self, records: bytes, distrust: bool, only: Wanted | None) -> Iterator[Frame]:
+    def _check(self, records: bytes, distrust: bool, only: ScanTargets | None) -> Iterator[Frame]:
         for top in root_directories_in(records):
             yield ("top", top)
         if only is not None:

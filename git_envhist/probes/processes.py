@@ -124,7 +124,7 @@ def namespace(proc: str = "/proc") -> str:
 # Other processes in `/proc`; functions return nothing for what cannot be read.
 
 PROC = b"/proc"
-GONE = b" (deleted)"
+DELETED_SUFFIX = b" (deleted)"
 MAX_LENGTH = 1 << 14
 """Bytes of a command line that are read."""
 
@@ -169,7 +169,7 @@ def directory_and_program(pid: int, proc: bytes = PROC) -> tuple[bytes, bytes]:
 def link_target(link: bytes) -> bytes:
     """Return the target of a link in `/proc`."""
     try:
-        return os.readlink(link).removesuffix(GONE)
+        return os.readlink(link).removesuffix(DELETED_SUFFIX)
     except OSError:
         return b""
 

@@ -17,7 +17,7 @@ from git_envhist.model import RestorePlan
 from git_envhist.platform import START, parent_process
 from git_envhist.probes import manifests, package_directories
 from git_envhist.probes.processes import (
-    GONE,
+    DELETED_SUFFIX,
     PROC,
     command_line,
     directory_and_program,
@@ -152,7 +152,9 @@ def _maps_any(pid: int, touched: AffectedPaths) -> bool:
         return False  # gone, or somebody else's
     if not any(top in told for top in touched.tops):
         return False
-    mapped = {line.split(None, 5)[5].removesuffix(GONE) for line in told.splitlines() if line.count(b"/")}
+    mapped = {
+        line.split(None, 5)[5].removesuffix(DELETED_SUFFIX) for line in told.splitlines() if line.count(b"/")
+    }
     return not touched.replaced.isdisjoint(mapped)
 
 

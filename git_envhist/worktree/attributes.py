@@ -13,9 +13,9 @@ from git_envhist.platform import SYSTEM
 
 SKIPPED_XATTRS = (b"security.selinux", b"security.ima", b"security.evm", b"system.nfs4_acl")
 """Attributes of the machine's security policy, not of the environment."""
-NONE_THERE = frozenset((errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENODATA, errno.ENOENT))
+ABSENT_ERRNOS = frozenset((errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENODATA, errno.ENOENT))
 """Errors that mean "no such attribute": unsupported, or removed since it was listed."""
-SPREAD = 0x9E3779B97F4A7C15
+HASH_MULTIPLIER = 0x9E3779B97F4A7C15
 """An odd number without a pattern: its multiples are far apart."""
 
 
@@ -47,7 +47,7 @@ def link_group(seen: os.stat_result, home_device: int) -> int:
     if seen.st_dev == home_device:
         return seen.st_ino
     # On another file system (an additional root) the same inode is another file.
-    return (seen.st_ino + (seen.st_dev + 1) * SPREAD) % (1 << 64)
+    return (seen.st_ino + (seen.st_dev + 1) * HASH_MULTIPLIER) % (1 << 64)
 
 
 def leaf_extras(
@@ -105,4 +105,4 @@ def read_xattrs(target: int | bytes) -> Attributes:
 
 
 def _reason(error: OSError) -> str:
-    return "" if error.errno in NONE_THERE else os.strerror(error.errno or 0).lower()
+    return "" if error.errno in ABSENT_ERRNOS else os.strerror(error.errno or 0).lower()

@@ -147,7 +147,7 @@ class BlobStore(Protocol):
         ...
 
 
-KIND_TRIES = 3
+TYPE_CHANGE_TRIES = 3
 MAX_SEALED = 1 << 30
 """A file is sealed in memory as one piece."""
 
@@ -173,7 +173,7 @@ class FileSaver:
 
     def store(self, visit: ScannedDirectory, leaf: ScannedEntry) -> bool:
         """Fill in the id and extras of an entry; return False if the path is gone or cannot be read."""
-        for _ in range(KIND_TRIES):
+        for _ in range(TYPE_CHANGE_TRIES):
             try:
                 self._store_entry(visit, leaf)
                 leaf.waits = False

@@ -230,7 +230,7 @@ def is_locked(descriptor: int, byte: int, length: int = 1) -> bool:
 
 # Store a database with its sidecars in one consistent state.
 
-HOLD_TRIES = 3
+LOCK_TRIES = 3
 
 
 class EntrySaver(Protocol):
@@ -290,7 +290,7 @@ class DatabaseFiles:
         missing_count, undo = len(self._visit.missing), self._saver.forget()
         change: str | None = None
         gone: list[ScannedEntry] = []
-        for attempt in range(HOLD_TRIES):
+        for attempt in range(LOCK_TRIES):
             if attempt:
                 del self._visit.missing[missing_count:]
                 undo()
@@ -389,25 +389,27 @@ class LockFileRule:
     lock: bytes
 
 
-LOCKED = (
+LOCK_FILE_RULES = (
     LockFileRule("MySQL", b"ibdata1", b"ibdata1"),
     LockFileRule("MongoDB", b"WiredTiger", b"WiredTiger.lock"),
     LockFileRule("LMDB", b"data.mdb", b"lock.mdb"),
     LockFileRule("LevelDB", b"CURRENT", b"LOCK"),
 )
-MARKS = {kind.mark for kind in LOCKED} | {CLUSTER_MARK} | REDIS_MARKS
+MARKER_FILES = {kind.mark for kind in LOCK_FILE_RULES} | {CLUSTER_MARK} | REDIS_MARKS
 
 
 def may_have_servers(names: set[bytes]) -> bool:
     """Return whether a directory with these names may be used by a server."""
     joined = b"\0".join(names) + b"\0"
-    return not MARKS.isdisjoint(names) or any(tail + b"\0" in joined for tail in (LMDB_LOCK, REDIS_LOG_MARK))
+    return not MARKER_FILES.isdisjoint(names) or any(
+        tail + b"\0" in joined for tail in (LMDB_LOCK, REDIS_LOG_MARK)
+    )
 
 
 def report_servers(visit: ScannedDirectory) -> None:
     """Report servers that use the directory, which must be the current directory."""
     names = {*visit.names, *visit.subdirectories}
-    if not MARKS.isdisjoint(names):
+    if not MARKER_FILES.isdisjoint(names):
         _report_directory(visit, names)
     for name in names:
         if name.endswith(LMDB_LOCK):
@@ -417,7 +419,7 @@ def report_servers(visit: ScannedDirectory) -> None:
 
 
 def _report_directory(visit: ScannedDirectory, names: set[bytes]) -> None:
-    for kind in LOCKED:
+    for kind in LOCK_FILE_RULES:
         if kind.mark in names and _has_locks(kind.lock):
             _tell(visit, kind.server, 0)
     if CLUSTER_MARK in names:

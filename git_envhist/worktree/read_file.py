@@ -20,7 +20,7 @@ from git_envhist.model import MissingReason
 from git_envhist.platform import NOFOLLOW, SYSTEM, open_compared
 from git_envhist.worktree.stat_cache import COLUMNS
 
-TRIES = 10
+READ_TRIES = 10
 CLOCK_GRANULARITY_NS = 20_000_000
 """More than a kernel tick (at most 10 ms), within which two changes can have the same time stamp."""
 SECOND_NS = 1_000_000_000
@@ -130,7 +130,7 @@ def read_file(
     """
     data = b""
     before = stat_of(descriptor) if seen is None else seen
-    for attempt in range(TRIES):
+    for attempt in range(READ_TRIES):
         before, settled = _wait_until_settled(descriptor, before)
         if limit is not None and before.st_size >= limit:
             raise GrewTooLarge
@@ -153,7 +153,7 @@ def read_streamed(
     `consume` is called again from the start while the file changes, and must drop what it got before.
     """
     before = stat_of(descriptor)
-    for attempt in range(TRIES):
+    for attempt in range(READ_TRIES):
         before, settled = _wait_until_settled(descriptor, before)
         counted = _CountingIterator(_blocks(descriptor, before.st_size if grows else before.st_size + 1))
         consume(counted)

@@ -224,7 +224,7 @@ def test_each_ticket_is_taken_once() -> None:
 
 
 def test_no_directory_is_missed_with_small_pipes(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("git_envhist.capture.collect.DIRECTORIES_A_CHUNK", 1)
+    monkeypatch.setattr("git_envhist.capture.collect.DIRECTORIES_PER_CHUNK", 1)
     for number in range(1500):
         repo.write(f"d{number}/file", "x")
     pipe, pipe2 = os.pipe, os.pipe2
