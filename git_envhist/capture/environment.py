@@ -540,7 +540,7 @@ class TreeCapture:
             job=self._job(),
             workers=workers,
             how=tools.how,
-            tick=progress,
+            progress=progress,
             cache=head,
             distrust=distrust,
             only=only,
