@@ -7,6 +7,7 @@ the place it stands in; and in directories that package managers fill whatever d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 
 from git_envhist.lazy import dataclass, pattern
 from git_envhist.model import Change, ChangeKind, ChangeSide, EntryKind, EnvPath, FactChange
@@ -39,14 +40,20 @@ BUILDS = frozenset(
 DATABASE_ENDINGS = (b".db", b".db3", b".sqlite", b".sqlite3", b".s3db", b".sl3")
 
 
+@cache
+def _package_directories() -> frozenset[bytes]:
+    from git_envhist.probes import package_directories  # loaded late: only changed files need it
+
+    return package_directories()
+
+
 def class_of(path: bytes) -> str:
     """The class of what stands at a path."""
-    from git_envhist.probes import package_directories  # loaded late: only changed files need it
     from git_envhist.probes.variables import is_variables  # loaded late: only changed files need it
 
     directories = path.split(b"/")
     name = directories.pop()
-    installed = package_directories()
+    installed = _package_directories()
     if not installed.isdisjoint(directories) or name in installed:
         return PACKAGES
     if is_variables(path):
@@ -59,10 +66,8 @@ def generated_in(directory: bytes) -> tuple[str, bytes]:
 
     The outermost counts. What package managers fill is none of them: it is told as packages.
     """
-    from git_envhist.probes import package_directories  # loaded late: only changed files need it
-
     names = directory.split(b"/")
-    installed = package_directories()
+    installed = _package_directories()
     for depth, name in enumerate(names):
         if name in installed:
             break
@@ -192,10 +197,8 @@ def _is_of_the_moment(change: Change) -> bool:
 
 def _installed_in(path: bytes) -> bytes | None:
     """The outermost directory above a path that package managers fill."""
-    from git_envhist.probes import package_directories  # loaded late: only changed files need it
-
     names = path.split(b"/")
-    installed = package_directories()
+    installed = _package_directories()
     for depth, name in enumerate(names[:-1]):
         if name in installed:
             return b"/".join(names[: depth + 1])
