@@ -1,4 +1,11 @@
-"""Run one capture: options, locks, checks before it, scan, publication."""
+"""Run one capture: options, locks, checks before it, scan, publication.
+
+`CapturePipeline.capture` is the only entry point of a capture. Services are dumped first, without a lock.
+Then the lock of the working tree is taken: a second capture or a restore of the same tree waits for it, while
+captures of other working trees of the repository run in parallel and share a lock that keeps packs from being
+removed. An interrupted restore is refused and leftovers of killed captures are removed. `capture_tree` yields
+the captured tree in its staging directory; a restore uses it, too.
+"""
 
 from __future__ import annotations
 

@@ -285,7 +285,7 @@ def encrypted_paths(repository: Repository, settings: Settings) -> tuple[bytes, 
     if not wanted:
         return ()
     git = repository.git
-    # Use no index: a damaged index must not make an encrypted file look unencrypted.
+    # Without the index every file is listed, and a damaged index cannot hide an encrypted file.
     paths = git.run("ls-files", "-z", "--others", environment=git.no_index)
     asked = git.try_run("check-attr", "-z", "--stdin", "filter", stdin=paths)
     found = asked.out

@@ -1,4 +1,8 @@
-"""Manifest words of an entry beyond mode and time: owner, extended attributes, hard links."""
+"""Manifest words of an entry beyond mode and time: owner, extended attributes, hard links.
+
+The words are empty for the plain case: the owner of the directory, one link, stored unsealed. Attributes that
+cannot be read are reported, and the entry is read again by the next capture.
+"""
 
 from __future__ import annotations
 
