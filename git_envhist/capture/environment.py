@@ -170,15 +170,15 @@ def _checked_record(
     visit = _scanned_directory(old, own_stat, fresh, names)
     if visit is None:
         return None
-    visit.young = not is_settled(own_stat.st_ctime_ns, own_stat.st_mtime_ns, started)
-    like, changed = visit.like, visit.fresh
+    visit.is_young = not is_settled(own_stat.st_ctime_ns, own_stat.st_mtime_ns, started)
+    old_record, changed = visit.old_record, visit.changed_entries
     xattrs, unread = read_xattrs(directory)
     if unread:
         return None
     extras = format_extras(uid=own_stat.st_uid, gid=own_stat.st_gid, xattrs=xattrs)
     record = build_record(visit, started, tools.width, extras)
     record.shard = tools.sink.add(
-        b"blob", shard_of(record, like, changed, lambda oid: tools.read(oid[: tools.width]))
+        b"blob", shard_of(record, old_record, changed, lambda oid: tools.read(oid[: tools.width]))
     )
     record.leaf_modes = leaf_modes(record)
     return record
@@ -236,8 +236,8 @@ def _scanned_directory(
     visit.subdirectories = old.subdirectories
     numbers = {name: number for name in names if (number := _index_of(old, name)) is not None}
     if len(numbers) == len(fresh) == len(names):
-        visit.like = old
-        visit.fresh = {numbers[name]: leaf for name, leaf in fresh.items()}
+        visit.old_record = old
+        visit.changed_entries = {numbers[name]: leaf for name, leaf in fresh.items()}
         return visit
     if len(old.names) > MAX_LISTED_ENTRIES or not fresh.keys().isdisjoint(old.subdirectories):
         return None

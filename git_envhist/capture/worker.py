@@ -324,7 +324,14 @@ class ScanWorker:
             for leaf in visit.unread:
                 if self._is_large(leaf):
                     self._deferring.add(path)
-                    yield ("deferred", path, leaf.name, leaf.row[SIZE], visit.own.st_dev, leaf.row[INODE])
+                    yield (
+                        "deferred",
+                        path,
+                        leaf.name,
+                        leaf.row[SIZE],
+                        visit.own_stat.st_dev,
+                        leaf.row[INODE],
+                    )
 
     def _without_deferred(self, visit: ScannedDirectory) -> tuple[list[ScannedEntry], list[ScannedEntry]]:
         """Return the files of a directory to read now, and the deferred ones."""
@@ -363,20 +370,20 @@ class ScanWorker:
         parent, _, name = path.rpartition(b"/")
         try:
             if is_root_top(path):
-                own = self._descent.base(root_name_of(path))
+                own_stat = self._descent.base(root_name_of(path))
             else:
                 self._descent.enter(parent)
-                own = os.lstat(name)
+                own_stat = os.lstat(name)
         except OSError as failed:
             # An unreadable ancestor is reported itself.
             if not is_gone(failed) and not isinstance(failed, PermissionError):
                 self._failed[path] = unreadable(failed)
             return None
-        if isinstance(error, ExcludedPath) or not stat.S_ISDIR(own.st_mode):
+        if isinstance(error, ExcludedPath) or not stat.S_ISDIR(own_stat.st_mode):
             return None
-        visit = ScannedDirectory(path, own, young=True)
+        visit = ScannedDirectory(path, own_stat, is_young=True)
         reason = unreadable(error)
-        visit.miss(b"", reason.why, reason.detail)
+        visit.report_missing(b"", reason.why, reason.detail)
         return visit
 
 
@@ -466,7 +473,7 @@ class CaptureWorker(ScanWorker):
     def _read(self, path: bytes) -> bool:
         """Read the files of a directory; return whether it is complete, with no deferred files left."""
         visit = self._visits[path]
-        if not visit.unread and not visit.units:
+        if not visit.unread and not visit.databases:
             return True
         try:
             self._descent.enter(path)
@@ -476,7 +483,7 @@ class CaptureWorker(ScanWorker):
         now, later = self._without_deferred(visit)
         lost = [leaf for leaf in now if not self._store(visit, leaf)]
         visit.unread = later
-        for database, sidecars in visit.units:
+        for database, sidecars in visit.databases:
             lost += self._store_database(visit, database, sidecars)
         visit.drop(lost)
         return not later
@@ -487,12 +494,12 @@ class CaptureWorker(ScanWorker):
         try:
             descriptor = open_file(database.name)
         except (FileVanished, Unreadable, KindChanged):
-            members = [leaf for leaf in (database, *sidecars) if leaf.waits]
+            members = [leaf for leaf in (database, *sidecars) if leaf.is_pending]
             return [leaf for leaf in members if not self._store(visit, leaf)]
         try:
             return self._saver.store_database(visit, database, sidecars, descriptor)
         except BudgetExceeded:
-            visit.miss(
+            visit.report_missing(
                 database.name, MissingReason(self._job["budget_reason"]), f"{database.row[SIZE]} bytes"
             )
             return [database, *sidecars]
@@ -503,19 +510,21 @@ class CaptureWorker(ScanWorker):
         try:
             return self._saver.store(visit, leaf)
         except BudgetExceeded:
-            visit.miss(leaf.name, MissingReason(self._job["budget_reason"]), f"{leaf.row[SIZE]} bytes")
+            visit.report_missing(
+                leaf.name, MissingReason(self._job["budget_reason"]), f"{leaf.row[SIZE]} bytes"
+            )
             return False
 
     def _store_deferred(self, directory: bytes, name: bytes) -> tuple[Any, ...]:
         try:
-            own = self._descent.enter(directory)
+            own_stat = self._descent.enter(directory)
             seen = os.lstat(name)
         except FileNotFoundError:
             return (None, b"", b"", b"", [])
         except OSError as error:
             reason = unreadable(error)
             return (None, b"", b"", b"", [(name, reason.why.value, reason.detail)])
-        visit = ScannedDirectory(directory, own)
+        visit = ScannedDirectory(directory, own_stat)
         leaf = ScannedEntry(name, COLUMNS(seen), True)
         if not self._store(visit, leaf):
             return (None, b"", b"", b"", visit.missing)
@@ -524,22 +533,24 @@ class CaptureWorker(ScanWorker):
     def _mark_unreadable(self, visit: ScannedDirectory, error: OSError) -> None:
         reason = unreadable(error)
         for leaf in visit.pending:
-            visit.miss(leaf.name, reason.why, reason.detail)
+            visit.report_missing(leaf.name, reason.why, reason.detail)
         visit.drop(visit.pending)
-        visit.unread, visit.units = [], []
+        visit.unread, visit.databases = [], []
 
     def _finish(self, path: bytes) -> Frame:
         visit = self._visits.pop(path)
-        own = self._own_extras(visit)
-        like = visit.like
-        record = build_record(visit, self._started_ns, self._width, own)
-        record.shard = self._writer.add(b"blob", shard_of(record, like, visit.fresh, self._read_old))
+        extras = self._directory_extras(visit)
+        old_record = visit.old_record
+        record = build_record(visit, self._started_ns, self._width, extras)
+        record.shard = self._writer.add(
+            b"blob", shard_of(record, old_record, visit.changed_entries, self._read_old)
+        )
         record.leaf_modes = leaf_modes(record)
         missing = [(join(path, name) if name else path, why, detail) for name, why, detail in visit.missing]
         missing = [(display_path(name), why, detail) for name, why, detail in missing]
         return ("directory", path, record.encode(), missing, list(record.pieces.values()))
 
-    def _own_extras(self, visit: ScannedDirectory) -> bytes:
+    def _directory_extras(self, visit: ScannedDirectory) -> bytes:
         """Return the manifest words of the directory itself: owner and, if readable, extended attributes."""
         xattrs: list[tuple[bytes, bytes]] = []
         unread = ""
@@ -549,8 +560,8 @@ class CaptureWorker(ScanWorker):
         except OSError as error:
             unread = "" if is_gone(error) else unreadable(error).detail
         if unread and not any(not name for name, _, _ in visit.missing):
-            visit.miss(b"", MissingReason.ATTRIBUTES, unread)
-        return format_extras(uid=visit.own.st_uid, gid=visit.own.st_gid, xattrs=xattrs)
+            visit.report_missing(b"", MissingReason.ATTRIBUTES, unread)
+        return format_extras(uid=visit.own_stat.st_uid, gid=visit.own_stat.st_gid, xattrs=xattrs)
 
     def _read_old(self, oid: bytes) -> bytes:
         return self._known.read(oid[: self._width])[1]

@@ -56,7 +56,7 @@ def link_group(seen: os.stat_result, home_device: int) -> int:
 
 def leaf_extras(
     extras: ExtrasFormat,
-    own: os.stat_result,
+    own_stat: os.stat_result,
     seen: os.stat_result,
     home_device: int,
     xattrs: list[tuple[bytes, bytes]],
@@ -70,13 +70,13 @@ def leaf_extras(
         and stored is StoredAs.PLAIN
         and seen.st_nlink == 1
         and not is_device
-        and seen.st_uid == own.st_uid
-        and seen.st_gid == own.st_gid
+        and seen.st_uid == own_stat.st_uid
+        and seen.st_gid == own_stat.st_gid
     ):
         return b""
     return extras(
-        uid=seen.st_uid if seen.st_uid != own.st_uid else None,
-        gid=seen.st_gid if seen.st_gid != own.st_gid else None,
+        uid=seen.st_uid if seen.st_uid != own_stat.st_uid else None,
+        gid=seen.st_gid if seen.st_gid != own_stat.st_gid else None,
         link_group=link_group(seen, home_device) if seen.st_nlink > 1 else None,
         device=seen.st_rdev if is_device else None,
         stored=stored,

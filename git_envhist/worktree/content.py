@@ -176,17 +176,17 @@ class FileSaver:
         for _ in range(TYPE_CHANGE_TRIES):
             try:
                 self._store_entry(visit, leaf)
-                leaf.waits = False
+                leaf.is_pending = False
                 return True
             except FileVanished:
                 return False
             except Unreadable as reason:
-                visit.miss(leaf.name, reason.why, reason.detail)
+                visit.report_missing(leaf.name, reason.why, reason.detail)
                 return False
             except KindChanged:
                 if not _refresh(visit, leaf):
                     return False
-        visit.miss(leaf.name, MissingReason.UNSTABLE, "its type kept changing")
+        visit.report_missing(leaf.name, MissingReason.UNSTABLE, "its type kept changing")
         return False
 
     def store_database(
@@ -276,7 +276,7 @@ class FileSaver:
             self._store_secret(visit, leaf, path, descriptor)
         else:
             try:
-                read = read_file(descriptor, seen, grows=leaf.grows, limit=policy.big_file)
+                read = read_file(descriptor, seen, is_append_only=leaf.is_append_only, limit=policy.big_file)
             except GrewTooLarge:
                 if not self._store_big_copy(visit, leaf, path, descriptor):
                     self._store_big(visit, leaf, descriptor)
@@ -294,7 +294,7 @@ class FileSaver:
     def _is_secret(self, visit: ScannedDirectory, leaf: ScannedEntry, path: bytes) -> bool:
         """Return whether the name of a file, or another hard link of it, is secret."""
         secret = self._policy.secret_name(path) if leaf.secret is None else leaf.secret
-        if secret or (visit.own.st_dev, leaf.row[INODE]) not in self.twins.files:
+        if secret or (visit.own_stat.st_dev, leaf.row[INODE]) not in self.twins.files:
             return secret
         return not self._policy.excluded(path)
 
@@ -307,7 +307,7 @@ class FileSaver:
         """Store a big file sealed if it is a copy of a sealed one; return False if not."""
         if leaf.row[SIZE] not in self.twins.sizes:
             return False
-        read = read_file(descriptor, grows=leaf.grows, limit=MAX_SEALED)
+        read = read_file(descriptor, is_append_only=leaf.is_append_only, limit=MAX_SEALED)
         if not self._is_copy(path, read.data):
             return False
         self._put(visit, leaf, descriptor, read, self._sealed(path, read.data), StoredAs.SEALED)
@@ -317,7 +317,7 @@ class FileSaver:
         self, visit: ScannedDirectory, leaf: ScannedEntry, path: bytes, descriptor: int
     ) -> None:
         try:
-            read = read_file(descriptor, grows=leaf.grows, limit=MAX_SEALED)
+            read = read_file(descriptor, is_append_only=leaf.is_append_only, limit=MAX_SEALED)
         except GrewTooLarge:
             raise Unreadable(MissingReason.BUDGET, "it is secret and too large to seal") from None
         self._put(visit, leaf, descriptor, read, self._sealed(path, read.data), StoredAs.SEALED)
@@ -357,7 +357,7 @@ class FileSaver:
             self._check_budget()
 
         try:
-            seen, stable = read_streamed(descriptor, consume, grows=leaf.grows)
+            seen, stable = read_streamed(descriptor, consume, is_append_only=leaf.is_append_only)
         except Unreadable:
             self._store.forget(mark)
             raise
@@ -402,7 +402,7 @@ class FileSaver:
         leaf.row = COLUMNS(seen) if stable else (0, *COLUMNS(seen)[1:])
         leaf.extras = self._describe(visit, leaf, seen, read_xattrs(descriptor), stored, digest)
         if not stable:
-            visit.miss(leaf.name, MissingReason.UNSTABLE, "it changed during every read")
+            visit.report_missing(leaf.name, MissingReason.UNSTABLE, "it changed during every read")
 
     def _contains_secret(self, directory: bytes, path: bytes, data: bytes) -> bool:
         policy = self._policy
@@ -425,14 +425,14 @@ class FileSaver:
         if unread:
             # A change time of zero never matches: the next capture reads the attributes again.
             leaf.row = (0, *leaf.row[1:])
-            visit.miss(leaf.name, MissingReason.ATTRIBUTES, unread)
-        return leaf_extras(self._extras, visit.own, seen, self._home_device, xattrs, stored, digest)
+            visit.report_missing(leaf.name, MissingReason.ATTRIBUTES, unread)
+        return leaf_extras(self._extras, visit.own_stat, seen, self._home_device, xattrs, stored, digest)
 
 
 def _refresh(visit: ScannedDirectory, leaf: ScannedEntry) -> bool:
     try:
         leaf.row = COLUMNS(os.lstat(leaf.name))
     except OSError as error:
-        visit.miss_for(error, leaf.name)
+        visit.report_error(error, leaf.name)
         return False
     return True
