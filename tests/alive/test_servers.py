@@ -51,7 +51,7 @@ def captured(repo: Repo) -> CaptureResult:
 
 def told(taken: CaptureResult) -> list[tuple[bytes, str, str]]:
     """Return the paths reported as inconsistent: (path, reason, server)."""
-    return [(one.path, one.why.value, one.detail.partition(" is at work")[0]) for one in taken.missing]
+    return [(one.path, one.why.value, one.detail.partition(" is using")[0]) for one in taken.missing]
 
 
 def is_exact(repo: Repo) -> bool:
