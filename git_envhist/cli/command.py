@@ -17,7 +17,7 @@ from git_envhist.cli.terminal import shows_symbols
 from git_envhist.errors import EnvhistError, UsageError
 
 if TYPE_CHECKING:
-    from git_envhist.api import AroundHistory
+    from git_envhist.api import EnvHistory
     from git_envhist.cli.output import Palette
 
 
@@ -57,11 +57,11 @@ class Session:
         output.plain = json is None and not shows_symbols(os.environ, terminal=output.terminal)
 
     @cached_property
-    def history(self) -> AroundHistory:
+    def history(self) -> EnvHistory:
         """The history of the directory the program stands in."""
-        from git_envhist.api import AroundHistory  # loaded late: -h and a slip of the pen need no history
+        from git_envhist.api import EnvHistory  # loaded late: -h and a slip of the pen need no history
 
-        history = AroundHistory.open(".", workers="fork", bare=self.bare)
+        history = EnvHistory.open(".", workers="fork", bare=self.bare, one_command=True)
         history.waiting = report_waiting
         return history
 
@@ -252,7 +252,8 @@ def common_options(json_lines: bool) -> list[Option]:
         ),
         make_option("-P", "--no-pager", is_flag=True, help="do not use the pager"),
         make_option(
-            "-C", "directories", metavar="<directory>", multiple=True, help="run as if started in that directory; repeatable"
+            "-C", "directories", metavar="<directory>", multiple=True,
+            help="run as if started in that directory; repeatable",
         ),
         make_option("-h", "short_help", is_flag=True, prints_and_exits=True, help="print this short help"),
         make_option("--help", "long_help", is_flag=True, prints_and_exits=True, help="open the man page"),

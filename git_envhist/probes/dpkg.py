@@ -13,8 +13,6 @@ from git_envhist.model import Fact
 
 STATUS = "var/lib/dpkg/status"
 STATES = "var/lib/apt/extended_states"
-INSTALLED = "install ok installed"
-"""Status of an installed package; only the last word matters, the first ones differ for packages on hold."""
 NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{0,200}\Z")
 VERSION = re.compile(r"[0-9A-Za-z.+:~-]{1,200}\Z")
 FIELD = re.compile(

@@ -14,7 +14,6 @@ from typing import Any
 
 from git_envhist.model import Fact
 
-PROBE = "system"
 BREW_PREFIXES = ("opt/homebrew", "usr/local", "home/linuxbrew/.linuxbrew")
 SOURCES = {
     "dpkg": ("var/lib/dpkg/status", "var/lib/apt/extended_states"),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.capture.collect import RecordChanges
 from git_envhist.diff.compare import compare
 from git_envhist.diff.summary import count
@@ -118,7 +118,9 @@ def test_patched_tree_of_a_large_directory_equals_a_rebuilt_one(repo: Repo, name
 
 
 def compared(repo: Repo, before: Snapshot, after: Snapshot) -> ChangeCount:
-    return count(compare(AroundHistory.open(str(repo.path)).repository.git, before.tree, after.tree))
+    return count(
+        compare(EnvHistory.open(str(repo.path), one_command=True).repository.git, before.tree, after.tree)
+    )
 
 
 @settings(max_examples=examples(3, 8))
@@ -158,7 +160,7 @@ def test_added_and_removed_paths_are_not_counted_from_records() -> None:
 def test_returned_snapshot_equals_the_stored_one(repo: Repo) -> None:
     for _ in range(2):
         told = snapshot(repo, meta=(("key", "a%b\nc"),), name="a-name", external_id="42")
-        git = AroundHistory.open(str(repo.path)).repository.git
+        git = EnvHistory.open(str(repo.path), one_command=True).repository.git
         assert [told] == list(read_chain(git, told.commit, limit=1, notes=False))
         repo.write("more", b"1")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import git_envhist
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.probes import PACKAGES, deno, file_probes, manifests, package_directories, runtimes
 from git_envhist.probes.base import File
 from tests.support.repository import Repo
@@ -121,7 +121,7 @@ def test_sealed_lock_file_is_not_read() -> None:
 
 
 def test_changed_package_is_shown_by_diff(repo: Repo) -> None:
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     repo.write("web/deno.lock", json.dumps(LOCK))
     history.capture("before")
     repo.write("web/deno.lock", json.dumps(LOCK).replace("5.4.1", "5.4.2").replace("10.26.9", "10.27.0"))

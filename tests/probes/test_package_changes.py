@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist import probes
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.capture import probe_worker
 from git_envhist.diff.facts import command_for
 from git_envhist.model import FactChange
@@ -111,7 +111,7 @@ def test_facts_after_changes_equal_facts_of_a_full_read(repo: Repo) -> None:
     put(repo, "flask", "3.0.1")
     put(repo, "click", "8.1.7")
     repo.write("vendor/x-1.dist-info/METADATA", metadata("x", "1"))
-    history = AroundHistory.open(str(repo.path), workers="fork")
+    history = EnvHistory.open(str(repo.path), workers="fork", one_command=True)
     history.capture("first")
     steps = (
         lambda: put(repo, "jinja2", "3.1.6"),
@@ -133,7 +133,7 @@ def test_facts_after_changes_equal_facts_of_a_full_read(repo: Repo) -> None:
 def test_only_touched_directories_are_read_again(repo: Repo) -> None:
     put(repo, "flask", "3.0.1")
     put(repo, "click", "8.1.7")
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     history.capture("first")
     shown: list[bytes] = []
     leaf = probes.file_module(probes.file_probes()["pip"])
@@ -308,7 +308,9 @@ def test_changed_variables_are_shown_without_values(repo: Repo) -> None:
 def values_at(repo: Repo, commit: str) -> dict[str, str]:
     """Return the fingerprints in the sealed facts of a snapshot by variable."""
     blob = repo.run_git("cat-file", "blob", f"{commit}:.envhist/facts/env.sealed").stdout
-    text = open_facts(AroundHistory.open(str(repo.path), environ=repo.env).keys.get, "env", blob)
+    text = open_facts(
+        EnvHistory.open(str(repo.path), environ=repo.env, one_command=True).keys.get, "env", blob
+    )
     assert text is not None
     rows = (line.decode().split() for line in text.lines)
     return {key.removeprefix(".env.local/"): value for key, value, *_ in rows}
@@ -368,7 +370,7 @@ def test_failing_probe_gives_a_warning(repo: Repo, monkeypatch: pytest.MonkeyPat
             continue
         leaf = probes.file_module(probe) if isinstance(probe, FileProbe) else probes.machine_module(probe)
         monkeypatch.setattr(leaf, "facts_of", _fail)
-    captured = AroundHistory.open(str(repo.path), workers=how).capture("all the same")
+    captured = EnvHistory.open(str(repo.path), workers=how, one_command=True).capture("all the same")
     assert captured.snapshot is not None
     assert any("no facts of 'system' in this snapshot" in warning for warning in captured.warnings)
     assert any("flask-3.0.1.dist-info' (pip)" in warning for warning in captured.warnings)
@@ -385,7 +387,7 @@ def test_hanging_probe_is_stopped_and_the_snapshot_is_taken(
     monkeypatch.setattr(probe_worker, "SECONDS", 0.3)
     monkeypatch.setattr(probe_worker.ProbeProcess.answer, "__defaults__", (0.3,))
     monkeypatch.setattr(probes.machine_module(probes.machine_probes()["system"]), "facts_of", _hang)
-    captured = AroundHistory.open(str(repo.path), workers="fork").capture("all the same")
+    captured = EnvHistory.open(str(repo.path), workers="fork", one_command=True).capture("all the same")
     assert captured.snapshot is not None
     assert captured.warnings == ("no facts of 'system' in this snapshot: the probe exceeded its timeout",)
     assert "flask 3.0.1" in text_of(repo, "pip")
@@ -397,7 +399,7 @@ def test_spawned_probe_process_has_the_same_facts(repo: Repo, machine: Path) -> 
     environ = {**os.environ, "GIT_ENVHIST_MACHINE_ROOT": str(machine)}
     texts = []
     for how in ("spawn", "fork"):
-        history = AroundHistory.open(str(repo.path), environ=environ, workers=how)
+        history = EnvHistory.open(str(repo.path), environ=environ, workers=how, one_command=True)
         assert history.capture("taken").warnings == ()
         texts.append((text_of(repo, "pip"), text_of(repo, "system")))
         subprocess.run(["rm", "-r", ".git/envhist/cache"], cwd=repo.path, check=True)
@@ -419,7 +421,11 @@ def test_directory_with_a_failed_probe_makes_no_claims(repo: Repo, monkeypatch: 
     with monkeypatch.context() as patch:
         patch.setattr(leaf, "facts_of", _fail)
         repo.write(f"{place}/INSTALLER", "pip\n")
-        failed = AroundHistory.open(str(repo.path), workers="fork").capture("the probe failed").snapshot
+        failed = (
+            EnvHistory.open(str(repo.path), workers="fork", one_command=True)
+            .capture("the probe failed")
+            .snapshot
+        )
         assert failed is not None
     put(repo, "six", "1.18.0")
     after = capture(repo, "another package")

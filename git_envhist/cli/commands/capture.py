@@ -22,7 +22,7 @@ from git_envhist.snapshots.records import ROOT_MARK
 from git_envhist.text import escape
 
 if TYPE_CHECKING:
-    from git_envhist.api import AroundHistory
+    from git_envhist.api import EnvHistory
 
 
 MAX_LINES = 20
@@ -226,7 +226,7 @@ def _newest_id(session: Session) -> str:
     return session.history.resolve("@").id
 
 
-def captured_lines(captured: CaptureResult, history: AroundHistory) -> Iterator[str]:
+def captured_lines(captured: CaptureResult, history: EnvHistory) -> Iterator[str]:
     """What a capture says at its end."""
     snapshot = captured.snapshot
     if snapshot is None:
@@ -254,7 +254,7 @@ def counts_line(captured: CaptureResult) -> str:
     return f"{count(captured.files, 'file')}, {new}, {seconds(captured.seconds)}"
 
 
-def _first_lines(captured: CaptureResult, history: AroundHistory) -> Iterator[str]:
+def _first_lines(captured: CaptureResult, history: EnvHistory) -> Iterator[str]:
     from git_envhist.probes import package_directories  # loaded late: only a first capture needs it
 
     told = " the first snapshot here holds the whole environment"
@@ -273,7 +273,7 @@ def _first_lines(captured: CaptureResult, history: AroundHistory) -> Iterator[st
         yield f" to leave one out: echo {pattern} >> .envhistignore"
 
 
-def _is_tracked(history: AroundHistory, directory: EnvPath) -> bool:
+def _is_tracked(history: EnvHistory, directory: EnvPath) -> bool:
     """Whether git itself holds something of a directory: sources are no example of what to leave out."""
     pathspec = ":(top,literal)" + os.fsdecode(directory)
     listed = history.repository.git.try_run("ls-files", "-z", "--", pathspec)

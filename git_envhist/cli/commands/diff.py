@@ -23,7 +23,7 @@ from git_envhist.model import Change, FactChange, Snapshot
 from git_envhist.snapshots.fetched import is_fetched, split_name
 
 if TYPE_CHECKING:
-    from git_envhist.api import AroundHistory
+    from git_envhist.api import EnvHistory
     from git_envhist.git.process import Git
     from git_envhist.history.resolve import End
 
@@ -104,14 +104,14 @@ def _load_readers() -> None:
     import_module("git_envhist.diff.manifest")
 
 
-def read_moments(history: AroundHistory, revisions: Sequence[str]) -> tuple[Moment, Moment]:
+def read_moments(history: EnvHistory, revisions: Sequence[str]) -> tuple[Moment, Moment]:
     """The two ends that the words mean; what is left out is the newest snapshot, and then what is here now."""
     from git_envhist.history.resolve import (  # loaded late: only words that are no name need it
         resolve_end,
         resolve_range,
     )
 
-    world, now = history.world, history.now
+    world, now = history.catalog, history.now
     if len(revisions) > 2:
         raise UsageError(f"more than two moments are given: '{revisions[2]}'", hint="paths stand behind '--'")
     if len(revisions) == 2:
@@ -213,7 +213,7 @@ def _facts(
     sides: tuple[str | None, str],
     paths: tuple[bytes, ...],
     wanted: DiffOptions,
-    history: AroundHistory,
+    history: EnvHistory,
 ) -> tuple[FactChange, ...]:
     from git_envhist.diff.facts import changed_facts  # loaded late: a list of paths needs none of it
     from git_envhist.probes import kinds  # loaded late: likewise

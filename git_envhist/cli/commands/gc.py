@@ -32,7 +32,9 @@ def gc(session: Session, prune: str | None, no_prune: bool, empties: bool, auto:
         session.history.daily()
         return
     with shown_steps() as tell:
-        done = session.history.gc("never" if no_prune else prune, empty_trash=empties, force=force, tell=tell)
+        done = session.history.gc(
+            "never" if no_prune else prune, empty_trash=empties, force=force, report=tell
+        )
     session.done("it is packed")
     for what in done.damaged:
         warn(f"left as it is: {what}")

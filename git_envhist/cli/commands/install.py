@@ -208,7 +208,11 @@ def _is_for_shells(agents: Sequence[str], options: dict[str, bool]) -> bool:
 
 def finds_manual() -> bool:
     """Whether man finds our pages: beside the programs on the PATH, or in the user's own place."""
-    from git_envhist.integrations.install import ShellFilesMissing, links, missing
+    from git_envhist.integrations.install import (  # loaded late: keeps help fast
+        ShellFilesMissing,
+        links,
+        missing,
+    )
 
     beside = shutil.which("git-envlog")
     if beside and os.path.isfile(f"{os.path.dirname(os.path.dirname(beside))}/share/man/man1/git-envlog.1"):

@@ -45,7 +45,7 @@ from git_envhist.text import escape, escape_invalid
 def write_attachments(session: Session, snapshot: Snapshot, directory: str) -> int:
     """Write them there, and say where each stands."""
     refuse_place(session, directory)
-    written = session.history.going.give_back_attachments(snapshot, directory)
+    written = session.history.restorer.give_back_attachments(snapshot, directory)
     if session.json:
         session.print_json({"schema": 1, "id": snapshot.id, "attachments": written})
     elif not written:
@@ -62,9 +62,9 @@ def write_attachments(session: Session, snapshot: Snapshot, directory: str) -> i
 def likely_lines(session: Session) -> Iterator[str]:
     """Yield the lines for at most five snapshots, the newest first."""
     history = session.history
-    if history.going.broken_off:
+    if history.restorer.broken_off:
         yield "a restore was broken off here: first git envrestore --continue, or --abort to take it back"
-    moments = likely_targets(history.world.own.snapshots, "")
+    moments = likely_targets(history.catalog.own.snapshots, "")
     if not moments:
         print_error_line(f"hint: {NOTHING_CAPTURED}")
         return
@@ -87,7 +87,7 @@ def end(session: Session, mode: str, revision: str | None, spelled: str) -> int:
     """Finish what was broken off, or take it back."""
     if revision is not None:
         raise UsageError(f"nothing is expected behind {spelled}: '{revision}'")
-    going = session.history.going
+    going = session.history.restorer
     carried = going.finish() if mode == "go_on" else going.take_back()
     session.done("the restore is taken back" if carried.undone else "the restore is finished")
     for item in (*carried.kept, *carried.losses):
@@ -119,7 +119,7 @@ def stoppable(session: Session, meant: Snapshot | None = None) -> Iterator[None]
         yield
     except KeyboardInterrupt as stopped:
         number = getattr(stopped, "number", signal.SIGINT)
-        safety = session.history.going.changed
+        safety = session.history.restorer.changed
         if safety is None:
             hint = (
                 f"again with: git envrestore {meant.id[:7]} ('@' is what was saved here, by now)"
@@ -201,7 +201,7 @@ def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
     # Whether there is a check at all is known before anything is changed.
     check = session.history.checks.recorded(snapshot) if options["verify"] else None
     with stoppable(session, snapshot), _shown_steps(session, options) as wish:
-        restored = session.history.going.to(snapshot, wish)
+        restored = session.history.restorer.to(snapshot, wish)
     if check is None or options["dry_run"]:
         return _tell(session, restored, options)
     return _tell_and_check(session, restored, options, check)
@@ -223,7 +223,7 @@ def _tell_and_check(session: Session, restored: RestoreResult, options: dict[str
 def step(session: Session, mode: str, revision: str | None, options: dict[str, Any]) -> int:
     """Undo or redo, as often as the operand says."""
     steps = 1 if revision is None else _number(revision, mode)
-    go = session.history.going.undo if mode == "undo" else session.history.going.redo
+    go = session.history.restorer.undo if mode == "undo" else session.history.restorer.redo
     with stoppable(session), _shown_steps(session, options) as wish:
         restored = go(steps, wish)
     # Who has just gone back gets forth by that: one more undo would lead further back.
@@ -299,7 +299,9 @@ def _revision(session: Session, revision: str | None) -> str:
 def _classes(lists: tuple[str, ...]) -> frozenset[str] | None:
     words = [word for words in lists for word in words.split(",") if word]
     if not set(words) <= set(CLASSES):
-        from git_envhist.cli.views.restore import class_for_option
+        from git_envhist.cli.views.restore import (
+            class_for_option,  # loaded late: only an unknown class needs it
+        )
 
         words = [class_for_option(word) for word in words]
     return checked_classes(words)
@@ -420,7 +422,7 @@ def _write_elsewhere(session: Session, snapshot: Snapshot, options: dict[str, An
     from git_envhist.cli.paths import refuse_place  # loaded late: most restores go into the environment
 
     refuse_place(session, options["to"])
-    written = session.history.going.write_to(snapshot, options["to"], wish)
+    written = session.history.restorer.write_to(snapshot, options["to"], wish)
     return _tell(session, written, options)
 
 

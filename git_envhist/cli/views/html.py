@@ -27,7 +27,7 @@ from git_envhist.probes import kinds
 from git_envhist.text import escape
 
 if TYPE_CHECKING:
-    from git_envhist.api import AroundHistory
+    from git_envhist.api import EnvHistory
     from git_envhist.cli.command import Session
 
 
@@ -37,7 +37,7 @@ MAX_AREAS = 40
 
 
 def json_values_with_sizes(
-    history: AroundHistory, shown: Sequence[Snapshot], *, most_paths: int, most_areas: int = MAX_AREAS
+    history: EnvHistory, shown: Sequence[Snapshot], *, most_paths: int, most_areas: int = MAX_AREAS
 ) -> list[Json]:
     """The moments in their order, each as `--json` has it, with its `extent`."""
     values: dict[str, Json] = {}
@@ -46,7 +46,7 @@ def json_values_with_sizes(
     return [values[one.commit] for one in shown]
 
 
-def _runs(history: AroundHistory, shown: Sequence[Snapshot]) -> Iterator[list[Snapshot]]:
+def _runs(history: EnvHistory, shown: Sequence[Snapshot]) -> Iterator[list[Snapshot]]:
     """For each timeline all moments from the oldest shown to the newest, oldest first: sizes add up along them."""
     known = {one.commit: one for one in shown}
     left = dict(known)
@@ -60,7 +60,7 @@ def _runs(history: AroundHistory, shown: Sequence[Snapshot]) -> Iterator[list[Sn
 
 
 def _measured(
-    history: AroundHistory, moments: list[Snapshot], wanted: set[str], most_paths: int, most_areas: int
+    history: EnvHistory, moments: list[Snapshot], wanted: set[str], most_paths: int, most_areas: int
 ) -> dict[str, Json]:
     git = history.repository.git
     told: dict[str, Json] = {}

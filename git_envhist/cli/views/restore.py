@@ -334,7 +334,7 @@ def _goal_lines(target: Snapshot) -> Iterator[str]:
 
 
 def _tracked_line(now: int, before: int) -> str:
-    """`5 tracked files now differ from HEAD (to keep your code: --keep-tracked)`; files that differed before are counted."""
+    """`5 tracked files now differ from HEAD (to keep your code: --keep-tracked)`; counts files that differed before."""
     told = count(now, "tracked file")
     if before == now:
         return f"{told} {'differs' if now == 1 else 'differ'} from HEAD, as before"
@@ -483,7 +483,7 @@ def tell_check(session: Session, checked: CheckResult, restored: RestoreResult, 
         return answer_status(checked.verdict)
     if not session.json and _is_wanted(session):
         with shown_progress("reading what is here") as progress:
-            undone = session.history.going.undo(1, RestoreOptions(progress=progress))
+            undone = session.history.restorer.undo(1, RestoreOptions(progress=progress))
         session.line(f"taken back: the environment is as it was, {undone.target.id[:7]}")
     else:
         print_error_line(f"hint: take it back: {WAY_BACK}")
