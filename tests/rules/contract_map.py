@@ -327,9 +327,9 @@ CONFIG = (
         "config envhist.service",
         "how to take a server's state along; from the user's own configuration alone",
         (
-            "services/test_services.py::test_a_dump_that_fails_costs_a_warning_and_never_the_snapshot",
-            "services/test_services.py::test_a_state_is_sealed_and_shares_what_did_not_change",
-            "services/test_services.py::test_commands_come_from_the_users_configuration_alone",
+            "services/test_services.py::test_failed_dump_gives_a_warning_and_the_snapshot_is_taken",
+            "services/test_services.py::test_service_state_is_sealed_and_shares_unchanged_chunks",
+            "services/test_services.py::test_commands_come_only_from_the_users_configuration",
         ),
     ),
     Line(
@@ -440,8 +440,8 @@ ENVDIFF = (
         "classes of changes",
         (
             "cli/test_envdiff.py::test_only_chooses_classes",
-            "probes/test_sqlite.py::test_what_changed_in_a_database_is_told_in_a_row",
-            "probes/test_data_directories.py::test_a_cluster_is_told_by_version_and_how_its_server_left_it",
+            "probes/test_sqlite.py::test_changes_of_a_database_are_shown_in_one_row",
+            "probes/test_data_directories.py::test_cluster_is_listed_with_version_and_state",
         ),
     ),
     Line(
@@ -511,7 +511,7 @@ LIST = (
     Line(
         "envlog --in-summary",
         "whose summary contains the text",
-        ("probes/test_story.py::test_a_list_finds_when_something_came",),
+        ("probes/test_package_changes.py::test_log_finds_the_snapshot_that_added_a_package",),
     ),
     Line(
         "envlog -S",
@@ -1306,13 +1306,13 @@ DIFF = (
         "classes of changes",
         (
             "cli/test_envdiff.py::test_only_chooses_classes",
-            "probes/test_story.py::test_packages_are_told_by_place_with_versions",
-            "probes/test_ecosystems.py::test_names_with_slashes_are_told_by_their_place",
-            "probes/test_article.py::test_a_database_and_its_clients_are_told_though_git_saw_nothing",
-            "probes/test_declared.py::test_the_story_says_what_was_installed_by_hand",
-            "probes/test_configuration.py::test_keys_of_tracked_and_ignored_configuration_are_told",
-            "probes/test_services.py::test_a_server_that_starts_moves_and_stops_is_told",
-            "probes/test_tools.py::test_versions_that_are_asked_for_are_told_where_they_change",
+            "probes/test_package_changes.py::test_packages_are_shown_by_place_with_versions",
+            "probes/test_ecosystems.py::test_names_with_slashes_are_shown_with_their_place",
+            "probes/test_database_clients.py::test_installed_database_and_clients_are_listed_when_git_sees_no_change",
+            "probes/test_declared.py::test_summary_names_packages_installed_by_hand",
+            "probes/test_configuration.py::test_changed_keys_of_tracked_and_ignored_configuration_are_shown",
+            "probes/test_services.py::test_started_moved_and_stopped_server_is_shown",
+            "probes/test_tools.py::test_changed_required_versions_are_shown",
         ),
     ),
     Line(
@@ -1496,11 +1496,11 @@ RESTORE = (
         "envrestore --services",
         "runs the configured stop, restore and start commands",
         (
-            "services/test_services.py::test_a_restore_brings_the_state_along_and_undo_what_was_there",
-            "services/test_services.py::test_what_can_be_refused_is_refused_before_anything_is_stopped",
-            "services/test_services.py::test_what_a_service_did_not_do_is_told_with_a_status_of_its_own",
-            "services/test_real_servers.py::test_postgresql_is_dumped_and_brought_back_while_it_runs",
-            "services/test_real_servers.py::test_redis_is_stopped_given_its_data_and_started",
+            "services/test_services.py::test_restore_loads_the_state_and_undo_reverts_it",
+            "services/test_services.py::test_restore_is_refused_before_any_service_is_stopped",
+            "services/test_services.py::test_failed_service_command_has_its_own_exit_status",
+            "services/test_real_servers.py::test_running_postgresql_is_dumped_and_restored",
+            "services/test_real_servers.py::test_redis_is_stopped_restored_and_started",
         ),
     ),
     Line(
@@ -1928,9 +1928,7 @@ RESTORE = (
     Line(
         "envlog undo --services",
         "with the state of the services",
-        (
-            "services/test_services.py::test_undo_and_redo_of_envlog_take_the_services_along_and_show_names_them",
-        ),
+        ("services/test_services.py::test_undo_and_redo_restore_services_and_show_lists_them",),
     ),
     Line(
         "envlog undo --force",
@@ -1958,9 +1956,7 @@ RESTORE = (
     Line(
         "envlog redo --services",
         "with the state of the services",
-        (
-            "services/test_services.py::test_undo_and_redo_of_envlog_take_the_services_along_and_show_names_them",
-        ),
+        ("services/test_services.py::test_undo_and_redo_restore_services_and_show_lists_them",),
     ),
     Line(
         "envlog redo --force",
