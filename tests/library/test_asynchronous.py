@@ -23,7 +23,17 @@ INNER = {
         "questions of packages",
     ),
     **dict.fromkeys(
-        ("add_records", "warn", "notify", "refresh", "fetch_missing", "fetch_blobs", "thin", "daily"),
+        (
+            "add_records",
+            "warn",
+            "notify",
+            "refresh",
+            "fetch_missing",
+            "fetch_blobs",
+            "pushed_tip",
+            "thin",
+            "daily",
+        ),
         "steps of packages",
     ),
     **dict.fromkeys(("tool_keywords", "environment_path", "watch_or_timeout"), "parts of a verb"),

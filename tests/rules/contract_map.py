@@ -1464,7 +1464,7 @@ RESTORE = (
         ("restore/test_programs.py::test_what_is_new_and_what_is_code_can_be_kept",),
     ),
     Line(
-        "envrestore --keep-code",
+        "envrestore --keep-tracked",
         "what HEAD tracks stays",
         (
             "restore/test_programs.py::test_what_is_new_and_what_is_code_can_be_kept",
@@ -1839,7 +1839,7 @@ RESTORE = (
         ("compat/test_workbench.py::test_observed_by_hand_and_as_json",),
     ),
     Line(
-        "envlog observe --by",
+        "envlog observe --source",
         "which platform",
         ("compat/test_workbench.py::test_observed_by_hand_and_as_json",),
     ),
@@ -2150,6 +2150,11 @@ PYTHON = (
     Line(
         "python fetch_blobs",
         "fetches attachments of a fetched snapshot",
+        ("remote/test_fetch.py::test_a_fetch_is_lazy_and_brings_what_is_asked_for",),
+    ),
+    Line(
+        "python pushed_tip",
+        "the commit that a push left at a remote",
         ("remote/test_fetch.py::test_a_fetch_is_lazy_and_brings_what_is_asked_for",),
     ),
     Line(
