@@ -65,6 +65,12 @@ def envhist() -> NoReturn:
         )
 
         leave(handle_agent_hook(sys.argv[2:], os.environ))
+    if sys.argv[1:2] == ["agent-worktree"]:
+        from git_envhist.handlers.agent_worktree import (
+            handle_agent_worktree,  # loaded late: once per worktree
+        )
+
+        leave(handle_agent_worktree(sys.argv[2:], os.environ))
     if sys.argv[1:2] == ["complete"]:
         from git_envhist.cli.commands.complete import complete  # loaded late: only a TAB needs it
 
