@@ -430,11 +430,11 @@ class Returning(HistoryContext):
 
     def finish_restore(self) -> RecoveryResult:
         """Finish a restore that was broken off."""
-        return self.going.ended(self.going.finish())
+        return self.going.recovery_result(self.going.continue_restore())
 
     def take_back_restore(self) -> RecoveryResult:
         """Take back a restore that was broken off: the environment is as it was before it."""
-        return self.going.ended(self.going.take_back())
+        return self.going.recovery_result(self.going.abort_restore())
 
     @once
     def going(self) -> Restorer:

@@ -42,7 +42,7 @@ from git_envhist.model import CaptureProgress, EnvPath, ForkPlan, ForkResult, Re
 from git_envhist.objects.reader import ObjectReader
 from git_envhist.platform import DIRECTORY, open_file_only
 from git_envhist.restore.clone_files import CloningReader
-from git_envhist.restore.fs import DiskCalls
+from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.planning import tracked
 from git_envhist.restore.relocate import (
     PathReference,
@@ -54,7 +54,7 @@ from git_envhist.restore.relocate import (
     paths_naming,
     read_file,
     relocate,
-    write_anew,
+    write_in_place,
 )
 from git_envhist.restore.slots import remove_tree
 from git_envhist.restore.untrusted import refuse_obeyed_place
@@ -399,7 +399,7 @@ class SubmoduleInstaller(NamedTuple):
             _name_work_tree(git, to, os.path.relpath(work_tree, to))
             self._check_out(path, Git(to, work_tree))
             leads_to = os.path.relpath(to, work_tree)
-            write_anew(root, path, GITDIR + os.fsencode(leads_to) + b"\n")
+            write_in_place(root, path, GITDIR + os.fsencode(leads_to) + b"\n")
         except BaseException:
             shutil.rmtree(to, ignore_errors=True)
             raise
@@ -621,7 +621,7 @@ class _Fork:
     def _contents(self, made: Mapping[bytes, bytes]) -> ObjectReader:
         own = self.source.repository
         contents = CloningReader(own.git, own.pack_dir, own.object_format, self.unseal, made=made)
-        contents.look_below(own.root)
+        contents.use_directory(own.root)
         return contents
 
 

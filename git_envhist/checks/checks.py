@@ -269,7 +269,7 @@ def check_older(
         original = original_place(capturing, snapshot)
         with sandbox(capturing, going, snapshot, original) as made:
             ended = _run(capturing, made, command, watching)
-            whole, ran = made.is_whole, made.why_not is None
+            whole, ran = made.is_whole, made.name_problem is None
         verdict = scribe.verdict(command, ended, snapshot.content, None)
         if verdict.status is VerdictStatus.FAIL and not whole:
             tail = verdict.output_tail + NOT_WHOLE
@@ -279,8 +279,8 @@ def check_older(
 
 
 def _run(capturing: CapturePipeline, made: Sandbox, command: str, watching: CheckListener) -> CommandExit:
-    if made.why_not is not None:
-        return CommandExit(tail=os.fsencode(f"{made.why_not}\n"))
+    if made.name_problem is not None:
+        return CommandExit(tail=os.fsencode(f"{made.name_problem}\n"))
     if watching.running is not None:
         watching.running(command)
     limit = capturing.settings.verify_timeout
@@ -329,12 +329,12 @@ class Checks:
         if command is None or request.dry_run or is_known:
             return captured
         snapshot = captured.snapshot or self._history.resolve("@")
-        why_not = self._why_not(trigger)
-        if why_not is not None:
-            return replace(captured, warnings=(*captured.warnings, why_not))
+        name_problem = self._why_not(trigger)
+        if name_problem is not None:
+            return replace(captured, warnings=(*captured.warnings, name_problem))
         if given is None and not self._is_approved(command):
-            why_not = f"the check did not run: {NOT_APPROVED}; run it: git envlog verify"
-            return replace(captured, warnings=(*captured.warnings, why_not))
+            name_problem = f"the check did not run: {NOT_APPROVED}; run it: git envlog verify"
+            return replace(captured, warnings=(*captured.warnings, name_problem))
         try:
             checked = check_live(self._capturing, self.scribe, snapshot, command, watching)
         except (EnvhistError, OSError) as error:

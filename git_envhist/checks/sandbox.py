@@ -26,7 +26,7 @@ from git_envhist.git.process import Git
 from git_envhist.git.repository import Repository
 from git_envhist.model import RestoreResult, Snapshot
 from git_envhist.platform import SYSTEM
-from git_envhist.restore.relocate import Relocation, is_text, origins_of, place_of, rewrite
+from git_envhist.restore.relocate import Relocation, is_text, origins_of, rewrite, working_tree_of
 
 # Places for throw-away environments: each is held by a lock that goes with its process, then anybody clears it.
 
@@ -152,17 +152,17 @@ def _naming(top: bytes, moved: Relocation) -> Iterator[bytes]:
             path = os.path.join(directory, name)
             seen = os.lstat(path)
             if stat.S_ISLNK(seen.st_mode):
-                if moved.is_named_in(os.readlink(path)):
+                if moved.occurs_in(os.readlink(path)):
                     yield path
-            elif stat.S_ISREG(seen.st_mode) and not name.endswith(BYTECODE) and _is_named_in(path, moved):
+            elif stat.S_ISREG(seen.st_mode) and not name.endswith(BYTECODE) and _occurs_in(path, moved):
                 yield path
 
 
-def _is_named_in(path: bytes, moved: Relocation) -> bool:
+def _occurs_in(path: bytes, moved: Relocation) -> bool:
     with open(path, "rb", opener=_opened) as file:
         before = b""
         while chunk := file.read(CHUNK):
-            if moved.is_named_in(before + chunk):
+            if moved.occurs_in(before + chunk):
                 return True
             # A name may stand on the edge.
             before = chunk[-4096:]
@@ -185,7 +185,7 @@ def _opened(path: str, flags: int) -> int:
 def _rewritten(path: bytes, moved: Relocation) -> bool:
     seen = os.lstat(path)
     if stat.S_ISLNK(seen.st_mode):
-        target = moved.rewritten(os.readlink(path))
+        target = moved.replaced(os.readlink(path))
         os.unlink(path)
         os.symlink(target, path)
         return True
@@ -239,7 +239,7 @@ class Sandbox(NamedTuple):
     """What in it names a living environment."""
 
     @property
-    def why_not(self) -> str | None:
+    def name_problem(self) -> str | None:
         """Why a check in there would say nothing of the moment; None where it would."""
         if self.leading:
             first = ", ".join(f"'{path}'" for path in self.leading[:FIRST_PATHS])
@@ -280,7 +280,7 @@ def sandbox(capturing: CapturePipeline, going: Going, snapshot: Snapshot, origin
 
 def original_place(capturing: CapturePipeline, snapshot: Snapshot) -> str:
     """Where the environment of a moment stood: the working tree of its timeline, where there still is one."""
-    return place_of(capturing, snapshot.timeline) or capturing.repository.root
+    return working_tree_of(capturing, snapshot.timeline) or capturing.repository.root
 
 
 def _can_mount(place: str, original: str) -> bool:

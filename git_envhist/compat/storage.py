@@ -199,9 +199,9 @@ def _open_kept(repository: Repository, rules: LibraryRules) -> AroundHistory:
         user_name=rules.user_name or history.settings.user_name,
         user_email=rules.user_email or history.settings.user_email,
     )
-    if history.going.broken_off:
+    if history.going.is_interrupted:
         # A process that was killed on its way back meant to arrive.
-        history.going.finish()
+        history.going.continue_restore()
     return history
 
 

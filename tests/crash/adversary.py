@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from git_envhist.restore.fs import DiskCalls
+from git_envhist.restore.disk_calls import DiskCalls
 
 BUSY, IDLE = 0.0003, 0.03
 """Pauses: while there is a journal, and before."""

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from tests.crash.disk import Platter, apply, read_log
 from tests.crash.faults import age_locks, debris
-from tests.crash.keptkills import Known, look
+from tests.crash.keptkills import Known, read_state
 from tests.crash.powercut import CannotBeHad, in_own_mounts, mounted, must, on_logged_disk, seal
 from tests.retention.test_purge import holding
 from tests.support.oracle import git_fsck
@@ -126,7 +126,7 @@ def campaign(
 def take(repo: Repo, rounds: int, log: Path) -> list[Act]:
     """Take the steps, one after the other, and know what was there before and after each."""
     acts = []
-    before = look(repo)
+    before = read_state(repo)
     seen: Counter[str] = Counter()
     for number in range(rounds):
         for step, (day, (verb, *words)) in enumerate(STEPS):
@@ -143,7 +143,7 @@ def take(repo: Repo, rounds: int, log: Path) -> list[Act]:
             began = log.stat().st_size
             repo.run("envlog", verb, *(word.format(number) for word in words), check=True)
             said = log.stat().st_size
-            after = look(repo)
+            after = read_state(repo)
             acts.append(Act(verb, began, said, before, after))
             before = after
             seen[LISTED] += (repo.path / ".git/objects/pack/multi-pack-index").exists()
@@ -167,7 +167,7 @@ def judge(
     wrong = [f"fsck: {complaint}"] if (complaint := git_fsck(repo.path)) else []
     before = done[-1].after if done else begin
     after = under.after if under else before
-    found = look(repo)
+    found = read_state(repo)
     state = "before" if found == before else "after" if found == after else "between"
     figures[under.verb if under else "nothing", state] += 1
     if state == "between" and not (under and under.verb == "purge"):

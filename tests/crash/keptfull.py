@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.crash import repairkills
 from tests.crash.campaign import sealed_repo
 from tests.crash.faults import age_locks, debris, traced
-from tests.crash.keptkills import Known, judge, look, prepare
+from tests.crash.keptkills import Known, judge, prepare, read_state
 from tests.retention.test_purge import holding
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo, Result
@@ -86,7 +86,7 @@ def after_it(repo: Repo, verb: str, wanted: Known) -> list[str]:
     if verb == "drop" and done.status == 4:
         for word in VERBS[verb][1:]:
             repo.run("envlog", "drop", word)
-    after = look(repo)
+    after = read_state(repo)
     if (after.names.keys(), after.trash.keys()) != (wanted.names.keys(), wanted.trash.keys()):
         wrong.append(f"not as without it: {sorted(after.names)} {sorted(after.trash)}")
     if verb == "purge" and (left := holding(repo, b"creds", b"xyzzy")):
@@ -103,13 +103,13 @@ def without_it(template: Repo, verb: str) -> Known:
     """What the verb comes to."""
     with copy_of(template, verb) as repo:
         repo.run("envlog", *VERBS[verb], check=True)
-        return look(repo)
+        return read_state(repo)
 
 
 def refused_at(template: Repo, verb: str, kind: str, error: str, when: int, wanted: Known) -> list[str]:
     """What is wrong after a disk refused everything from one call on."""
     with copy_of(template, verb) as repo:
-        before = look(repo) if verb != "repair" else wanted
+        before = read_state(repo) if verb != "repair" else wanted
         done = repo.run("envlog", *VERBS[verb], prefix=traced(kind, f"error={error}", f"{when}+"))
         if done.status == 0 and not done.err:
             return ["came to its end"]
@@ -156,7 +156,7 @@ def without_room(template: Repo, verb: str, leave: int, wanted: Known, small: Pa
     repo = Repo(small / "one", template.env)
     if verb == "repair":
         repairkills.contents(repo)
-    before = look(repo) if verb != "repair" else wanted
+    before = read_state(repo) if verb != "repair" else wanted
     filler = fill(small, leave)
     done = repo.run("envlog", *VERBS[verb])
     wrong = badly_told(done)

@@ -48,7 +48,7 @@ def prepare(repo: Repo) -> None:
     repo.run("envlog", "drop", "zero", check=True)
 
 
-def look(repo: Repo) -> Known:
+def read_state(repo: Repo) -> Known:
     """All of it, as the programs tell it."""
     listed = json.loads(repo.run("envlog", "--json", check=True).out)
     trash = json.loads(repo.run("envlog", "undrop", "--json", check=True).out)["trash"]
@@ -75,7 +75,7 @@ def judge(repo: Repo, verb: str, before: Known) -> list[str]:
     """What is wrong after a kill."""
     checked = repo.run_git("fsck", "--connectivity-only", "--no-dangling", check=False)
     wrong = [f"fsck: {checked.out}{checked.err}"] if checked.status or checked.out.strip() else []
-    after = look(repo)
+    after = read_state(repo)
     lost = {*before.names, *before.trash} - {*after.names, *after.trash}
     wrong += [f"lost: {one}" for one in sorted(lost)]
     for one, names in after.names.items():
@@ -98,7 +98,7 @@ def finish(repo: Repo, verb: str, wanted: Known) -> list[str]:
     if verb == "drop" and done.status == 4:
         for word in VERBS[verb][1:]:
             repo.run("envlog", "drop", f":/{word}")
-    after = look(repo)
+    after = read_state(repo)
     if (after.names.keys(), after.trash.keys()) != (wanted.names.keys(), wanted.trash.keys()):
         wrong.append(f"not as without a kill: {sorted(after.names)} {sorted(after.trash)}")
     if verb == "purge" and (left := holding(repo, b"creds", b"xyzzy")):
@@ -114,7 +114,7 @@ def killed_at(template: Repo, verb: str, kind: str, when: int, wanted: Known) ->
     with tempfile.TemporaryDirectory(prefix="kept-", dir=template.path.parent) as place:
         repo = Repo(Path(place) / "repo", template.env)
         shutil.copytree(template.path, repo.path, symlinks=True)
-        before = look(repo)
+        before = read_state(repo)
         done = repo.run("envlog", *words_of(repo, verb), prefix=traced(kind, KILL, str(when)))
         return done, [*judge(repo, verb, before), *finish(repo, verb, wanted)]
 
@@ -125,7 +125,7 @@ def without_a_kill(template: Repo, verb: str) -> Known:
         repo = Repo(Path(place) / "repo", template.env)
         shutil.copytree(template.path, repo.path, symlinks=True)
         repo.run("envlog", *words_of(repo, verb), check=True)
-        return look(repo)
+        return read_state(repo)
 
 
 def main() -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.crash.campaign import KILL, sealed_repo
 from tests.crash.faults import age_locks, debris, traced
-from tests.crash.keptkills import Known, look
+from tests.crash.keptkills import Known, read_state
 from tests.objects.packing import damage, flip, noise
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo, Result
@@ -103,7 +103,7 @@ def judge(repo: Repo, bad: set[str], wanted: Known) -> list[str]:
     done = repo.run("envlog", *REPAIR)
     if done.status != 0:
         return [*wrong, f"again: {done.status}: {done.out}{done.err}"]
-    if (after := look(repo)) != wanted:
+    if (after := read_state(repo)) != wanted:
         wrong.append(f"not as without a kill: {after}, but {wanted}")
     wrong += [] if bad <= everything(repo) else ["a damaged pack is nowhere then"]
     if complaint := git_fsck(repo.path):
@@ -136,7 +136,7 @@ def killed_at(
 def without_a_kill(template: Repo, break_it: Callable[[Repo], None]) -> Known:
     for repo in copied(template, break_it):
         repo.run("envlog", *REPAIR, check=True)
-        return look(repo)
+        return read_state(repo)
     raise AssertionError
 
 

@@ -55,7 +55,7 @@ def prepare(repo: Repo) -> None:
     other.run("envlog", "capture", "elsewhere", check=True)
 
 
-def look(repo: Repo) -> Opened:
+def read_state(repo: Repo) -> Opened:
     """Open all of it."""
     listed = json.loads(repo.run("envlog", "--all", "--json", check=True).out)
     ids = [one["id"] for one in listed]
@@ -98,11 +98,11 @@ def killed_at(template: Repo, kind: str, when: int, wanted: Opened) -> tuple[Res
         shutil.copytree(template.path, repo.path, symlinks=True)
         repo.git("worktree", "repair", str(repo.path / "other"))
         done = repo.run(*RESEAL, prefix=traced(kind, KILL, str(when)))
-        wrong = [] if look(repo) == wanted else [f"after the kill: {look(repo)}"]
+        wrong = [] if read_state(repo) == wanted else [f"after the kill: {read_state(repo)}"]
         age_locks(repo)
         again = repo.run(*RESEAL)
         wrong += [f"again: {again.status}: {again.err}"] if again.status else []
-        wrong += [] if look(repo) == wanted else [f"after the next run: {look(repo)}"]
+        wrong += [] if read_state(repo) == wanted else [f"after the next run: {read_state(repo)}"]
         wrong += [f"sealed with an older key: {one}" for one in sealed_with_others(repo)]
         checked = repo.run("envlog", "fsck")
         wrong += [f"fsck: {checked.out}{checked.err}"] if checked.status else []
@@ -120,7 +120,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="resealkills-") as place:
         template = sealed_repo(Path(place))
         prepare(template)
-        wanted = look(template)
+        wanted = read_state(template)
         for kind in asked.kinds.split(","):
             points, when = 0, 1
             while True:

@@ -81,7 +81,7 @@ class Walk:
     def target(self) -> Listing:
         return self.moments[self.there]
 
-    def look(self) -> Listing:
+    def list_files(self) -> Listing:
         return listing(self.repo.path, top=True)
 
     def is_left(self) -> bool:
@@ -93,7 +93,7 @@ class Walk:
         while not self.is_left():
             when = str(self.chance.randint(*JOURNALLED))
             self.repo.run("envrestore", self.there, prefix=traced("renameat2", KILL, when))
-            if self.look() == self.target and not self.is_left():
+            if self.list_files() == self.target and not self.is_left():
                 self.turn()
 
     def turn(self) -> None:
@@ -115,13 +115,13 @@ class Walk:
         if done.status == NOTHING_LEFT:
             return self._stands(wrong)
         expected = self.target if end == "--continue" else self.before
-        if done.status != 0 or self.look() != expected:
+        if done.status != 0 or self.list_files() != expected:
             wrong.append(f"{end} came to something else: {done.status} {done.err}")
         self._stands(wrong)
         return end
 
     def _stands(self, wrong: list[str]) -> str:
-        found = self.look()
+        found = self.list_files()
         if found not in (self.before, self.target):
             wrong.append("neither moment stands there")
             self.repo.run("envrestore", self.here)
@@ -256,9 +256,9 @@ def badly_told(walk: Walk, done: Result) -> list[str]:
         wrong.append("no such status")
     if walk.is_left() and "--continue" not in done.err:
         wrong.append("a journal is left, and the message does not say so")
-    if done.status in (3, 128) and not walk.is_left() and walk.look() != walk.before:
+    if done.status in (3, 128) and not walk.is_left() and walk.list_files() != walk.before:
         wrong.append("something was changed")
-    if done.status == 0 and walk.look() != walk.target:
+    if done.status == 0 and walk.list_files() != walk.target:
         wrong.append("it is said to be done")
     return wrong
 
@@ -266,7 +266,7 @@ def badly_told(walk: Walk, done: Result) -> list[str]:
 def left_out(walk: Walk) -> list[str]:
     """What is wrong where some paths were left out: once more, and all is there."""
     again = walk.repo.run("envrestore", walk.there)
-    if again.status != 0 or walk.look() != walk.target:
+    if again.status != 0 or walk.list_files() != walk.target:
         return [f"once more did not help: {again.status} {again.err}"]
     walk.turn()
     return []

@@ -36,9 +36,9 @@ def test_a_signal_stops_a_restore_and_what_ends_it(walk: Walk) -> None:
     for words, (name, status, when) in stops.items():
         stopped = walk.repo.run("envrestore", *words, prefix=traced("renameat2", f"signal={name}", when))
         assert stopped.status == status, stopped.err
-        assert walk.look() not in walk.moments.values()
+        assert walk.list_files() not in walk.moments.values()
         assert stopped.err.splitlines() == [
-            "error: stopped by a signal, half way",
+            "error: restore stopped by a signal",
             "hint: 'git envrestore --continue' finishes it, 'git envrestore --abort' takes it back",
         ]
     wrong: list[str] = []

@@ -30,7 +30,7 @@ def in_a_loop(repo: Repo, *commands: str) -> Iterator[None]:
         running.wait()
 
 
-def look(repo: Repo) -> Listing:
+def list_files(repo: Repo) -> Listing:
     return listing(repo.path, top=True)
 
 
@@ -45,11 +45,11 @@ def test_two_restores_and_a_capture_at_once_take_turns(repo: Repo) -> None:
     ]
     said = [(running.communicate()[1], running.returncode) for running in at_once]
     assert [status for _, status in said] == [0, 0, 0], said
-    assert look(repo) in moments.values()
+    assert list_files(repo) in moments.values()
     taken = repo.git("log", "--all", "--format=%H", "--grep=^beside$").split()
     assert len(taken) == 1
     repo.run("envrestore", taken[0], check=True)
-    assert look(repo) in moments.values()
+    assert list_files(repo) in moments.values()
     assert git_fsck(repo.path) == ""
     assert left_behind(repo) == []
 
@@ -61,7 +61,7 @@ def test_beside_gits_own_cleaning_every_restore_is_exact(repo: Repo) -> None:
     with in_a_loop(repo, *CLEANING):
         for moment in moments:
             repo.run("envrestore", moment, check=True)
-            assert look(repo) == moments[moment]
+            assert list_files(repo) == moments[moment]
     assert git_fsck(repo.path) == ""
 
 
@@ -76,7 +76,7 @@ def test_beside_checkouts_whatever_git_writes_is_kept_or_saved(repo: Repo) -> No
             done = repo.run("envrestore", moment)
             assert done.status in (0, 3, 5), done.err
             if done.status != 3:
-                found, wanted = look(repo), moments[moment]
+                found, wanted = list_files(repo), moments[moment]
                 odd = {path for path in found | wanted if found.get(path) != wanted.get(path)}
                 assert odd <= {b"app.py", b""}, done.err
     assert git_fsck(repo.path) == ""

@@ -96,7 +96,7 @@ def test_what_changes_while_it_is_cloned_is_not_believed(repo: Repo) -> None:
     contents = CloningReader(
         Git(str(repo.path / ".git"), str(repo.path)), str(repo.path / ".git/objects/pack"), "sha1"
     )
-    contents.look_below(str(repo.path))
+    contents.use_directory(str(repo.path))
 
     def cloned(_: int, share: bool) -> bool:
         return True

@@ -20,17 +20,17 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import Phase as Phases
 from hypothesis import strategies as st
 
-from git_envhist.restore.fs import DiskCalls
+from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.journal import Phase, read_phase
 from tests.conftest import sealed_environment
-from tests.restore.dying import DyingHands
+from tests.restore.dying import DyingCalls
 from tests.restore.test_killed import BEFORE, CHANGED, FOREVER, KINDS, Scene, deaths, die_while_recovering
 from tests.restore.test_round_trip import CHANGES
 from tests.support.privileges import permissions_bind
 from tests.support.trees import Edit, Tree
 
 
-def every_death(place: Path, kind: type[DyingHands]) -> int:
+def every_death(place: Path, kind: type[DyingCalls]) -> int:
     """Stop one restore before each of its changes, and go on or back."""
     scene = Scene(place / "repo", BEFORE, CHANGED)
     turn = 0
@@ -73,7 +73,7 @@ def a_few_deaths(place: Path, number: int) -> int:
         chance = random.Random(chosen)
         scene = Scene(here / "repo", *change)
         for _ in range(6):
-            if scene.engine.look() != scene.then:
+            if scene.engine.list_files() != scene.then:
                 scene.stand_at_first()
             if not scene.run(chance.choice(KINDS)(chance.randrange(60))):
                 die_while_recovering(scene, chance)
@@ -100,7 +100,7 @@ def main(minutes: float, number: int) -> None:
         for kind in KINDS:
             told(kind.__name__, lambda kind=kind: every_death(place / kind.__name__, kind))  # type: ignore[misc]
         with permissions_bind():
-            told("an ordinary user", lambda: every_death(place / "user", DyingHands))
+            told("an ordinary user", lambda: every_death(place / "user", DyingCalls))
         told("arbitrary", lambda: arbitrary_deaths(place, minutes, number))
     finally:
         shutil.rmtree(place)

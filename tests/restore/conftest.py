@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from git_envhist.restore.fs import DiskCalls
+from git_envhist.restore.disk_calls import DiskCalls
 
 
 @pytest.fixture(autouse=True)

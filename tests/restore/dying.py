@@ -1,11 +1,11 @@
-"""Hands that die before their n-th change to the disk and stay dead; hands of a system that knows less."""
+"""Calls that die before their n-th change to the disk and stay dead; calls of a system that knows less."""
 
 from __future__ import annotations
 
 import errno
 from typing import Any
 
-from git_envhist.restore.fs import DiskCalls
+from git_envhist.restore.disk_calls import DiskCalls
 
 CHANGES = frozenset(name for name in vars(DiskCalls) if not name.startswith("_"))
 
@@ -14,7 +14,7 @@ class Dead(BaseException):
     """The process is no more; nothing of it catches this."""
 
 
-class DyingHands(DiskCalls):
+class DyingCalls(DiskCalls):
     """Make `left` changes more, then none."""
 
     def __init__(self, left: int) -> None:
@@ -34,14 +34,14 @@ class DyingHands(DiskCalls):
         return mortal
 
 
-class PlainHands(DiskCalls):
+class PlainCalls(DiskCalls):
     """Of a file system that can neither exchange two names nor refuse to replace one."""
 
     def _rename(self, *_: Any) -> bool:
         return False
 
 
-class LinklessHands(PlainHands):
+class LinklessCalls(PlainCalls):
     """Nor give a file two names (but for those that the environment needs)."""
 
     moving = False
@@ -59,9 +59,9 @@ class LinklessHands(PlainHands):
         super().link(*names)
 
 
-class DyingPlainHands(DyingHands, PlainHands):
+class DyingPlainCalls(DyingCalls, PlainCalls):
     """Both."""
 
 
-class DyingLinklessHands(DyingHands, LinklessHands):
+class DyingLinklessCalls(DyingCalls, LinklessCalls):
     """All of it."""

@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeVar
 from git_envhist.api import AroundHistory
 from git_envhist.diff.walk import differing_directories
 from git_envhist.objects.reader import ObjectReader
-from git_envhist.restore.disk import open_restore_disk
+from git_envhist.restore.environment_disk import open_environment_disk
 from git_envhist.restore.finish import apply, finish
 from git_envhist.restore.journal import RestoreJournal, write_journal
 from git_envhist.restore.plan import make_plan
@@ -74,20 +74,20 @@ class Restore:
         trees = None if before is None else bytes.fromhex(before), bytes.fromhex(after)
         plan = self._timed("plan", lambda: make_plan(differing_directories(contents, *trees)))
         contents.close()
-        door = open_restore_disk({b"": os.fsencode(top)}, private)
+        disk = open_environment_disk({b"": os.fsencode(top)}, private)
         prepared = self._timed(
-            "stage", lambda: stage(plan, door, self.contents, how=self.how, durable=durable)
+            "stage", lambda: stage(plan, disk, self.contents, how=self.how, durable=durable)
         )
         journal = RestoreJournal(prepared.staged, plan.directories)
         self._timed("journal", lambda: write_journal(private, journal))
-        self._timed("apply", lambda: apply(journal, door, fresh=True))
+        self._timed("apply", lambda: apply(journal, disk, fresh=True))
         if verified:
             differences = self._timed(
-                "verify", lambda: verify(journal, door, self.contents, how=self.how).differences
+                "verify", lambda: verify(journal, disk, self.contents, how=self.how).differences
             )
             assert not differences, differences[:5]
-        self._timed("finish", lambda: finish(journal, door, private))
-        door.close()
+        self._timed("finish", lambda: finish(journal, disk, private))
+        disk.close()
         assert not prepared.left_alone, prepared.left_alone[:5]
         return time.perf_counter() - begun
 

@@ -12,7 +12,7 @@ import pytest
 
 from git_envhist.errors import Refused
 from git_envhist.platform import DIRECTORY, core_count
-from git_envhist.restore.fs import DiskCalls
+from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.plan import PRIVATE
 from git_envhist.restore.write_tree import SnapshotSource, fill_directory, private_directory
 from tests.restore.engine import Engine
@@ -35,7 +35,7 @@ def test_what_a_killed_one_left_is_thrown_away_by_the_next(repo: Repo, tmp_path:
 KILLED = """
 import os, signal, sys
 from git_envhist.cli import main
-from git_envhist.restore.fs import DiskCalls
+from git_envhist.restore.disk_calls import DiskCalls
 moved, moves = DiskCalls.move, iter(range(99))
 def move(*words):
     if next(moves) == int(sys.argv[1]):
@@ -62,9 +62,7 @@ def test_what_one_left_that_was_killed_at_its_very_end_is_told_and_stays(
     assert found == ["a", "app.py", "b"][:came]
     done = repo.run("envrestore", "@", "--to", str(there))
     if came:
-        told = (
-            f"holds a part of what a restore wrote that was killed: {3 - came} at its top had still to come"
-        )
+        told = f"contains an incomplete restore that was killed: {3 - came} entries are missing"
         assert (done.status, told in done.err) == (3, True), done.err
         assert [name for name in sorted(os.listdir(there)) if name != OURS] == found
     else:
@@ -78,7 +76,7 @@ def test_what_a_restore_in_place_has_put_away_stays(repo: Repo, tmp_path: Path) 
     kept.write_text("in no moment")
     assert repo.run("envrestore", "@", "--to", str(tmp_path / "there")).status == 3
     top = os.open(tmp_path / "there", DIRECTORY)
-    with pytest.raises(Refused, match="put away"), private_directory(top, DiskCalls()):
+    with pytest.raises(Refused, match="replaced files"), private_directory(top, DiskCalls()):
         pass
     os.close(top)
     assert kept.read_text() == "in no moment"
@@ -92,7 +90,7 @@ def test_one_that_is_at_work_there_is_not_disturbed(repo: Repo, tmp_path: Path) 
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
         refused = repo.run("envrestore", "@", "--to", str(there))
-        assert (refused.status, "another restore is at work there" in refused.err) == (3, True)
+        assert (refused.status, "another restore is writing there" in refused.err) == (3, True)
         assert os.path.samestat(os.fstat(held), os.stat(there / OURS))
     finally:
         os.close(held)
@@ -113,12 +111,12 @@ class Leaving(DiskCalls):
 
 
 def test_a_directory_that_its_owner_took_away_meanwhile_is_made_anew(tmp_path: Path) -> None:
-    hands = Leaving(tmp_path)
+    calls = Leaving(tmp_path)
     top = os.open(tmp_path, DIRECTORY)
-    with private_directory(top, hands) as private:
+    with private_directory(top, calls) as private:
         assert os.path.samestat(os.fstat(private), os.stat(tmp_path / OURS / "new"))
     os.close(top)
-    assert (hands.met, os.listdir(tmp_path)) == (3, [])
+    assert (calls.met, os.listdir(tmp_path)) == (3, [])
 
 
 class Watched(DiskCalls):
@@ -142,12 +140,12 @@ class Watched(DiskCalls):
 
 
 def test_it_is_cleared_up_while_nobody_else_can_begin_there(tmp_path: Path) -> None:
-    hands = Watched(tmp_path)
+    calls = Watched(tmp_path)
     top = os.open(tmp_path, DIRECTORY)
-    with private_directory(top, hands):
+    with private_directory(top, calls):
         (tmp_path / OURS / "new" / "file").write_text("half")
     os.close(top)
-    assert (hands.free, os.listdir(tmp_path)) == ([False], [])
+    assert (calls.free, os.listdir(tmp_path)) == ([False], [])
 
 
 LEADER = """

@@ -11,7 +11,7 @@ import pytest
 
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.model import PlanAction
-from git_envhist.restore.fs import DiskCalls
+from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.plan import PRIVATE, make_plan
 from git_envhist.restore.write_tree import (
     FillResult,
@@ -19,10 +19,10 @@ from git_envhist.restore.write_tree import (
     SnapshotSource,
     Source,
     fill_directory,
-    is_taken,
+    is_occupied,
     write_elsewhere,
 )
-from tests.restore.dying import Dead, DyingHands, DyingPlainHands
+from tests.restore.dying import Dead, DyingCalls, DyingPlainCalls
 from tests.restore.engine import Engine, in_small_helpings
 from tests.restore.test_killed import BEFORE
 from tests.support.oracle import Listing, listing
@@ -56,14 +56,14 @@ class Scene:
         build(TREE, top)
         subprocess.run(["git", "init", "-q", str(top / "nested")], check=True)
         self.engine = Engine(top)
-        self.moment, self.then = self.engine.capture(), self.engine.look()
+        self.moment, self.then = self.engine.capture(), self.engine.list_files()
 
     def source(self) -> SnapshotSource:
         return SnapshotSource(self.engine.contents(), self.moment.tree)
 
-    def fill(self, there: Path, *, hands: DiskCalls | None = None, how: str = "here") -> FillResult:
+    def fill(self, there: Path, *, calls: DiskCalls | None = None, how: str = "here") -> FillResult:
         there.mkdir(exist_ok=True)
-        return fill_directory(os.fsencode(there), self.source(), self.engine.contents, hands=hands, how=how)
+        return fill_directory(os.fsencode(there), self.source(), self.engine.contents, calls=calls, how=how)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def seen(there: Path) -> Listing:
 def test_everything_comes_as_it_was(scene: Scene, tmp_path: Path, how: str) -> None:
     filled = scene.fill(tmp_path / "there", how=how)
     assert seen(tmp_path / "there") == scene.then
-    assert (filled.kept, filled.losses, filled.left_alone) == ((), (), ())
+    assert (filled.existing, filled.losses, filled.left_alone) == ((), (), ())
     assert filled.written == len(scene.then) - 1
     assert (tmp_path / "there" / "holes").stat().st_blocks * 512 < 400_000
 
@@ -91,7 +91,7 @@ def test_in_however_small_helpings_everything_comes(
         in_small_helpings(patch)
         filled = scene.fill(tmp_path / "there")
     assert seen(tmp_path / "there") == scene.then
-    assert (filled.kept, filled.losses, filled.left_alone) == ((), (), ())
+    assert (filled.existing, filled.losses, filled.left_alone) == ((), (), ())
 
 
 def test_a_plan_is_written_as_the_snapshot_is(scene: Scene, tmp_path: Path) -> None:
@@ -118,18 +118,18 @@ def test_what_is_told_afterwards_is_what_a_plan_would_have_said(scene: Scene, tm
     assert set(told.plan.directories) == set(wanted.directories)
 
 
-@pytest.mark.parametrize("kind", [DyingHands, DyingPlainHands])
-def test_whatever_it_dies_of_it_is_begun_again(tmp_path: Path, kind: type[DyingHands]) -> None:
+@pytest.mark.parametrize("kind", [DyingCalls, DyingPlainCalls])
+def test_whatever_it_dies_of_it_is_begun_again(tmp_path: Path, kind: type[DyingCalls]) -> None:
     make_repo(tmp_path / "repo", commit=False)
     build(BEFORE, tmp_path / "repo")
     engine = Engine(tmp_path / "repo")
-    moment, then = engine.capture(), engine.look()
+    moment, then = engine.capture(), engine.list_files()
     there = tmp_path / "there"
     there.mkdir()
 
-    def write(hands: DiskCalls | None) -> None:
+    def write(calls: DiskCalls | None) -> None:
         source = SnapshotSource(engine.contents(), moment.tree)
-        fill_directory(os.fsencode(there), source, engine.contents, hands=hands, how="here")
+        fill_directory(os.fsencode(there), source, engine.contents, calls=calls, how="here")
 
     died = 0
     for number in range(0, 1 << 20, 7):
@@ -138,7 +138,7 @@ def test_whatever_it_dies_of_it_is_begun_again(tmp_path: Path, kind: type[DyingH
             break
         except Dead:
             died += 1
-        if is_taken(str(there)):
+        if is_occupied(str(there)):
             # Its last steps: the names are given, from a directory in which all is whole.
             assert (there / os.fsdecode(PRIVATE)).exists() or seen(there).keys() == then.keys()
             for name in os.listdir(there):
@@ -162,8 +162,8 @@ class Forgetful(DiskCalls):
 def test_a_byte_that_the_disk_changes_is_seen_and_nothing_stays(
     scene: Scene, tmp_path: Path, how: str
 ) -> None:
-    with pytest.raises(EnvhistError, match="what was written is not what the snapshot holds: 'many/4321'"):
-        scene.fill(tmp_path / "there", hands=Forgetful(), how=how)
+    with pytest.raises(EnvhistError, match="written contents differ from the snapshot: 'many/4321'"):
+        scene.fill(tmp_path / "there", calls=Forgetful(), how=how)
     assert os.listdir(tmp_path / "there") == []
 
 
@@ -195,8 +195,8 @@ class Crowded(DiskCalls):
 
 def test_what_somebody_put_there_meanwhile_stays(scene: Scene, tmp_path: Path) -> None:
     there = tmp_path / "there"
-    filled = scene.fill(there, hands=Crowded())
-    assert [item.path for item in filled.kept] == [b"same"]
+    filled = scene.fill(there, calls=Crowded())
+    assert [item.path for item in filled.existing] == [b"same"]
     assert (there / "same").read_bytes() == b""
     assert (there / "edited").read_bytes() == b"one"
     assert not (there / os.fsdecode(PRIVATE)).exists()

@@ -63,7 +63,7 @@ def test_what_cannot_be_read_of_the_moment_is_named_and_the_rest_can_be_had(
     inodes = {path: os.stat(repo.path / "d" / path).st_ino for path in os.listdir(repo.path / "d")}
     done = repo.run("envrestore", first)
     assert done.status == 128
-    assert "cannot be read: 'd/f1', 'd/f4'\nhint: 'git envlog fsck --repair' brings back" in done.err
+    assert "cannot be read: 'd/f1', 'd/f4'\nhint: 'git envlog fsck --repair' repairs what it can" in done.err
     assert listing(repo.path, top=True) == before
     assert inodes == {path: os.stat(repo.path / "d" / path).st_ino for path in os.listdir(repo.path / "d")}
     assert left_behind(repo) == []

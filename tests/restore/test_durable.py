@@ -10,8 +10,8 @@ import pytest
 
 from git_envhist.errors import EnvhistError
 from git_envhist.model import Snapshot
+from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.finish import apply, finish
-from git_envhist.restore.fs import DiskCalls
 from git_envhist.restore.plan import PRIVATE
 from git_envhist.restore.slots import ASIDE
 from tests.restore.engine import Engine
@@ -27,7 +27,7 @@ class Noting(DiskCalls):
         self.synced: set[str] = set()
         self.whole = 0
 
-    def sync_one(self, descriptor: int) -> None:
+    def sync_file(self, descriptor: int) -> None:
         self.synced.add(os.readlink(f"/proc/self/fd/{descriptor}"))
 
     def sync(self, descriptor: int) -> None:
@@ -61,9 +61,9 @@ def test_of_few_paths_each_is_synced_where_it_is_staged_and_where_it_changed(rep
     names = ("journal", "phase.done", "phase.undone", "realm-/kept")
     not_yet = {os.path.join(engine.private, name) for name in names}
     assert (staging.synced, staging.whole) == (below(engine.private) - not_yet, 0)
-    with engine.door(ending) as door:
-        apply(journal, door, fresh=True)
-        finish(journal, door, engine.private)
+    with engine.disk(ending) as disk:
+        apply(journal, disk, fresh=True)
+        finish(journal, disk, engine.private)
     top = str(repo.path)
     assert {top, f"{top}/d", f"{top}/new", f"{top}/touched"} <= ending.synced
     assert ending.whole == 0
@@ -92,9 +92,9 @@ def test_where_they_are_many_or_some_cannot_be_opened_the_file_system_is_synced(
     second = engine.capture()
     staging, ending = Noting(), Noting()
     journal, _ = engine.prepare(engine.plan(second, first), staging)
-    with engine.door(ending) as door:
-        apply(journal, door, fresh=True)
-        finish(journal, door, engine.private)
+    with engine.disk(ending) as disk:
+        apply(journal, disk, fresh=True)
+        finish(journal, disk, engine.private)
     assert (staging.whole, ending.whole) == ((0, 1) if odd == "goes" else (1, 0 if odd != "many" else 1))
     assert repo.read("a") == b"1"
 
@@ -106,41 +106,41 @@ class Unable(Noting):
         super().__init__()
         self._code = code
 
-    def sync_one(self, descriptor: int) -> None:
+    def sync_file(self, descriptor: int) -> None:
         if os.path.isdir(f"/proc/self/fd/{descriptor}"):
             raise OSError(self._code, os.strerror(self._code))
 
 
 def test_where_a_directory_cannot_be_synced_by_itself_the_file_system_is(repo: Repo) -> None:
     engine, first, second = two_moments(repo)
-    hands = Unable(errno.EINVAL)
-    engine.restore(second, first, hands=hands)
-    assert hands.whole == 2
+    calls = Unable(errno.EINVAL)
+    engine.restore(second, first, calls=calls)
+    assert calls.whole == 2
     assert repo.read("a") == b"1"
 
 
 def test_what_fails_while_it_is_synced_has_failed(repo: Repo) -> None:
     engine, first, second = two_moments(repo)
-    hands = Unable(errno.EIO)
+    calls = Unable(errno.EIO)
     with pytest.raises(EnvhistError, match="cannot prepare the restore"):
-        engine.restore(second, first, hands=hands)
-    assert hands.whole == 0
+        engine.restore(second, first, calls=calls)
+    assert calls.whole == 0
     assert repo.read("a") == b"2"
 
 
 def test_what_was_put_where_it_stays_on_the_way_is_synced(repo: Repo) -> None:
     engine, first, second = two_moments(repo)
     journal, _ = engine.prepare(engine.plan(second, first))
-    hands = Noting()
-    with engine.door(hands) as door:
-        slots = door.slots(b"")
+    calls = Noting()
+    with engine.disk(calls) as disk:
+        slots = disk.slots(b"")
         directory, name = slots.at(0)
-        hands.link(directory, name, directory, name + ASIDE)
+        calls.link(directory, name, directory, name + ASIDE)
         kept = slots.keep_named(directory, name + ASIDE, b"a")
-        apply(journal, door, fresh=True)
-        finish(journal, door, engine.private)
-    assert os.path.dirname(os.fsdecode(kept)) in hands.synced
-    assert hands.whole == 0
+        apply(journal, disk, fresh=True)
+        finish(journal, disk, engine.private)
+    assert os.path.dirname(os.fsdecode(kept)) in calls.synced
+    assert calls.whole == 0
 
 
 def two_moments(repo: Repo) -> tuple[Engine, Snapshot, Snapshot]:
@@ -153,10 +153,10 @@ def two_moments(repo: Repo) -> tuple[Engine, Snapshot, Snapshot]:
 
 def test_a_top_on_another_file_system_is_synced_when_the_slots_are_gone_from_it(repo: Repo) -> None:
     engine, first, second = two_moments(repo)
-    hands = Apart()
-    engine.restore(second, first, hands=hands)
-    assert hands.after_clearing == [str(repo.path)]
-    assert hands.whole == 0
+    calls = Apart()
+    engine.restore(second, first, calls=calls)
+    assert calls.after_clearing == [str(repo.path)]
+    assert calls.whole == 0
     assert engine.debris() == []
 
 
@@ -177,7 +177,7 @@ class Apart(Noting):
         super().rmdir(directory, name)
         self._is_cleared |= name == PRIVATE
 
-    def sync_one(self, descriptor: int) -> None:
-        super().sync_one(descriptor)
+    def sync_file(self, descriptor: int) -> None:
+        super().sync_file(descriptor)
         if self._is_cleared:
             self.after_clearing.append(os.readlink(f"/proc/self/fd/{descriptor}"))

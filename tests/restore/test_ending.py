@@ -9,7 +9,7 @@ import pytest
 
 from git_envhist.lazy import replace
 from git_envhist.restore.journal import Phase, set_phase, write_journal
-from git_envhist.restore.operation import RecoveryGoal, read_way, write_way
+from git_envhist.restore.operation import RecoveryGoal, read_recovery, write_recovery
 from tests.restore.engine import Engine
 from tests.support.repository import Repo
 
@@ -37,5 +37,5 @@ def test_links_of_others_lead_anywhere_only_where_that_was_wished(repo: Repo, li
 @pytest.mark.parametrize("links", [False, True])
 def test_a_way_is_read_as_it_was_written(tmp_path: Path, links: bool) -> None:
     way = RecoveryGoal("safety", "a" * 40, "b" * 40, links)
-    write_way(str(tmp_path / "private"), way)
-    assert read_way(str(tmp_path / "private")) == way
+    write_recovery(str(tmp_path / "private"), way)
+    assert read_recovery(str(tmp_path / "private")) == way

@@ -58,9 +58,9 @@ def test_living_bare_repository_keeps_no_hostile_config_or_hook(stranger: Strang
         },
     )
     why = restore(stranger, tree)
-    assert why["server.git/hooks"] == "hooks are not taken over"
-    assert why["server.git/modules/x/hooks"] == "hooks are not taken over"
-    assert {path for path, reason in why.items() if reason == "it commands git"} == {
+    assert why["server.git/hooks"] == "hooks are not restored"
+    assert why["server.git/modules/x/hooks"] == "hooks are not restored"
+    assert {path for path, reason in why.items() if reason == "git obeys it"} == {
         "server.git/info/attributes",
         "server.git/modules/x/config",
         "server.git/envhist",
@@ -93,7 +93,7 @@ def test_directory_becomes_no_repository_by_two_restores(stranger: Stranger, tmp
     restore(stranger, write_snapshot(top, {b"x/config": evil}))
     rest = {b"x/HEAD": file(b"ref: refs/heads/m\n"), b"x/objects": directory(), b"x/refs": directory()}
     why = restore(stranger, write_snapshot(top, rest), "--keep-new")
-    assert why["x/HEAD"] == "it would make a repository of what exists there"
+    assert why["x/HEAD"] == "it would turn an existing directory into a repository"
     assert (top / "x/config").exists()
     assert not (top / "x/HEAD").exists()
 

@@ -43,7 +43,7 @@ def test_unsigned_snapshot_changes_no_additional_root_without_option(
     assert sorted(path.name for path in beside.iterdir()) == ["own"]
     assert (beside / "own").read_text() == "mine"
     left = {item["path"]: item["why"] for item in answer["plan"]["left_alone"]}
-    assert left["nginx://"] == "an additional root: only --roots changes it"
+    assert left["nginx://"] == "in an additional root; only --roots changes it"
     assert answer["roots"] == []
 
 

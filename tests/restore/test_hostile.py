@@ -278,7 +278,7 @@ def test_bytes_that_are_not_there_are_refused_before_anything_is_written(repo: R
     )
     plan = make_plan(differing_directories(contents, bytes.fromhex(before.tree), bytes.fromhex(tree)))
     contents.close()
-    seen = engine.look()
+    seen = engine.list_files()
 
     class Lacking(ObjectReader):
         def read(self, wanted: bytes) -> tuple[bytes, bytes]:
@@ -291,7 +291,7 @@ def test_bytes_that_are_not_there_are_refused_before_anything_is_written(repo: R
     )
     with pytest.raises(Damaged):
         engine.prepare(plan)
-    assert engine.look() == seen
+    assert engine.list_files() == seen
 
 
 def test_an_odd_name_is_none_the_worse_for_it(tmp_path: Path, repo: Repo) -> None:

@@ -11,7 +11,7 @@ import pytest
 from git_envhist.api import AroundHistory
 from git_envhist.errors import EnvhistError
 from git_envhist.model import RestoreResult
-from git_envhist.restore.fs import DiskCalls
+from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.options import RestoreOptions
 from tests.restore.foreign import Stranger, harmful, make_stranger
 from tests.restore.hostile import Make, Smith, hostile

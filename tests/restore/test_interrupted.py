@@ -14,7 +14,7 @@ from tests.support.programs import CHECKOUT
 DEEP = "a/b/c/d/e/f"
 INTERRUPTED = """
 import os, signal, sys
-from git_envhist.restore.fs import DiskCalls, open_directory
+from git_envhist.restore.disk_calls import DiskCalls, open_directory
 from git_envhist.restore.slots import Slots, slot_directory
 
 signal.signal(signal.SIGALRM, signal.default_int_handler)

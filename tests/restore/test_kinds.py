@@ -12,8 +12,8 @@ import pytest
 
 from git_envhist.errors import Refused, StorageFull
 from git_envhist.restore import sync as durable
+from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.finish import apply, finish
-from git_envhist.restore.fs import DiskCalls
 from git_envhist.restore.journal import read_journal
 from git_envhist.restore.stage import stage
 from git_envhist.restore.verify import verify
@@ -47,10 +47,10 @@ def test_rsync_sees_no_difference(repo: Repo, tmp_path: Path, how: str) -> None:
     repo.execute("git", "-C", "nested", "commit", "-q", "--allow-empty", "-m", "nested")
     subprocess.run(["cp", "-a", str(repo.path), str(tmp_path / "copy")], check=True)
     engine = Engine(repo.path, how=how)
-    first, then = engine.capture(), engine.look()
+    first, then = engine.capture(), engine.list_files()
     wreck(repo, "d3")
     outcome = engine.restore(engine.capture(), first)
-    assert engine.look() == then
+    assert engine.list_files() == then
     assert tree_differences(tmp_path / "copy", repo.path) == ()
     assert (outcome.differences, outcome.left_alone, outcome.prepared.losses) == ((), {}, ())
     assert repo.git("-C", "nested", "log", "--format=%s") == "nested"
@@ -62,14 +62,14 @@ def test_what_the_system_takes_and_gives_in_small_helpings_is_whole(
     build({b"d/f%d" % n: File(b"%d" % n * 9_000) for n in range(20)}, repo.path)
     repo.write("big", os.urandom(9 << 20))
     engine = Engine(repo.path, how="here")
-    first, then = engine.capture(), engine.look()
+    first, then = engine.capture(), engine.list_files()
     wreck(repo)
     second = engine.capture()
     in_small_helpings(monkeypatch)
     outcome = engine.restore(second, first)
     monkeypatch.undo()
     assert (outcome.differences, outcome.left_alone) == ((), {})
-    assert engine.look() == then
+    assert engine.list_files() == then
 
 
 def test_holes_are_holes_again(repo: Repo) -> None:
@@ -80,10 +80,10 @@ def test_holes_are_holes_again(repo: Repo) -> None:
     with open(repo.path / "small", "wb") as small:
         small.truncate(1 << 20)
     engine = Engine(repo.path)
-    first, then = engine.capture(), engine.look()
+    first, then = engine.capture(), engine.list_files()
     wreck(repo)
     engine.restore(engine.capture(), first)
-    assert engine.look() == then
+    assert engine.list_files() == then
     assert os.stat(repo.path / "sparse").st_blocks * 512 < 2 << 20
     assert os.stat(repo.path / "small").st_blocks * 512 < 1 << 18
 
@@ -111,11 +111,11 @@ def test_a_device_and_another_owner_come_back(repo: Repo) -> None:
     except PermissionError:
         pytest.skip("no devices can be made here")
     engine = Engine(repo.path)
-    first, then = engine.capture(), engine.look()
+    first, then = engine.capture(), engine.list_files()
     rdev = os.stat(repo.path / "null").st_rdev
     wreck(repo)
     engine.restore(engine.capture(), first)
-    assert engine.look() == then
+    assert engine.list_files() == then
     assert os.stat(repo.path / "null").st_rdev == rdev
 
 
@@ -146,11 +146,11 @@ def test_what_fails_while_it_is_staged_has_changed_nothing(
     engine = Engine(repo.path)
     first = engine.capture()
     wreck(repo)
-    second, now = engine.capture(), engine.look()
+    second, now = engine.capture(), engine.list_files()
     plan = engine.plan(second, first)
     with pytest.raises(error):
         engine.prepare(plan, Failing(call, 2 if call in ("fchmod", "mkdir") else 1, code))
-    assert engine.look() == now
+    assert engine.list_files() == now
     assert read_journal(engine.private) is None
 
 
@@ -162,7 +162,7 @@ def test_a_step_that_the_system_refuses_is_told_and_the_others_are_made(repo: Re
     repo.write("a", b"2")
     repo.write("b", b"2")
     second = engine.capture()
-    outcome = engine.restore(second, first, hands=Failing("exchange", 1, errno.EPERM))
+    outcome = engine.restore(second, first, calls=Failing("exchange", 1, errno.EPERM))
     assert outcome.left_alone == {b"a": os.strerror(errno.EPERM)}
     assert (repo.read("a"), repo.read("b")) == (b"2", b"1")
 
@@ -179,24 +179,24 @@ class Elsewhere(DiskCalls):
 def test_slots_stand_at_the_top_where_the_git_directory_is_elsewhere(repo: Repo) -> None:
     repo.write("a", b"1")
     engine = Engine(repo.path)
-    first, then = engine.capture(), engine.look()
+    first, then = engine.capture(), engine.list_files()
     repo.write("a", b"2")
     repo.write("new/x", b"2")
     second = engine.capture()
     plan = engine.plan(second, first)
     journal, _ = engine.prepare(plan, Elsewhere())
     assert (repo.path / ".envhist-restore").stat().st_mode & 0o777 == 0o700
-    with engine.door(Elsewhere()) as door:
-        apply(journal, door, fresh=True)
-        finish(journal, door, engine.private)
-    assert engine.look() == then
+    with engine.disk(Elsewhere()) as disk:
+        apply(journal, disk, fresh=True)
+        finish(journal, disk, engine.private)
+    assert engine.list_files() == then
     assert engine.debris() == []
 
 
 def test_a_link_that_stands_where_a_restore_would_work_is_refused(repo: Repo, tmp_path: Path) -> None:
     os.symlink(tmp_path, repo.path / ".envhist-restore")
     engine = Engine(repo.path)
-    with pytest.raises(Refused), engine.door(Elsewhere()):
+    with pytest.raises(Refused), engine.disk(Elsewhere()):
         pass
     assert sorted(path.name for path in tmp_path.iterdir()) == ["repo"]
 
@@ -220,17 +220,17 @@ def test_whatever_is_not_as_it_should_be_is_found(repo: Repo, what: str, spoil: 
     first = engine.capture()
     wreck(repo)
     journal, _ = engine.prepare(engine.plan(engine.capture(), first))
-    with engine.door() as door:
-        apply(journal, door, fresh=True)
-        assert verify(journal, door, engine.contents, how="here").differences == ()
+    with engine.disk() as disk:
+        apply(journal, disk, fresh=True)
+        assert verify(journal, disk, engine.contents, how="here").differences == ()
         spoil(repo.path)
         assert what in {
-            found.what for found in verify(journal, door, engine.contents, how="here").differences
+            found.field for found in verify(journal, disk, engine.contents, how="here").differences
         }
-        finish(journal, door, engine.private)
+        finish(journal, disk, engine.private)
 
 
-@pytest.mark.parametrize(("few", "sync"), [(16, "sync_one"), (0, "sync")])
+@pytest.mark.parametrize(("few", "sync"), [(16, "sync_file"), (0, "sync")])
 def test_what_is_staged_is_on_the_medium_before_the_journal_says_so(
     repo: Repo, monkeypatch: pytest.MonkeyPatch, few: int, sync: str
 ) -> None:
@@ -245,17 +245,17 @@ def test_what_is_staged_is_on_the_medium_before_the_journal_says_so(
 
     class Noting(DiskCalls):
         def __getattribute__(self, name: str) -> Any:
-            if name in ("create", "exchange", "unlink", "sync", "sync_one"):
+            if name in ("create", "exchange", "unlink", "sync", "sync_file"):
                 done.append(name)
             return super().__getattribute__(name)
 
     plan = engine.plan(second, first)
-    monkeypatch.setattr(DiskCalls, "sync_one", lambda hands, descriptor: None)
+    monkeypatch.setattr(DiskCalls, "sync_file", lambda calls, descriptor: None)
     monkeypatch.setattr(os, "fsync", lambda descriptor: done.append("fsync"))
     journal, _ = engine.prepare(plan, Noting())
-    with engine.door(Noting()) as door:
-        apply(journal, door, fresh=True)
-        finish(journal, door, engine.private)
+    with engine.disk(Noting()) as disk:
+        apply(journal, disk, fresh=True)
+        finish(journal, disk, engine.private)
     order = [name for at, name in enumerate(done) if at == 0 or done[at - 1] != name]
     assert order == ["create", sync, "fsync", "exchange", sync, "fsync", "unlink", "fsync"]
 
@@ -272,7 +272,7 @@ def test_what_stands_in_the_way_is_read_where_no_capture_vouches_for_it(repo: Re
     second = engine.capture()
     repo.write("a", b"3")
     os.utime(repo.path / "a", ns=(at, at))
-    with engine.door() as door:
-        prepared = stage(engine.plan(second, first), door, engine.contents, how="here")
+    with engine.disk() as disk:
+        prepared = stage(engine.plan(second, first), disk, engine.contents, how="here")
         assert [item.path for item in prepared.left_alone] == [b"a"]
-        door.clear()
+        disk.clear()

@@ -38,13 +38,13 @@ def test_all_that_was_never_captured_is_counted_and_named_with_its_reason(repo: 
         repo.write(name, b"now")
     plan = json.loads(repo.run("envrestore", "-n", "--json", first, check=True).out)["plan"]
     assert {item["path"]: item["why"] for item in plan["left_alone"]} == {
-        "big.iso": "not captured then",
-        "cache": "it was left out of the snapshot",
-        "closed": "the snapshot does not hold it (unreadable)",
-        "data": "it is no part of the environment now",
+        "big.iso": "not in the snapshot",
+        "cache": "excluded from the snapshot",
+        "closed": "not in the snapshot (unreadable)",
+        "data": "excluded from the environment now",
     }
     told = repo.run("envrestore", first, check=True).out
-    assert "left alone 4 (it is no part of the environment now; never captured)\n" in told
+    assert "left alone 4 (excluded from the environment now; never captured)\n" in told
     assert [repo.read(name) for name in ("big.iso", "closed", "cache/a", "data/b")] == [b"now"] * 4
     assert repo.read("app.py") == b"then"
 
@@ -62,7 +62,7 @@ def test_a_directory_that_holds_what_is_left_out_stays_by_plan(repo: Repo) -> No
     }  # fmt: skip
     done = repo.run("envrestore", first)
     assert (done.status, done.err) == (0, "")
-    assert "left alone 2 (it holds what is no part of the environment)" in done.out
+    assert "left alone 2 (contains excluded paths)" in done.out
     assert repo.read("lib/new/__pycache__/a.pyc") == repo.read("logs/today.log") == b"new"
     assert {path.name for path in repo.path.iterdir()} == {".git", ".envhistignore", "app.py", "lib", "logs"}
     assert not (repo.path / "lib/quiet").exists()
@@ -79,7 +79,7 @@ def test_a_file_does_not_come_in_the_place_of_what_is_left_out_and_that_is_told(
     repo.write("place/other", b"goes")
     done = repo.run("envrestore", first)
     assert done.status == 5
-    assert "warning: not as it was: 'place': it holds what is no part of the environment\n" in done.err
+    assert "warning: not as it was: 'place': contains excluded paths\n" in done.err
     assert [path.name for path in (repo.path / "place").iterdir()] == ["today.log"]
 
 
@@ -99,7 +99,7 @@ def test_without_their_key_sealed_files_stay_as_they_are(repo: Repo) -> None:
     planned = json.loads(repo.run("envrestore", "-n", "--json", "--allow-unsigned", first, check=True).out)[
         "plan"
     ]
-    why = "it is sealed, and no key here opens it"
+    why = "it is sealed with a key that you do not have"
     assert planned["left_alone"] == [{"path": path, "why": why} for path in (".env", "gone.env")]
     done = repo.run("envrestore", "--allow-unsigned", first)
     assert done.status == 5, done.err
@@ -130,7 +130,7 @@ def test_what_is_immutable_is_left_alone_by_the_plan_and_told(repo: Repo, immuta
     immutable.write_bytes(b"now")
     repo.write("app.py", b"now")
     subprocess.run(["chattr", "+i", immutable], check=True)
-    why = "it cannot be changed: it is immutable, or its file system read-only"
+    why = "immutable, or on a read-only file system"
     plan = json.loads(repo.run("envrestore", "-n", "--json", first, check=True).out)["plan"]
     assert plan["left_alone"] == [{"path": "locked/file", "why": why}]
     done = repo.run("envrestore", first)
@@ -165,9 +165,9 @@ def test_the_directory_of_a_running_postgresql_is_refused_by_name(open_repo: Rep
         repo.write("app.py", b"other")
         repo.run("envrestore", stopped, "--", "app.py", check=True)
     done = repo.run("envrestore", running, check=True)
-    assert "warning: 'data' comes as it was read while it changed: PostgreSQL is at work on it" in done.err
+    assert "warning: 'data' was captured while it changed: PostgreSQL is at work on it" in done.err
     elsewhere = repo.run("envrestore", "--to", os.fspath(repo.path.parent / "there"), running, check=True)
-    assert "'data' comes as it was read while it changed" in elsewhere.err
+    assert "'data' was captured while it changed" in elsewhere.err
     assert "while it changed" not in repo.run("envrestore", stopped, check=True).err
     with postgres(data, sockets):
         psql(sockets, "create table t (id int)")

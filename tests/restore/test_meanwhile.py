@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.finish import abort, apply, finish
-from git_envhist.restore.fs import DiskCalls
 from git_envhist.restore.journal import RestoreJournal
 from git_envhist.restore.slots import slot_name
-from git_envhist.restore.swap import CAME, CHANGED, NOT_EMPTY
-from tests.restore.dying import PlainHands
+from git_envhist.restore.swap import CHANGED, CREATED, NOT_EMPTY
+from tests.restore.dying import PlainCalls
 from tests.restore.engine import Engine
 from tests.restore.test_killed import BEFORE, Scene
 from tests.restore.test_killed import CHANGED as CHANGES
@@ -35,7 +35,7 @@ OLD: Tree = {
 }
 
 
-class MeddlingHands(DiskCalls):
+class MeddlingCalls(DiskCalls):
     """Lets somebody in right before a call on a name, after it was looked at."""
 
     def __init__(self, call: str, name: bytes, meddle: Callable[[], object]) -> None:
@@ -57,7 +57,7 @@ class MeddlingHands(DiskCalls):
             self._meddle()
 
 
-class MeddlingPlainHands(MeddlingHands, PlainHands):
+class MeddlingPlainCalls(MeddlingCalls, PlainCalls):
     """On a file system without an exchange."""
 
 
@@ -69,14 +69,14 @@ class Desk:
         build(OLD, top)
         self.top = top
         self.engine = Engine(top)
-        self.first, self.then = self.engine.capture(), self.engine.look()
+        self.first, self.then = self.engine.capture(), self.engine.list_files()
         (top / "a" / "file").write_bytes(b"new")
         shutil.rmtree(top / "came")
         (top / "goes" / "extra").write_bytes(b"extra")
         (top / "made").mkdir()
         (top / "made" / "later").write_bytes(b"later")
         (top / "log").write_bytes(b"line 1\nline 2\n")
-        self.second, self.now = self.engine.capture(), self.engine.look()
+        self.second, self.now = self.engine.capture(), self.engine.list_files()
 
     def path(self, name: str) -> Path:
         return self.top / name
@@ -98,7 +98,7 @@ class Desk:
 
     def unlike_the_first(self) -> set[bytes]:
         """Which paths are not as the first moment has them; the directories that hold them aside."""
-        found = self.engine.look()
+        found = self.engine.list_files()
         wrong = {path for path in found.keys() | self.then.keys() if found.get(path) != self.then.get(path)}
         return {path for path in wrong if not any(other.startswith(path + b"/") for other in wrong) and path}
 
@@ -117,14 +117,14 @@ def test_a_file_that_is_edited_after_the_plan_stays_and_is_told(desk: Desk, how:
     assert outcome.differences == ()
 
 
-@pytest.mark.parametrize("hands", [MeddlingHands, MeddlingPlainHands])
+@pytest.mark.parametrize("calls", [MeddlingCalls, MeddlingPlainCalls])
 @pytest.mark.parametrize("how", ["edit", "save_over"])
 def test_a_file_that_is_edited_in_the_last_moment_stays_as_well(
-    desk: Desk, how: str, hands: type[MeddlingHands]
+    desk: Desk, how: str, calls: type[MeddlingCalls]
 ) -> None:
-    call = "exchange" if hands is MeddlingHands else "move"
-    meddling = hands(call, b"file", getattr(desk, how)("a/file"))
-    outcome = desk.engine.restore(desk.second, desk.first, hands=meddling)
+    call = "exchange" if calls is MeddlingCalls else "move"
+    meddling = calls(call, b"file", getattr(desk, how)("a/file"))
+    outcome = desk.engine.restore(desk.second, desk.first, calls=meddling)
     assert outcome.left_alone == {b"a/file": CHANGED}
     assert desk.path("a/file").read_bytes() == b"by hand"
     assert desk.unlike_the_first() == {b"a/file"}
@@ -136,11 +136,11 @@ def test_a_file_that_is_edited_and_saved_again_during_the_swap_is_there_twice(de
 
     def edit_twice() -> None:
         desk.edit("a/file", b"first")()
-        hands._call = "after exchange"
-        hands._meddle = desk.save_over("a/file", b"second")
+        calls._call = "after exchange"
+        calls._meddle = desk.save_over("a/file", b"second")
 
-    hands = MeddlingHands("exchange", b"file", edit_twice)
-    outcome = desk.engine.restore(desk.second, desk.first, hands=hands)
+    calls = MeddlingCalls("exchange", b"file", edit_twice)
+    outcome = desk.engine.restore(desk.second, desk.first, calls=calls)
     assert outcome.left_alone == {b"a/file": CHANGED}
     assert desk.path("a/file").read_bytes() == b"second"
     assert [kept.path for kept in outcome.kept] == [b"a/file"]
@@ -171,7 +171,7 @@ def test_an_edit_that_forges_them_before_a_restore_is_finished_is_seen_as_well(d
     # Whose change time alone moved, by a second name that came and went, is what it was.
     os.link(desk.path("log"), desk.path("log2"))
     desk.path("log2").unlink()
-    applied, kept = desk.engine.go_on()
+    applied, kept = desk.engine.continue_restore()
     assert {left.path: left.why for left in applied.left_alone} == {b"a/file": CHANGED}
     assert kept == ()
     assert desk.path("a/file").read_bytes() == b"NEW"
@@ -180,11 +180,11 @@ def test_an_edit_that_forges_them_before_a_restore_is_finished_is_seen_as_well(d
 
 def test_what_is_saved_in_the_moment_in_which_a_restore_is_taken_back_stays(desk: Desk) -> None:
     journal, _ = desk.engine.prepare(desk.engine.plan(desk.second, desk.first))
-    with desk.engine.door() as door:
-        apply(journal, door, fresh=True)
-    with desk.engine.door(MeddlingHands("exchange", b"file", desk.save_over("a/file"))) as door:
-        applied = abort(journal, door)
-        kept = finish(journal, door, desk.engine.private, undone=True)
+    with desk.engine.disk() as disk:
+        apply(journal, disk, fresh=True)
+    with desk.engine.disk(MeddlingCalls("exchange", b"file", desk.save_over("a/file"))) as disk:
+        applied = abort(journal, disk)
+        kept = finish(journal, disk, desk.engine.private, undone=True)
     assert [left.path for left in applied.left_alone] == [b"a/file"]
     assert desk.path("a/file").read_bytes() == b"by hand"
     assert [held(item.why) for item in kept] == [b"new"]
@@ -192,15 +192,15 @@ def test_what_is_saved_in_the_moment_in_which_a_restore_is_taken_back_stays(desk
 
 def test_what_comes_where_a_file_should_come_stays(desk: Desk) -> None:
     outcome = desk.engine.restore(desk.second, desk.first, meanwhile=desk.edit("came"[:4] + "/back"))
-    assert outcome.left_alone == {b"came": CAME}
+    assert outcome.left_alone == {b"came": CREATED}
     assert desk.path("came/back").read_bytes() == b"by hand"
 
 
-@pytest.mark.parametrize("hands", [MeddlingHands, MeddlingPlainHands])
-def test_what_comes_in_the_last_moment_stays(desk: Desk, hands: type[MeddlingHands]) -> None:
-    meddling = hands("move to", b"came", desk.edit("came/back"))
-    outcome = desk.engine.restore(desk.second, desk.first, hands=meddling)
-    assert outcome.left_alone == {b"came": CAME}
+@pytest.mark.parametrize("calls", [MeddlingCalls, MeddlingPlainCalls])
+def test_what_comes_in_the_last_moment_stays(desk: Desk, calls: type[MeddlingCalls]) -> None:
+    meddling = calls("move to", b"came", desk.edit("came/back"))
+    outcome = desk.engine.restore(desk.second, desk.first, calls=meddling)
+    assert outcome.left_alone == {b"came": CREATED}
     assert desk.path("came/back").read_bytes() == b"by hand"
 
 
@@ -210,26 +210,26 @@ def test_a_directory_into_which_something_comes_stays(desk: Desk) -> None:
     assert desk.unlike_the_first() == {b"made/just now"}
 
 
-@pytest.mark.parametrize("hands", [MeddlingHands, MeddlingPlainHands])
+@pytest.mark.parametrize("calls", [MeddlingCalls, MeddlingPlainCalls])
 def test_a_directory_into_which_something_comes_in_the_last_moment_is_put_back(
-    desk: Desk, hands: type[MeddlingHands]
+    desk: Desk, calls: type[MeddlingCalls]
 ) -> None:
-    meddling = hands("move", b"made", desk.edit("made/just now"))
-    outcome = desk.engine.restore(desk.second, desk.first, hands=meddling)
+    meddling = calls("move", b"made", desk.edit("made/just now"))
+    outcome = desk.engine.restore(desk.second, desk.first, calls=meddling)
     assert outcome.left_alone == {b"made": NOT_EMPTY}
     assert desk.unlike_the_first() == {b"made/just now"}
 
 
 def test_what_is_written_through_an_open_descriptor_is_kept(desk: Desk) -> None:
     with open(desk.path("log"), "ab", buffering=0) as log:
-        meddling = MeddlingHands("after exchange", b"log", lambda: None)
+        meddling = MeddlingCalls("after exchange", b"log", lambda: None)
         plan = desk.engine.plan(desk.second, desk.first)
         journal, _ = desk.engine.prepare(plan)
-        with desk.engine.door(meddling) as door:
-            apply(journal, door, fresh=True)
+        with desk.engine.disk(meddling) as disk:
+            apply(journal, disk, fresh=True)
             log.write(b"line 3\n")
-            kept = finish(journal, door, desk.engine.private)
-    assert desk.engine.look() == desk.then
+            kept = finish(journal, disk, desk.engine.private)
+    assert desk.engine.list_files() == desk.then
     assert [item.path for item in kept] == [b"log"]
     assert held(kept[0].why) == b"line 1\nline 2\nline 3\n"
 
@@ -237,12 +237,12 @@ def test_what_is_written_through_an_open_descriptor_is_kept(desk: Desk) -> None:
 @pytest.mark.parametrize("how", ["edit", "save_over"])
 def test_what_is_edited_before_a_restore_is_taken_back_is_not_lost(desk: Desk, how: str) -> None:
     journal, _ = desk.engine.prepare(desk.engine.plan(desk.second, desk.first))
-    with desk.engine.door() as door:
-        apply(journal, door, fresh=True)
+    with desk.engine.disk() as disk:
+        apply(journal, disk, fresh=True)
         getattr(desk, how)("a/file")()
         desk.edit("came/more")()
-        applied = abort(journal, door)
-        kept = finish(journal, door, desk.engine.private, undone=True)
+        applied = abort(journal, disk)
+        kept = finish(journal, disk, desk.engine.private, undone=True)
     places = {item.path: item.why for item in kept}
     if how == "edit":
         # It was ours, and they wrote to it: what was there before comes back, and theirs is put aside.
@@ -255,7 +255,7 @@ def test_what_is_edited_before_a_restore_is_taken_back_is_not_lost(desk: Desk, h
     assert (Path(places[b"came"]) / "more").read_bytes() == b"by hand"
 
 
-class WritingHands(DiskCalls):
+class WritingCalls(DiskCalls):
     """Right before a call on a name, somebody who stands in a directory makes a file in it."""
 
     def __init__(self, call: str, name: bytes, directory: Path) -> None:
@@ -283,36 +283,36 @@ def slot_of(desk: Desk, journal: RestoreJournal, path: bytes) -> bytes:
 
 def test_what_comes_into_a_directory_that_is_just_thrown_away_is_kept(desk: Desk) -> None:
     journal, _ = desk.engine.prepare(desk.engine.plan(desk.second, desk.first))
-    with desk.engine.door(WritingHands("rmdir", slot_of(desk, journal, b"made"), desk.path("made"))) as door:
-        apply(journal, door, fresh=True)
-        kept = finish(journal, door, desk.engine.private)
+    with desk.engine.disk(WritingCalls("rmdir", slot_of(desk, journal, b"made"), desk.path("made"))) as disk:
+        apply(journal, disk, fresh=True)
+        kept = finish(journal, disk, desk.engine.private)
     assert [item.path for item in kept] == [b"made"]
     assert os.listdir(kept[0].why) == ["just now"]
-    assert desk.engine.look() == desk.then
+    assert desk.engine.list_files() == desk.then
 
 
 def test_what_comes_into_a_directory_that_is_taken_back_just_then_is_kept(desk: Desk) -> None:
     journal, _ = desk.engine.prepare(desk.engine.plan(desk.second, desk.first))
-    with desk.engine.door() as door:
-        apply(journal, door, fresh=True)
-    with desk.engine.door(WritingHands("unlink", b"back", desk.path("came"))) as door:
-        abort(journal, door)
-        kept = finish(journal, door, desk.engine.private, undone=True)
+    with desk.engine.disk() as disk:
+        apply(journal, disk, fresh=True)
+    with desk.engine.disk(WritingCalls("unlink", b"back", desk.path("came"))) as disk:
+        abort(journal, disk)
+        kept = finish(journal, disk, desk.engine.private, undone=True)
     assert [item.path for item in kept] == [b"came"]
     assert os.listdir(kept[0].why) == ["just now"]
-    assert desk.engine.look() == desk.now
+    assert desk.engine.list_files() == desk.now
 
 
 def test_an_edit_that_forges_its_time_in_what_is_taken_back_is_kept(desk: Desk) -> None:
     journal, _ = desk.engine.prepare(desk.engine.plan(desk.second, desk.first))
-    with desk.engine.door() as door:
-        apply(journal, door, fresh=True)
+    with desk.engine.disk() as disk:
+        apply(journal, disk, fresh=True)
         before = os.stat(desk.path("came/back"))
         wait_for_a_tick(desk.top)
         desk.edit("came/back", b"BACK")()
         os.utime(desk.path("came/back"), ns=(before.st_atime_ns, before.st_mtime_ns))
-        abort(journal, door)
-        kept = finish(journal, door, desk.engine.private, undone=True)
+        abort(journal, disk)
+        kept = finish(journal, disk, desk.engine.private, undone=True)
     assert [item.path for item in kept] == [b"came"]
     assert (Path(kept[0].why) / "back").read_bytes() == b"BACK"
 
@@ -337,10 +337,10 @@ def test_what_is_kept_is_on_the_medium_before_the_journal_goes(desk: Desk) -> No
             super().sync(descriptor)
 
     journal, _ = desk.engine.prepare(desk.engine.plan(desk.second, desk.first))
-    with desk.engine.door(Noting()) as door, open(desk.path("log"), "ab", buffering=0) as log:
-        apply(journal, door, fresh=True)
+    with desk.engine.disk(Noting()) as disk, open(desk.path("log"), "ab", buffering=0) as log:
+        apply(journal, disk, fresh=True)
         log.write(b"line 3\n")
-        assert len(finish(journal, door, desk.engine.private)) == 1
+        assert len(finish(journal, disk, desk.engine.private)) == 1
     assert events[-1] == "synced with 1 kept, journal True"
 
 
@@ -351,7 +351,7 @@ OUTSIDE: Tree = {
 }
 
 
-class PlantingHands(DiskCalls):
+class PlantingCalls(DiskCalls):
     """Before the n-th change somebody puts a link to somewhere else in a directory's place."""
 
     def __init__(self, after: int, plant: Callable[[], object]) -> None:
@@ -395,9 +395,9 @@ def restore_with_planted_link(place: Path, scene: Scene, directory: str, number:
             os.symlink(outside, place / directory)
             seen.append(b"planted")
 
-    with engine.door(PlantingHands(number, plant)) as door:
-        apply(journal, door, fresh=True)
-        finish(journal, door, engine.private)
+    with engine.disk(PlantingCalls(number, plant)) as disk:
+        apply(journal, disk, fresh=True)
+        finish(journal, disk, engine.private)
     assert listing(outside, top=True) == canary
     return bool(seen)
 
@@ -407,12 +407,12 @@ def test_a_hard_link_to_somewhere_else_is_not_written_through(tmp_path: Path, re
     store.write_bytes(b"package")
     os.link(store, repo.path / "package")
     engine = Engine(repo.path)
-    first, then = engine.capture(), engine.look()
+    first, then = engine.capture(), engine.list_files()
     os.unlink(repo.path / "package")
     (repo.path / "package").write_bytes(b"changed")
     second = engine.capture()
     engine.restore(second, first)
-    assert engine.look().keys() == then.keys()
+    assert engine.list_files().keys() == then.keys()
     assert (repo.path / "package").read_bytes() == b"package"
     (repo.path / "package").write_bytes(b"written to")
     assert store.read_bytes() == b"package"
@@ -422,7 +422,7 @@ def test_a_hard_link_to_somewhere_else_is_not_written_through(tmp_path: Path, re
 def test_what_else_has_the_file_keeps_it_as_it_is(tmp_path: Path, repo: Repo, change: str) -> None:
     (repo.path / "package").write_bytes(b"package")
     engine = Engine(repo.path)
-    first, then = engine.capture(), engine.look()
+    first, then = engine.capture(), engine.list_files()
     (repo.path / "package").chmod(0o600)
     if change == "content":
         (repo.path / "package").write_bytes(b"changed")
@@ -430,7 +430,7 @@ def test_what_else_has_the_file_keeps_it_as_it_is(tmp_path: Path, repo: Repo, ch
     second = engine.capture()
     seen = os.stat(tmp_path / "store")
     outcome = engine.restore(second, first)
-    assert engine.look() == then
+    assert engine.list_files() == then
     assert outcome.differences == ()
     found = os.stat(tmp_path / "store")
     assert (found.st_mode, found.st_mtime_ns, found.st_size) == (seen.st_mode, seen.st_mtime_ns, seen.st_size)
@@ -443,7 +443,7 @@ def test_a_running_program_and_a_mapped_file_go_on_as_they_were(repo: Repo) -> N
     )
     data = repo.write("data", b"first" * 1000)
     engine = Engine(repo.path)
-    first, then = engine.capture(), engine.look()
+    first, then = engine.capture(), engine.list_files()
     shutil.copy(shutil.which("sleep") or "/bin/sleep", program)
     data.write_bytes(b"other" * 1000)
     second = engine.capture()
@@ -451,7 +451,7 @@ def test_a_running_program_and_a_mapped_file_go_on_as_they_were(repo: Repo) -> N
         running = subprocess.Popen([str(program), "60"])
         try:
             outcome = engine.restore(second, first)
-            assert engine.look() == then
+            assert engine.list_files() == then
             assert running.poll() is None
             assert mapped[:5] == b"other"
             assert outcome.left_alone == {}
@@ -477,8 +477,8 @@ def test_what_somebody_writes_through_a_mapping_and_no_time_tells_of_is_kept(tmp
             mapped[:3] = b"NEW"
             os.utime(opened.fileno(), ns=(seen.st_atime_ns, seen.st_mtime_ns))
 
-        hands = MeddlingHands("after exchange", b"mapped", write)
-        outcome = engine.restore(second, first, hands=hands)
+        calls = MeddlingCalls("after exchange", b"mapped", write)
+        outcome = engine.restore(second, first, calls=calls)
     assert file.read_bytes() == b"old"
     (kept,) = outcome.kept
     assert kept.path == b"mapped"

@@ -12,11 +12,11 @@ from git_envhist.api import AroundHistory
 from git_envhist.errors import EnvhistError
 from git_envhist.model import Snapshot
 from git_envhist.restore import execute
-from git_envhist.restore.fs import DiskCalls
+from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.sync import FEW
 from tests.support.repository import Repo
 
-SYNCS = ("sync", "sync_one")
+SYNCS = ("sync", "sync_file")
 Moments = tuple[AroundHistory, Snapshot]
 
 
@@ -51,8 +51,8 @@ def test_it_is_there_before_the_journal(
     def watched(name: str) -> None:
         really = getattr(DiskCalls, name)
 
-        def sync(hands: DiskCalls, descriptor: int) -> None:
-            really(hands, descriptor)
+        def sync(calls: DiskCalls, descriptor: int) -> None:
+            really(calls, descriptor)
             found.append(journal_of(history).exists())
 
         monkeypatch.setattr(DiskCalls, name, sync)
@@ -79,7 +79,7 @@ def test_where_the_medium_refuses_nothing_is_touched(
 ) -> None:
     history, first = moments
 
-    def refuse(hands: DiskCalls, descriptor: int) -> None:
+    def refuse(calls: DiskCalls, descriptor: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     for name in SYNCS:

@@ -11,7 +11,7 @@ from git_envhist.errors import Refused
 from git_envhist.model import EnvPath, MissingPath, MissingReason, RestorePlan, SkippedPath
 from git_envhist.platform import WITHOUT
 from git_envhist.restore.guards import refuse_mounted
-from git_envhist.restore.scope import MOUNTED
+from git_envhist.restore.plan import SkipReason
 from tests.support.mounts import Room, private_mounts
 from tests.support.repository import Repo, Result
 from tests.support.trees import File, build
@@ -56,7 +56,7 @@ def begin(room: Room, repo: Repo) -> str:
 
 def refused(done: Result, name: str) -> None:
     assert done.status == 3
-    assert f"'{name}' is mounted from elsewhere" in done.err
+    assert f"'{name}' is a mount point" in done.err
     assert "--force" in done.err
 
 
@@ -97,7 +97,7 @@ def test_no_directory_goes_from_under_a_mount(repo: Repo, room: Room, kind: str,
     planned = restore(room, repo, "-n", "--force", before).out
     forced = restore(room, repo, "--force", before)
     assert forced.status == 5
-    assert "'new/in': something is mounted in it from elsewhere" in forced.err
+    assert "'new/in': contains a mount point" in forced.err
     assert ("new/in/x" in planned, "\n    new/in\n" in planned) == (True, False)
     assert file.read_bytes() == b"mounted"
     room.umount(repo.path / "new/in/mnt")
@@ -149,7 +149,7 @@ def test_a_mount_that_is_captured_is_not_restored_through_either(
 
 def test_how_many_more_are_mounted_is_told() -> None:
     missing = [MissingPath(EnvPath(path), MissingReason.MOUNT) for path in (b"b", b"a/c", b"z")]
-    left = [SkippedPath(EnvPath(path), MOUNTED) for path in (b"b", b"b/inner", b"a/c/d", b"then")]
-    with pytest.raises(Refused, match=r"'a/c' is mounted from elsewhere, .*; 1 more are, too"):
+    left = [SkippedPath(EnvPath(path), SkipReason.MOUNTED) for path in (b"b", b"b/inner", b"a/c/d", b"then")]
+    with pytest.raises(Refused, match=r"'a/c' is a mount point and .*; 1 more are, too"):
         refuse_mounted(RestorePlan((), (), 0, tuple(left)), missing)
-    refuse_mounted(RestorePlan((), (), 0, (SkippedPath(EnvPath(b"then"), MOUNTED),)), missing)
+    refuse_mounted(RestorePlan((), (), 0, (SkippedPath(EnvPath(b"then"), SkipReason.MOUNTED),)), missing)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.platform import WITHOUT
-from git_envhist.restore.guards import NameRules, clashes, manner_of, why_not
+from git_envhist.restore.guards import NameRules, clashes, name_problem, name_rules
 from tests.support.mounts import Room, private_mounts
 from tests.support.oracle import listing
 from tests.support.repository import Repo, make_repo
@@ -57,7 +57,7 @@ def test_names_that_are_one_there_are_refused_in_pairs(
     refs = repo.git("for-each-ref")
     refused = repo.run("envrestore", *words, first, env={WITHOUT: lack})
     assert refused.status == 3, refused.out
-    assert f"{one} and {other} are one name there" in refused.err
+    assert f"{one} and {other} are the same name there" in refused.err
     assert (listing(repo.path, top=True), repo.git("for-each-ref")) == (before, refs)
     assert not (repo.path.parent / "there").exists()
 
@@ -66,7 +66,7 @@ def test_a_fork_is_refused_for_such_names_too_and_leaves_nothing(pairs: tuple[Re
     repo, first = pairs
     refused = repo.run("envlog", "fork", "../there", first, env={WITHOUT: "case"})
     assert refused.status == 3
-    assert "'Name' and 'name' are one name there" in refused.err
+    assert "'Name' and 'name' are the same name there" in refused.err
     assert not (repo.path.parent / "there").exists()
     assert len(repo.git("worktree", "list").splitlines()) == 1
 
@@ -127,7 +127,7 @@ def test_a_file_system_that_folds_case_is_known_for_it(shown: Repo, room: Room) 
     for words in (("-n",), ()):
         refused = place.run("envrestore", *words, first, prefix=room.inside(place.path))
         assert refused.status == 3, refused.err
-        assert "'Name' and 'name' are one name there" in refused.err
+        assert "'Name' and 'name' are the same name there" in refused.err
 
 
 def test_a_name_that_is_too_long_there_is_refused(shown: Repo, room: Room) -> None:
@@ -166,12 +166,12 @@ def test_what_is_one_name_depends_on_the_place() -> None:
         (b"STRASSE", "stra\u00dfe".encode()),
     ]
     assert list(clashes([b"new"], [b"NEW"], NameRules(folds_case=True))) == [(b"NEW", b"new")]
-    assert why_not(b"n" * 256, NameRules(longest=255)) is not None
-    assert why_not(b"console", NameRules(reserves=True)) is None
+    assert name_problem(b"n" * 256, NameRules(longest=255)) is not None
+    assert name_problem(b"console", NameRules(reserves=True)) is None
 
 
 def test_an_ordinary_place_holds_every_name(tmp_path: Path) -> None:
-    assert manner_of(os.fsencode(tmp_path), empty=True) == NameRules(longest=255)
+    assert name_rules(os.fsencode(tmp_path), empty=True) == NameRules(longest=255)
     assert os.listdir(tmp_path) == []
     assert not NameRules(longest=255).is_narrow
     assert NameRules(longest=143).is_narrow

@@ -27,7 +27,7 @@ def contents(repo: Repo) -> Iterator[WorktreeReader]:
     """Of a store that holds nothing: what is not read here is an error."""
     found = WorktreeReader(Git(str(repo.path / ".git"), str(repo.path)), str(repo.path / "no packs"), "sha1")
     with closing(found):
-        found.look_below(str(repo.path))
+        found.use_directory(str(repo.path))
         yield found
 
 
@@ -109,7 +109,7 @@ def test_where_most_is_not_as_it_was_nobody_looks_any_more(repo: Repo, contents:
     path = written(repo)
     entry = entry_of(path, repo.path)
     other = entry_of(written(repo, name="other"), repo.path, oid=ObjectId(b"\1" * 20))
-    for _ in range(clone_files.PATIENCE):
+    for _ in range(clone_files.MAX_MISMATCHES):
         with pytest.raises(Damaged):
             contents.plain(other)
     with pytest.raises(Damaged):

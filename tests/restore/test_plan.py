@@ -8,15 +8,7 @@ from git_envhist.diff.walk import differing_directories
 from git_envhist.git.process import Git
 from git_envhist.model import EnvPath, PlanAction, RestorePlan, StoredAs
 from git_envhist.objects.reader import ObjectReader
-from git_envhist.restore.plan import (
-    HOLDS_KEPT,
-    NEW,
-    NOT_CAPTURED,
-    NOT_SAVED,
-    SKIP_OWN_FILES,
-    PlanRules,
-    make_plan,
-)
+from git_envhist.restore.plan import PlanRules, SkipReason, make_plan
 from tests.support.repository import Repo
 from tests.support.snapshots import Described, Tree, directory, fifo, file, link, write_snapshot
 
@@ -89,7 +81,7 @@ def test_what_is_kept_keeps_what_holds_it(repo: Repo) -> None:
     rules = keeping(d_kept="excluded", e_f="a mount point")
     found = plan(repo, before, {b"g": file(b"2"), b"d": file(b"a file now")}, rules)
     assert told(found) == [("remove", b"d/goes"), ("replace", b"g")]
-    assert left(found) == {b"d/kept": "excluded", b"e/f": "a mount point", b"d": HOLDS_KEPT}
+    assert left(found) == {b"d/kept": "excluded", b"e/f": "a mount point", b"d": SkipReason.HOLDS_SKIPPED}
 
 
 def test_what_the_target_did_not_capture_stays(repo: Repo) -> None:
@@ -97,7 +89,11 @@ def test_what_the_target_did_not_capture_stays(repo: Repo) -> None:
     before = {b"a": file(b"here"), b"d/b": file(b"here"), b"new/c": file()}
     after = {b"a": unknown, b"d/b": Described(content=None), b"fresh/d": unknown, b"fresh/e": file()}
     found = plan(repo, before, after)
-    assert left(found) == {b"a": NOT_CAPTURED, b"d/b": NOT_CAPTURED, b"fresh/d": NOT_CAPTURED}
+    assert left(found) == {
+        b"a": SkipReason.NOT_CAPTURED,
+        b"d/b": SkipReason.NOT_CAPTURED,
+        b"fresh/d": SkipReason.NOT_CAPTURED,
+    }
     assert told(found) == [("remove", b"new/c"), ("remove", b"new"), ("write", b"fresh")]
     assert [entry.path for entry in found.steps[-1].below] == [b"fresh/e"]
 
@@ -106,7 +102,7 @@ def test_what_the_side_before_does_not_hold_is_not_displaced(repo: Repo) -> None
     before = {b"a": Described(content=None), b"d/b": Described(content=None)}
     found = plan(repo, before, {b"a": file(b"target")})
     assert told(found) == []
-    assert left(found) == {b"a": NOT_SAVED, b"d/b": NOT_SAVED}
+    assert left(found) == {b"a": SkipReason.NOT_SAVED, b"d/b": SkipReason.NOT_SAVED}
 
 
 def test_what_came_later_may_stay(repo: Repo) -> None:
@@ -114,13 +110,18 @@ def test_what_came_later_may_stay(repo: Repo) -> None:
     after = {b"d/old": file(b"2"), b"back": file(), b"turned": file()}
     found = plan(repo, before, after, PlanRules(keep_new=True))
     assert told(found) == [("write", b"back"), ("replace", b"d/old")]
-    assert left(found) == {b"new": NEW, b"d/new": NEW, b"turned/x": NEW, b"turned": HOLDS_KEPT}
+    assert left(found) == {
+        b"new": SkipReason.NEW,
+        b"d/new": SkipReason.NEW,
+        b"turned/x": SkipReason.NEW,
+        b"turned": SkipReason.HOLDS_SKIPPED,
+    }
 
 
 def test_our_own_directory_is_no_part_of_it(repo: Repo) -> None:
     found = plan(repo, {b".envhist-restore/x": file()}, {b".envhist-restore": file(), b"f": file()})
     assert told(found) == [("write", b"f")]
-    assert left(found)[b".envhist-restore"] == SKIP_OWN_FILES
+    assert left(found)[b".envhist-restore"] == SkipReason.OWN_FILES
 
 
 def test_links_that_are_only_numbered_anew_are_the_same(repo: Repo) -> None:
@@ -181,4 +182,4 @@ def test_a_root_that_the_target_did_not_have_is_left_alone(repo: Repo) -> None:
     found = make_plan(differing_directories(contents, with_root, without))
     contents.close()
     assert told(found) == [("replace", b"a")]
-    assert left(found) == {b"etc://": NOT_CAPTURED}
+    assert left(found) == {b"etc://": SkipReason.NOT_CAPTURED}

@@ -15,7 +15,7 @@ import pytest
 
 from git_envhist.git.process import COMMAND
 from git_envhist.model import Entry, EntryKind, EnvPath, PlanAction, PlanStep, RestorePlan
-from git_envhist.restore.processes import AffectedPaths, holders, package_of, still_running
+from git_envhist.restore.processes import AffectedPaths, package_of, processes_with_open, still_running
 
 pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="there is no /proc here")
 
@@ -44,12 +44,12 @@ def test_a_file_that_another_process_holds_open_is_told_with_that_process(
     tmp_path: Path, guest: subprocess.Popen[str]
 ) -> None:
     held, free = (os.fsencode(tmp_path.resolve() / "in" / name) for name in ("held", "free"))
-    found = holders([held, free])
+    found = processes_with_open([held, free])
     assert list(found) == [held]
     assert found[held].pid == guest.pid
     with open(held):
         pass
-    assert holders([free]) == {}
+    assert processes_with_open([free]) == {}
 
 
 def replacing(top: Path, *paths: str) -> AffectedPaths:

@@ -275,7 +275,7 @@ def test_what_is_left_out_now_is_not_written_over(repo: Repo) -> None:
         again = repo.run("envrestore", *words, first, check=True).out
         assert again == (
             "nothing to restore: what differs stays as it is\n"
-            "left alone:\n    data: it is no part of the environment now\n"
+            "left alone:\n    data: excluded from the environment now\n"
         )
 
 

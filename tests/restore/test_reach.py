@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from git_envhist.model import EnvPath
-from git_envhist.restore.disk import RestoreDisk, open_restore_disk
-from git_envhist.restore.fs import DiskCalls
+from git_envhist.restore.disk_calls import DiskCalls
+from git_envhist.restore.environment_disk import EnvironmentDisk, open_environment_disk
 
 DEEP = EnvPath(b"a/b/c")
 
@@ -23,29 +23,29 @@ class NamesAlone(DiskCalls):
 
 
 @pytest.fixture(params=[DiskCalls, NamesAlone])
-def door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RestoreDisk]:
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EnvironmentDisk]:
     for name in ("top/a/b/c", "top/other/b/c", "private", "outside/b/c"):
         (tmp_path / name).mkdir(parents=True)
     closed = os.stat(tmp_path / "top" / "other")
-    opened = open_restore_disk(
+    opened = open_environment_disk(
         {b"": os.fsencode(tmp_path / "top")},
         str(tmp_path / "private"),
-        hands=request.param(),
+        calls=request.param(),
         forbidden=frozenset({(closed.st_dev, closed.st_ino)}),
     )
     yield opened
     opened.close()
 
 
-def reached(door: RestoreDisk) -> int:
+def reached(disk: EnvironmentDisk) -> int:
     """The number of the directory that is found."""
-    with door.directory(b"", DEEP) as descriptor:
+    with disk.directory(b"", DEEP) as descriptor:
         return os.fstat(descriptor).st_ino
 
 
-def test_it_is_the_same_one(door: RestoreDisk, tmp_path: Path) -> None:
+def test_it_is_the_same_one(disk: EnvironmentDisk, tmp_path: Path) -> None:
     wanted = os.stat(tmp_path / "top/a/b/c").st_ino
-    assert [reached(door) for _ in range(3)] == [wanted] * 3
+    assert [reached(disk) for _ in range(3)] == [wanted] * 3
 
 
 def test_the_call_is_made_where_there_is_one(tmp_path: Path) -> None:
@@ -59,11 +59,11 @@ def test_the_call_is_made_where_there_is_one(tmp_path: Path) -> None:
     os.close(opened)
 
 
-def test_another_one_in_its_place_is_found(door: RestoreDisk, tmp_path: Path) -> None:
-    reached(door)
+def test_another_one_in_its_place_is_found(disk: EnvironmentDisk, tmp_path: Path) -> None:
+    reached(disk)
     os.rename(tmp_path / "top/a/b/c", tmp_path / "top/gone")
     (tmp_path / "top/a/b/c").mkdir()
-    assert reached(door) == os.stat(tmp_path / "top/a/b/c").st_ino
+    assert reached(disk) == os.stat(tmp_path / "top/a/b/c").st_ino
 
 
 def link_inside(top: Path) -> None:
@@ -93,17 +93,17 @@ def a_file(top: Path) -> None:
 
 @pytest.mark.parametrize("plant", [link_inside, link_outside, the_last_is_a_link, a_forbidden_one, a_file])
 def test_what_is_planted_meanwhile_is_no_way(
-    door: RestoreDisk, tmp_path: Path, plant: Callable[[Path], None]
+    disk: EnvironmentDisk, tmp_path: Path, plant: Callable[[Path], None]
 ) -> None:
-    reached(door)
+    reached(disk)
     plant(tmp_path / "top")
     for _ in range(2):
         with pytest.raises(NotADirectoryError):
-            reached(door)
+            reached(disk)
 
 
-def test_what_went_is_gone(door: RestoreDisk, tmp_path: Path) -> None:
-    reached(door)
+def test_what_went_is_gone(disk: EnvironmentDisk, tmp_path: Path) -> None:
+    reached(disk)
     os.rename(tmp_path / "top/a", tmp_path / "top/moved")
     with pytest.raises(FileNotFoundError):
-        reached(door)
+        reached(disk)

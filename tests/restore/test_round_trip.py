@@ -22,12 +22,12 @@ def go_there_and_back(top: Path, tree: Tree, changes: tuple[Edit, ...]) -> None:
     make_repo(top, commit=False)
     build(tree, top)
     engine = Engine(top)
-    first, then = engine.capture(), engine.look()
+    first, then = engine.capture(), engine.list_files()
     apply(changes, top)
-    second, now = engine.capture(), engine.look()
+    second, now = engine.capture(), engine.list_files()
     for before, after, wanted in ((second, first, then), (engine.capture, second, now)):
         outcome = engine.restore(before() if callable(before) else before, after)
-        assert engine.look() == wanted
+        assert engine.list_files() == wanted
         assert outcome.differences == ()
         assert outcome.left_alone == {}
         assert outcome.kept == ()

@@ -79,12 +79,12 @@ class Day:
             self.arrive(after, is_led_to=tree_differences(before, after) != ())
 
     def undo(self, steps: int) -> None:
-        look = self.look()
+        look = self.list_files()
         is_new = self.cursor < 0 or self.states[self.cursor][0] != look
         self.walk("--undo", steps, None if self.cursor < 0 else self.reach(-1, steps - is_new))
 
     def redo(self, steps: int) -> None:
-        is_there = self.cursor >= 0 and self.states[self.cursor][0] == self.look()
+        is_there = self.cursor >= 0 and self.states[self.cursor][0] == self.list_files()
         self.walk("--redo", steps, self.reach(1, steps) if is_there else None)
 
     def reach(self, direction: int, steps: int) -> int | None:
@@ -121,7 +121,7 @@ class Day:
             self.copies[one["id"]] = before if saved else after
         return bool(came)
 
-    def look(self) -> Look:
+    def list_files(self) -> Look:
         return look_at(self.repo.path)
 
     def copy(self) -> Path:

@@ -55,7 +55,7 @@ def test_too_many_steps_back_are_told_how_many_there_are(repo: Repo) -> None:
     refused = repo.run("envlog", "undo", "99")
     assert (refused.status, repo.read("app.py")) == (4, b"2")
     assert refused.err == (
-        "error: there are not 99 earlier states\nhint: as far back as it goes: git envrestore --undo 2\n"
+        "error: there are fewer than 99 earlier states\nhint: the furthest possible: git envrestore --undo 2\n"
     )
     repo.run("envrestore", "--undo", "2", check=True)
     assert repo.read("app.py") == b"0"
@@ -81,7 +81,7 @@ def test_what_is_written_into_the_environment_itself_is_told_to_be_captured_from
     inside = repo.run("envrestore", "--to", "copies/one", first, check=True)
     assert inside.err == (
         "warning: 'copies/one' is in the environment: "
-        "the next capture holds it, too, unless .envhistignore names it\n"
+        "the next capture includes it unless .envhistignore excludes it\n"
     )
     assert repo.read("copies/one/app.py") == repo.read("app.py")
 
@@ -94,7 +94,7 @@ def test_a_path_that_is_left_out_by_now_is_refused_where_it_is_all_that_is_asked
     before = repo.git("for-each-ref")
     refused = repo.run("envrestore", first, "--", "venv")
     assert (refused.status, refused.out) == (3, "")
-    assert refused.err.startswith("error: 'venv' is no part of the environment now: .envhistignore")
+    assert refused.err.startswith("error: 'venv' is excluded from the environment by .envhistignore")
     assert repo.git("for-each-ref") == before
     (repo.path / ".envhistignore").unlink()
     repo.run("envrestore", first, "--", "venv", check=True)

@@ -61,7 +61,7 @@ def test_a_restore_takes_what_the_program_takes(repo: Repo) -> None:
     assert not (repo.path / "a").exists()
     history.restore(done.undo)
     assert repo.read("a") == b"new"
-    with pytest.raises(UsageError, match="no such class of things: 'nothing'"):
+    with pytest.raises(UsageError, match="unknown class of paths: 'nothing'"):
         history.restore(first, only=["nothing"])
 
 

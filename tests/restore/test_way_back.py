@@ -72,6 +72,6 @@ def test_a_dry_run_says_what_would_be_refused(repo: Repo) -> None:
     repo.git("add", "app.py")
     planned = repo.run("envrestore", "-n", "--head", first)
     assert (planned.status, "replace" in planned.out) == (0, True)
-    assert "warning: as it is now, this would be refused: 1 staged changes would be lost" in planned.err
+    assert "warning: this restore would be refused: 1 staged changes would be lost" in planned.err
     assert repo.run("envrestore", "--head", first).status == 3
     assert "refused" not in repo.run("envrestore", "-n", "--head", "--force", first, check=True).err

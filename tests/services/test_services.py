@@ -227,7 +227,7 @@ def test_a_moment_without_a_state_says_so(served: Served) -> None:
     repo.write("app.py", b"two")
     done = repo.run("envrestore", "--services", first)
     assert (done.status, served.steps) == (5, ["stop", "start"])
-    assert "that moment holds no state of it" in done.err
+    assert "the snapshot has no state of it" in done.err
 
 
 def test_commands_come_from_the_users_configuration_alone(served: Served) -> None:

@@ -1,7 +1,7 @@
-"""The calls by which a restore changes a disk, one method each: nothing else in this room makes any.
+"""The system calls by which a restore changes a disk, one method each; no other module of the package makes any.
 
-Names are always given below an open directory, and no call follows a link. A test hands in others: hands that stop
-after so many changes, or that find the file system changed under them.
+Names are always relative to an open directory, and no call follows a link. Tests replace `DiskCalls` with versions that
+fail after a number of changes, or that change the file system in between.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from git_envhist.platform import DIRECTORY, NOFOLLOW, SYSTEM, open_itself
 
 NOREPLACE, EXCHANGE = 1, 2
 OPENAT2 = 437
-"""The number of the call, which no C library has a name for yet; since 2020 new calls have one number everywhere."""
+"""openat2, which C libraries do not wrap yet; new system calls have one number on all architectures since 2020."""
 NO_LINKS_BENEATH = 0x04 | 0x08
-"""No link on the way, and nothing above where it begins."""
+"""RESOLVE_NO_SYMLINKS and RESOLVE_BENEATH."""
 WRITE = 2
-"""For `sync_file_range`: what is dirty begins to be written."""
+"""SYNC_FILE_RANGE_WRITE: start to write dirty pages."""
 FICLONE = 0x40049409
 NO_FLAGS = frozenset((errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTTY))
 NO_LINKS = frozenset((errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EXDEV))
@@ -34,29 +34,29 @@ MAKE_WRITABLE = 0o700
 
 
 class OpenHow(ctypes.Structure):
-    """`struct open_how`: the flags, the mode, and what may be on the way."""
+    """`struct open_how`: flags, mode, and resolve flags."""
 
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
 class ExchangeUnsupported(Exception):
-    """Two names cannot be exchanged at once here."""
+    """Raised if two names cannot be exchanged atomically."""
 
 
 class DiskCalls:
-    """Changes a disk."""
+    """System calls that change a disk."""
 
     def exchange(self, one: int, name: bytes, other: int, other_name: bytes) -> None:
-        """Let two names change places at one moment; `ExchangeUnsupported` where that cannot be had."""
+        """Exchange two names atomically; raise `ExchangeUnsupported` if the file system cannot."""
         if not self._rename(one, name, other, other_name, EXCHANGE):
             raise ExchangeUnsupported
 
     def move(self, one: int, name: bytes, other: int, other_name: bytes) -> None:
-        """Give a thing another name; FileExistsError where something bears that name already."""
+        """Rename without replacing; raise FileExistsError if the new name exists."""
         if self._rename(one, name, other, other_name, NOREPLACE):
             return
         if stat.S_ISDIR(os.stat(name, dir_fd=one, follow_symlinks=False).st_mode):
-            # The system itself puts a directory on nothing but an empty one.
+            # rename(2) replaces only an empty directory by a directory.
             _refuse_to_replace(other, other_name)
             self.rename(one, name, other, other_name)
             return
@@ -86,24 +86,24 @@ class DiskCalls:
         os.mkdir(name, 0o700, dir_fd=directory)
 
     def create(self, directory: int, name: bytes, mode: int = 0o600) -> int:
-        """A new file, nobody's but ours until it is dressed; what it holds can be read back."""
+        """Create a file that only this user can open, for reading and writing; its final mode is set later."""
         return os.open(name, NEW_FILE, mode, dir_fd=directory)
 
     def write(self, descriptor: int, data: bytes, offset: int) -> None:
-        """All of the bytes, however few the kernel takes at a time."""
+        """Write all bytes, also if the kernel takes fewer at a time."""
         done = os.pwrite(descriptor, data, offset)
         while done < len(data):
             done += os.pwrite(descriptor, data[done:], offset + done)
 
     def clone(self, source: int, descriptor: int, *, share: bool) -> bool:
-        """Give a new file the bytes of an open one; where they can share blocks until either is written to, they do.
-        False where that cannot be had: with `share` alone, or at all."""
+        """Fill a new file from an open one, sharing blocks if possible. Return False if that is impossible: with
+        `share` sharing, otherwise any copy by the kernel."""
         if sys.platform != "linux":
             return False
         try:
             fcntl.ioctl(descriptor, FICLONE, source)
         except OSError:
-            # Whatever the reason is: the file is written then, and that tells of it where it matters.
+            # The reason does not matter: the caller writes the file, and reports errors.
             return not share and _copy(source, descriptor)
         return True
 
@@ -114,7 +114,7 @@ class DiskCalls:
         os.symlink(target, name, dir_fd=directory)
 
     def mknod(self, directory: int, name: bytes, kind: int, device: int) -> None:
-        """A pipe, a socket that nobody listens on, a device."""
+        """Create a pipe, a socket file or a device."""
         os.mknod(name, kind | 0o600, device, dir_fd=directory)
 
     def chown(self, directory: int, name: bytes, uid: int, gid: int) -> None:
@@ -127,13 +127,13 @@ class DiskCalls:
         os.fchmod(descriptor, mode)
 
     def chmod(self, directory: int, name: bytes, mode: int) -> None:
-        """The mode of what is no link, also where it is closed to us."""
+        """Set the mode of anything but a link, also of entries without permissions."""
         if not SYSTEM.proc or not PATH_ONLY:
             self._chmod_opened(directory, name, mode)
             return
         descriptor = open_itself(name, PATH_ONLY | os.O_CLOEXEC, dir_fd=directory)
         try:
-            # The kernel has no call that changes a mode and follows no link; this name means what is open.
+            # No system call changes a mode without following links; this path refers to the open entry.
             os.chmod(f"/proc/self/fd/{descriptor}", mode)
         finally:
             os.close(descriptor)
@@ -152,7 +152,7 @@ class DiskCalls:
         os.utime(descriptor, ns=(mtime_ns, mtime_ns))
 
     def set_xattr(self, what: int | str | bytes, name: bytes, value: bytes) -> None:
-        """On an open file, or on a path whose last name is not followed."""
+        """Set an attribute of an open file, or of a path whose last name is not followed."""
         if isinstance(what, int):
             os.setxattr(what, name, value)
         else:
@@ -165,10 +165,10 @@ class DiskCalls:
             os.removexattr(what, name, follow_symlinks=False)
 
     def open_beneath(self, base: int, path: bytes) -> int | None:
-        """A descriptor of a directory below another, through no link and at one moment; None where there is none."""
+        """Open a directory below another atomically and without following links; return None if impossible."""
         if self._openat2 is None or not path:
             return None
-        opened = self._openat2(OPENAT2, base, path, self._way_beneath, ctypes.sizeof(OpenHow))
+        opened = self._openat2(OPENAT2, base, path, self._how_beneath, ctypes.sizeof(OpenHow))
         return opened if opened >= 0 else None
 
     @once
@@ -176,11 +176,11 @@ class DiskCalls:
         return getattr(self._libc, "syscall", None) if SYSTEM.openat2 else None
 
     @once
-    def _way_beneath(self) -> Any:
+    def _how_beneath(self) -> Any:
         return ctypes.byref(OpenHow(DIRECTORY | NOFOLLOW, 0, NO_LINKS_BENEATH))
 
     def sync(self, descriptor: int) -> None:
-        """Return when all that was written to the file system of an open directory is on the medium."""
+        """Sync the file system of an open directory."""
         syncfs = getattr(self._libc, "syncfs", None)
         if syncfs is None:
             os.sync()
@@ -188,14 +188,14 @@ class DiskCalls:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
 
-    def begin_to_sync(self, descriptor: int) -> None:
-        """Have what was written to a file go to the medium; nobody waits for it."""
+    def start_writeback(self, descriptor: int) -> None:
+        """Start to write a file's dirty pages, without waiting."""
         begin = getattr(self._libc, "sync_file_range", None)
         if begin is not None:
             begin(descriptor, ctypes.c_int64(0), ctypes.c_int64(0), WRITE)
 
-    def sync_one(self, descriptor: int) -> None:
-        """Return when an open file or directory is on the medium."""
+    def sync_file(self, descriptor: int) -> None:
+        """Sync one open file or directory."""
         os.fsync(descriptor)
 
     @once
@@ -203,7 +203,7 @@ class DiskCalls:
         return ctypes.CDLL(None, use_errno=True)
 
     def _rename(self, one: int, name: bytes, other: int, other_name: bytes, flags: int) -> bool:
-        """Rename with flags; False where the system or the file system knows none."""
+        """Rename with flags; return False if the system or the file system does not support them."""
         call = getattr(self._libc, "renameat2", None)
         if call is None:
             return False
@@ -222,14 +222,14 @@ def _refuse_to_replace(directory: int, name: bytes) -> None:
 
 
 def open_directory(base: int, path: bytes, *, forbidden: frozenset[tuple[int, int]] = frozenset()) -> int:
-    """A descriptor of a directory below another, reached name by name and through no link; to be closed.
+    """Open a directory below another, name by name and without following links; return a descriptor.
 
-    NotADirectoryError where a link or something else stands in the way, or a directory that must not be entered.
+    Raise NotADirectoryError if a link or another entry is in the way, or a forbidden directory.
     """
     here = os.open(b".", DIRECTORY, dir_fd=base)
     try:
         for name in path.split(b"/") if path else ():
-            # Let go of by its name before it is closed: a signal between the two would have it closed twice.
+            # Rebind before closing, so that a signal in between cannot lead to a second close.
             above, here = here, open_itself(name, DIRECTORY, dir_fd=here)
             os.close(above)
             if forbidden and (seen := os.fstat(here)) and (seen.st_dev, seen.st_ino) in forbidden:
