@@ -326,8 +326,8 @@ class HookOutcomes:
             if captured.snapshot is not None and False in waited:
                 self._agents.tell_late(job, captured.snapshot)
             result = "captured" if captured.snapshot is not None else "nothing changed"
-            name_problem = next((f": {one}" for one in captured.warnings if NOT_APPROVED in one), "")
-            self._keep(job.event, result + name_problem)
+            why_not = next((f": {one}" for one in captured.warnings if NOT_APPROVED in one), "")
+            self._keep(job.event, result + why_not)
         except Exception as error:
             self.failed(job.event, error)
 

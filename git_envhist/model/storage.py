@@ -33,7 +33,7 @@ class PruneDecision:
     snapshot: Snapshot
     reasons: tuple[str, ...]
     """Why it is kept; none: it goes."""
-    name_problem: str = NOT_KEPT
+    why_not: str = NOT_KEPT
 
     @property
     def keep(self) -> bool:
@@ -46,7 +46,7 @@ class PruneDecision:
 
     @property
     def why(self) -> str:
-        return ", ".join(self.reasons) or self.name_problem
+        return ", ".join(self.reasons) or self.why_not
 
 
 class PrunedTimeline(NamedTuple):

@@ -23,7 +23,7 @@ from git_envhist.restore.disk_calls import open_directory
 
 MAX_SIZE = 1 << 26
 MAX_MISMATCHES = 256
-"""After so many more mismatches than matches, the working tree is not tried any more."""
+"""The working tree is not tried after this many more mismatches than matches."""
 WITHOUT_WAITING = os.RWF_NOWAIT if SYSTEM.nowait else 0
 
 
@@ -122,7 +122,7 @@ class CloningReader(WorktreeReader):
     """Reads a snapshot, and offers unchanged files of the working tree for cloning."""
 
     _shares = True
-    """Whether the file system can share blocks, as far as is known."""
+    """True if the file system can share blocks, as far as is known."""
 
     def use_directory(self, root: str) -> None:
         """Offer the files of this directory for cloning from now on."""
@@ -130,7 +130,7 @@ class CloningReader(WorktreeReader):
         self.lends = self._top >= 0
 
     def lend(self, entry: Entry, take: Callable[[int, bool], bool]) -> bool:
-        """Whether `take` accepted the open file at an entry's path, which must not have changed meanwhile."""
+        """Return whether `take` accepted the open file at an entry's path, which must not have changed meanwhile."""
         is_big = entry.stored is StoredAs.PIECES
         # A secret file is small, and must not be read in more places than necessary.
         if entry.stored is StoredAs.SEALED or entry.oid in (self._made or {}) or not (self._shares or is_big):

@@ -28,13 +28,13 @@ def open_to_read(directory: int, name: bytes) -> int:
 
 
 def is_link_to(directory: int, name: bytes, entry: Entry) -> bool:
-    """Whether a symbolic link has the target that the snapshot has."""
+    """Return whether a symbolic link has the target that the snapshot has."""
     target = os.fsencode(os.readlink(name, dir_fd=directory))
     return entry.oid is not None and _blob_id([target], len(target), len(entry.oid)) == entry.oid
 
 
 def has_bytes(descriptor: int, size: int, root: bytes, entry: Entry, contents: Contents) -> bool:
-    """Whether an open file of this size has the contents of an entry."""
+    """Return whether an open file of this size has the contents of an entry."""
     if entry.oid is None or entry.stored is StoredAs.FINGERPRINT:
         return False
     if entry.stored is StoredAs.PLAIN:
@@ -53,7 +53,7 @@ def has_bytes(descriptor: int, size: int, root: bytes, entry: Entry, contents: C
 
 
 def file_equals(descriptor: int, data: bytes, offset: int) -> bool:
-    """Whether an open file has these bytes at an offset; the system may return fewer bytes at a time."""
+    """Return whether an open file has these bytes at an offset; the system may return fewer bytes at a time."""
     found = os.pread(descriptor, len(data), offset)
     while 0 < len(found) < len(data) and (
         more := os.pread(descriptor, len(data) - len(found), offset + len(found))
@@ -63,7 +63,7 @@ def file_equals(descriptor: int, data: bytes, offset: int) -> bool:
 
 
 def content_matches(directory: int, name: bytes, root: bytes, entry: Entry, contents: Contents) -> bool:
-    """Whether the file of a name has the contents of an entry; False if it cannot be read."""
+    """Return whether the file of a name has the contents of an entry; False if it cannot be read."""
     if entry.kind is EntryKind.LINK:
         return is_link_to(directory, name, entry)
     if entry.kind is not EntryKind.FILE:

@@ -64,7 +64,7 @@ def from_stat(found: os.stat_result) -> DiskEntry:
 
 
 def is_same_file(one: DiskEntry | None, other: DiskEntry | None) -> bool:
-    """Whether both are the same inode, even if it was changed."""
+    """Return whether both are the same inode, even if it was changed."""
     if one is None or other is None:
         return False
     # Cheapest first; no enum lookup: called five times per path.
@@ -73,7 +73,7 @@ def is_same_file(one: DiskEntry | None, other: DiskEntry | None) -> bool:
 
 
 def is_unchanged(known: DiskEntry, now: DiskEntry | None, *, strictly: bool = False) -> bool:
-    """Whether an entry is unchanged; `strictly`: the restore has not renamed it yet, so its ctime counts, too."""
+    """Return whether an entry is unchanged; `strictly`: the restore has not renamed it yet, so its ctime counts."""
     if now is None or not is_same_file(known, now):
         return False
     if known.is_directory:
@@ -85,7 +85,7 @@ def is_unchanged(known: DiskEntry, now: DiskEntry | None, *, strictly: bool = Fa
 
 
 def may_match_entry(entry: Entry, now: DiskEntry) -> bool:
-    """Whether stat data allow that an entry is as in a snapshot."""
+    """Return whether stat data allow that an entry is as in a snapshot."""
     if now.kind is not entry.kind:
         return False
     if entry.kind is EntryKind.DIRECTORY:

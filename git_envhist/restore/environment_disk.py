@@ -213,7 +213,7 @@ def _keeping_mtime(calls: DiskCalls, parent: int, name: bytes) -> Iterator[None]
 
 
 def can_rename(calls: DiskCalls, source: int, target: int) -> bool:
-    """Whether entries of one directory can be renamed into another."""
+    """Return whether entries of one directory can be renamed into another."""
     if os.fstat(source).st_dev != os.fstat(target).st_dev:
         return False
     # The kernel compares mounts before it looks for the file, so it need not exist.

@@ -90,7 +90,7 @@ class RestoreTarget(NamedTuple):
                 raise UnfinishedRestore(f"restore interrupted: {in_words(error)}") from error
 
     def is_left(self) -> bool:
-        """Whether a journal exists, so that something may have been changed."""
+        """Return whether a journal exists, so that something may have been changed."""
         return os.path.lexists(os.path.join(self.private, JOURNAL))
 
 

@@ -205,7 +205,7 @@ class _Applier:
 
 
 def _is_between(now: DiskEntry, known: DiskEntry, before: Entry, after: Entry) -> bool:
-    """Whether this is the checked entry, with attributes of one side or the other."""
+    """Return whether this is the checked entry, with attributes of one side or the other."""
     if (now.device, now.inode, now.kind, now.size) != (known.device, known.inode, known.kind, known.size):
         return False
     if now.kind is not EntryKind.LINK and now.links != 1:
@@ -272,7 +272,7 @@ def _file_name(staged: StagedStep) -> bytes:
 def _is_removable(
     slots: Slots, staged: StagedStep, undone: bool, started: int, check_content: ContentCheck | None
 ) -> bool:
-    """Whether the entry of a slot may be removed: a snapshot has it, or it was staged and never changed.
+    """Return whether the entry of a slot may be removed: a snapshot has it, or it was staged and never changed.
 
     Directories are removed here, because a process can add files to one until it is gone.
     """
@@ -314,7 +314,7 @@ def _try_rmdir(calls: DiskCalls, directory: int, name: bytes) -> bool:
 
 
 def _has_only_staged_entries(slots: Slots, staged: StagedStep, started: int) -> bool:
-    """Whether a directory contains exactly what was staged, after being in the environment for a while."""
+    """Return whether a directory contains exactly what was staged, after being in the environment for a while."""
     top = staged.step.path
     known = {entry.path: entry for entry in staged.step.below}
     todo = [top]

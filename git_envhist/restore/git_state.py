@@ -124,7 +124,7 @@ def carry_out(repository: Repository, move: Move) -> None:
 
 
 def head_is_at(repository: Repository, snapshot: Snapshot) -> bool:
-    """Whether HEAD is where a move would put it."""
+    """Return whether HEAD is where a move would put it."""
     if snapshot.head is None:
         return False
     git = repository.git
@@ -157,7 +157,7 @@ def _is_ref_in_progress(repository: Repository, name: str) -> bool:
 
 
 def _can_be_on(repository: Repository, branch: str | None, commit: str) -> bool:
-    """Whether a branch is still at a commit, and not checked out in another working tree."""
+    """Return whether a branch is still at a commit, and not checked out in another working tree."""
     if branch is None or not branch.startswith("refs/heads/"):
         return False
     if repository.resolve_ref(branch) != commit:

@@ -162,7 +162,7 @@ def refuse_locked_repositories(plan: RestorePlan, bases: Mapping[bytes, bytes]) 
 
 
 def _removes_directory(step: PlanStep) -> bool:
-    """Whether a step removes a directory."""
+    """Return whether a step removes a directory."""
     return (
         step.before is not None
         and step.before.kind is EntryKind.DIRECTORY
@@ -235,7 +235,7 @@ class NameRules(NamedTuple):
 
     @property
     def is_narrow(self) -> bool:
-        """Whether it allows fewer names than the usual file systems of this system."""
+        """Return whether it allows fewer names than the usual file systems of this system."""
         is_short = self.longest is not None and self.longest < USUAL
         return self.folds_case or self.folds_form or self.reserves or is_short
 
@@ -338,7 +338,7 @@ def _listed(base: bytes, directory: EnvPath) -> list[bytes]:
 
 
 def _folds(base: bytes, change: Change, probe: str, empty: bool) -> bool:
-    """Whether a name and its other spelling are equal, as far as existing names show."""
+    """Return whether a name and its other spelling are equal, as far as existing names show."""
     listed = set(os.listdir(base))
     for name in listed:
         other = os.fsencode(change(os.fsdecode(name)))
@@ -372,7 +372,7 @@ def _probe_folding(base: bytes, name: bytes, other: bytes) -> bool:
 
 
 def _reserves(base: bytes) -> bool:
-    """Whether the file system reserves names as Windows does."""
+    """Return whether the file system reserves names as Windows does."""
     if not SYSTEM.proc:
         return False
     device = os.stat(base).st_dev

@@ -106,12 +106,12 @@ from git_envhist.worktree.unfinished_restore import restore_directory
 
 
 def changes_files(planned: RestoreResult) -> bool:
-    """Whether the restore would change anything in the environment."""
+    """Return whether the restore would change anything in the environment."""
     return bool(planned.plan.steps or planned.plan.directories)
 
 
 def is_idle(planned: RestoreResult, options: RestoreOptions, repository: Repository) -> bool:
-    """Whether the restore has nothing to do, neither for files nor for HEAD and services."""
+    """Return whether the restore has nothing to do, neither for files nor for HEAD and services."""
     if changes_files(planned) or options.stopped:
         return False
     return not options.head or head_is_at(repository, planned.target)
@@ -163,7 +163,7 @@ class Now(NamedTuple):
     git: Git
     """Also reads the objects of the new capture."""
     further: int = 0
-    """How many more states undo must go back, because a restore would change nothing in those between."""
+    """The number of further states to undo, because a restore would change nothing in those between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ class FollowUp(NamedTuple):
 
     @classmethod
     def read(cls, notes: Mapping[str, object]) -> FollowUp:
-        """What a journal says of it."""
+        """Return the notes of the journal."""
         return cls(str(notes.get(HEAD) or ""), str(notes.get(ORIGIN) or ""))
 
     @property
@@ -572,7 +572,7 @@ class RestoreDecision(NamedTuple):
 
 @dataclass(slots=True)
 class RestoreOperation:
-    """One restore."""
+    """One restore under its locks."""
 
     here: RestoreContext
     capturing: CapturePipeline

@@ -56,7 +56,7 @@ class RestoreOptions:
 
     @property
     def is_part(self) -> bool:
-        """Whether only a part of the snapshot is restored."""
+        """Return whether only a part of the snapshot is restored."""
         return bool(self.pathspecs) or self.classes is not None or self.keep_new or self.keep_code
 
 

@@ -46,7 +46,7 @@ class LeafPair(NamedTuple):
 
 
 def same_content(before: Entry, after: Entry) -> bool:
-    """Whether the bytes (or the pipe, the device) are the same."""
+    """Return whether the bytes (or the pipe, the device) are the same."""
     return (
         before.kind is after.kind
         and before.oid == after.oid
@@ -56,7 +56,7 @@ def same_content(before: Entry, after: Entry) -> bool:
 
 
 def same_metadata(before: Entry, after: Entry) -> bool:
-    """Whether mode, time, owner and attributes are the same."""
+    """Return whether mode, time, owner and attributes are the same."""
     return (
         before.mtime_ns == after.mtime_ns
         and before.mode == after.mode
@@ -117,7 +117,7 @@ def links_to_renew(leaves: Mapping[Key, LeafPair]) -> set[Key]:
 def _is_unchanged_group(
     members: list[Key], leaves: Mapping[Key, LeafPair], befores: Mapping[int, list[Key]], shared: set[Key]
 ) -> bool:
-    """Whether the names are already one unchanged file, and no other target name shares it."""
+    """Return whether the names are already one unchanged file, and no other target name shares it."""
     groups = set()
     for key in members:
         before, after = leaves[key]
@@ -281,7 +281,7 @@ class _Planner:
                 self._skipped_paths.append(SkippedPath(shown_path(root, path), SkipReason.HOLDS_SKIPPED))
 
     def _is_held_by_contents(self, key: Key) -> bool:
-        """Whether a directory is kept because of its contents."""
+        """Return whether a directory is kept because of its contents."""
         reason = self._rules.holds(shown_path(*key))
         if reason is not None:
             self._skip(*key, reason)

@@ -148,7 +148,7 @@ def written_records(since: KnownWrites, plan: RestorePlan, carried: ExecuteResul
 
 
 def _is_plain(entry: Entry) -> bool:
-    """Whether the manifest has only mode and time (and perhaps an owner) of a tree entry."""
+    """Return whether the manifest has only mode and time (and perhaps an owner) of a tree entry."""
     return (
         entry.stored is StoredAs.PLAIN
         and entry.kind in (EntryKind.FILE, EntryKind.LINK)
@@ -159,7 +159,7 @@ def _is_plain(entry: Entry) -> bool:
 
 
 def _is_complete(records: DirectoryRecords, path: bytes) -> bool:
-    """Whether the record of a directory has no missing or unstable entry; an incomplete one must be scanned again."""
+    """Return whether the record of a directory has no missing or unstable entry."""
     try:
         record = records.peek(path)
     except CacheDamaged:

@@ -46,7 +46,7 @@ VIEWERS = re.compile(
 )
 """Programs that show or edit files and run none of them."""
 MAX_ABOVE = 4
-"""How many ancestors of a process are searched for a git that we started."""
+"""The number of ancestors of a process that are searched for a git that we started."""
 PACKAGE_FILES = (
     *(
         b".git",
@@ -102,7 +102,7 @@ class AffectedPaths(NamedTuple):
         return cls(tuple(sorted(tops.values())), tuple(sorted(paths)), replaced)
 
     def holds(self, directory: bytes) -> bool:
-        """Whether a changed path is below a directory."""
+        """Return whether a changed path is below a directory."""
         inside = directory.rstrip(b"/") + b"/"
         at = bisect_left(self.paths, inside)
         return at < len(self.paths) and self.paths[at].startswith(inside)
@@ -166,14 +166,14 @@ def _maps_any(pid: int, affected: AffectedPaths) -> bool:
 
 
 def _reads_our_output(pid: int) -> bool:
-    """Whether it reads the pipe that this process writes to: `git envrestore … | tail`."""
+    """Return whether it reads the pipe that this process writes to: `git envrestore … | tail`."""
     read = target(b"%b/%d/fd/0" % (PROC, pid))
     written = {target(b"%b/self/fd/%d" % (PROC, number)) for number in (1, 2)}
     return read.startswith(b"pipe:") and read in written
 
 
 def _is_our_worker(pid: int) -> bool:
-    """Whether it is one of our workers or helpers; other child processes may be a host program's.
+    """Return whether it is one of our workers or helpers; other child processes may be a host program's.
 
     Our git processes and modules are recognized by their command line.
     """
@@ -184,7 +184,7 @@ def _is_our_worker(pid: int) -> bool:
 
 
 def _is_our_git(pid: int) -> bool:
-    """Whether it or an ancestor is a git that we started."""
+    """Return whether it or an ancestor is a git that we started."""
     for _ in range(MAX_ABOVE):
         if words_of(pid)[: len(OUR_GIT)] == OUR_GIT:
             return True

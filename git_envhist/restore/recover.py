@@ -31,12 +31,12 @@ from git_envhist.restore.options import RestoreOptions
 
 
 def continue_restore(runner: RestoreRunner) -> ExecuteResult:
-    """Finish it."""
+    """Finish the restore."""
     return _recover(runner, TARGET)
 
 
 def abort_restore(runner: RestoreRunner) -> ExecuteResult:
-    """Bring back what stood here before."""
+    """Undo the restore."""
     return _recover(runner, SAFETY)
 
 
@@ -69,7 +69,7 @@ def _recover(runner: RestoreRunner, goal: str) -> ExecuteResult:
 
 
 def _record_end(here: RestoreContext, carried: ExecuteResult, goal: str, role: RestoreRole) -> Iterator[str]:
-    """Record what is finished; what could not be had."""
+    """Record the recovered restore; yield what failed."""
     notes = dict(carried.notes)
     if goal == TARGET:
         role = RestoreRole(notes.get(PART, role.value))

@@ -100,7 +100,7 @@ class Relocation(NamedTuple):
 
 
 def is_shell_safe(place: str) -> bool:
-    """Whether a path needs no quotes in scripts and first lines."""
+    """Return whether a path needs no quotes in scripts and first lines."""
     return SPELLED.fullmatch(place) is not None
 
 

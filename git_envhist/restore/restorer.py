@@ -124,7 +124,7 @@ class Stepping:
 
 
 def _is_as_good(stop: Snapshot | None, dropped: Snapshot, states: States) -> bool:
-    """Whether one state differs from a dropped one in times at most."""
+    """Return whether one state differs from a dropped one in times at most."""
     if stop is None or stop.content != dropped.content:
         return False
     return states(State.of(stop), State.of(dropped)) is not Difference.MORE
@@ -207,7 +207,7 @@ class Restorer:
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether an interrupted restore must be finished first."""
+        """Return whether an interrupted restore must be finished first."""
         try:
             self._capturing.refuse_broken_off()
         except UnfinishedRestore:

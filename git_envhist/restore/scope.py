@@ -30,7 +30,7 @@ MAX_SECONDS = 60.0
 
 
 class CapturedExtent(NamedTuple):
-    """What a snapshot did not capture: exclusion rules and missing paths."""
+    """The exclusion rules and missing paths of a snapshot."""
 
     ignored: Ignored | None
     missing: dict[EnvPath, MissingReason]
@@ -49,7 +49,7 @@ class CapturedExtent(NamedTuple):
         )
 
     def excludes(self, path: bytes, *, directory: bool) -> bool:
-        """Whether the rules exclude a path or a directory above it."""
+        """Return whether the rules exclude a path or a directory above it."""
         if self.ignored is None:
             return False
         root, mark, below = path.partition(ROOT_MARK)
@@ -184,7 +184,7 @@ def _other_names(place: bytes, known: Container[bytes]) -> list[tuple[bytes, boo
 
 
 def _is_immutable(place: bytes) -> bool:
-    """Whether the owner has write permission on a file of this user, and still cannot write."""
+    """Return whether the owner has write permission on a file of this user, and still cannot write."""
     try:
         found = os.lstat(place)
     except OSError:

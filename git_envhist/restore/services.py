@@ -29,7 +29,7 @@ NO_COMMAND = "no restore command is configured: envhist.service.<name>.restore"
 
 @dataclass(frozen=True, slots=True)
 class ServiceRestore:
-    """One working tree with its services."""
+    """Restores of a working tree with its services."""
 
     capturing: CapturePipeline
     runner: RestoreRunner

@@ -41,7 +41,7 @@ NO_STEP = -1
 
 
 class StagedItem(NamedTuple):
-    """One file to write: its slot directory and name, and its step if it is the step's own entry."""
+    """A file to write: its slot directory and name, and its step if it is the step's own entry."""
 
     root: bytes
     directory: bytes
@@ -111,7 +111,7 @@ def batches(items: list[StagedItem]) -> Iterator[Batch]:
 
 
 def writes_directory(step: PlanStep) -> bool:
-    """Whether a step writes a new directory with all of its contents."""
+    """Return whether a step writes a new directory with all of its contents."""
     return step.after is not None and step.after.kind is EntryKind.DIRECTORY
 
 

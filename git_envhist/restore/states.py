@@ -28,7 +28,7 @@ MOVES = (RestoreRole.UNDO, RestoreRole.REDO)
 
 
 class Difference(IntEnum):
-    """How much one environment differs from another."""
+    """The degree of difference between two environments."""
 
     NONE = 0
     TIMES = 1
@@ -37,7 +37,7 @@ class Difference(IntEnum):
 
 
 class State(NamedTuple):
-    """One environment: `Env-Content`, and the tree that also has its metadata."""
+    """An environment: `Env-Content`, and the tree that also has its metadata."""
 
     content: str
     tree: str
@@ -48,7 +48,7 @@ class State(NamedTuple):
 
 
 Compare = Callable[[State, State], Difference]
-"""Say how two states of the same content differ."""
+"""Return how two states of the same content differ."""
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class UndoStack:
     cut_off: tuple[Snapshot, ...] = ()
     """States that redo would have reached, had nothing new come after the last undo."""
     arrived: Snapshot | None = None
-    """Where the last step led, which may differ from its stop: in an owner that could not be set, or in a key."""
+    """The result of the last step, which may differ from its stop in an owner that could not be set, or in a key."""
     _places: dict[str, int] = field(default_factory=dict)
     _members: list[list[SnapshotId]] = field(default_factory=list)
     """The snapshots of each state."""
@@ -72,15 +72,15 @@ class UndoStack:
         return self.stops[self.cursor] if self.stops else None
 
     def back(self, steps: int, now: State) -> Snapshot | None:
-        """Return the state `steps` before the given one; None if there are not so many."""
+        """Return the state `steps` before the given one; None if there are fewer."""
         return self._at(self.cursor - steps + self.is_new(now)) if steps > 0 else None
 
     def forward(self, steps: int, now: State) -> Snapshot | None:
-        """Return the state `steps` after the given one; None if there are not so many."""
+        """Return the state `steps` after the given one; None if there are fewer."""
         return None if self.is_new(now) else self._at(self.cursor + steps)
 
     def is_new(self, now: State) -> bool:
-        """Whether no snapshot of the current state has this one."""
+        """Return whether no snapshot of the current state has this one."""
         return self._difference(now) is Difference.MORE
 
     def _at(self, place: int) -> Snapshot | None:
@@ -118,7 +118,7 @@ class UndoStack:
         if difference is Difference.MORE or (difference is Difference.TIMES and is_led_to):
             self._append(snapshot)
         elif self._compared(self.here, state) is not Difference.NONE:
-            # Undo returns to what was there last.
+            # Undo returns to the newest snapshot of a state.
             self.stops[self.cursor] = snapshot
         self._places[snapshot.id] = self.cursor
         self._members[self.cursor].append(snapshot.id)
@@ -153,7 +153,7 @@ class States:
         self._known: dict[tuple[str, str], Difference] = {}
 
     def __call__(self, one: State, other: State) -> Difference:
-        """Return the difference; none where a snapshot cannot be read, as far as their contents say."""
+        """Return the difference; NONE if a snapshot cannot be read."""
         trees = (one.tree, other.tree)
         if trees not in self._known:
             try:
@@ -170,7 +170,7 @@ class States:
 
 
 def _differs(pair: DirectoryPair) -> bool:
-    """Whether a directory or an entry of it differs in more than times and hard links."""
+    """Return whether a directory or an entry of it differs in more than times and hard links."""
     if pair.before is None or pair.after is None:
         return True
     before, after = _entries(pair.before), _entries(pair.after)

@@ -18,7 +18,7 @@ class StoredTimes:
         self._scratch: dict[bytes, int] = {}
 
     def stores_as(self, root: bytes, wanted_ns: int, found_ns: int) -> bool:
-        """Whether a file of a root has the mtime `found_ns` after it was set to `wanted_ns`."""
+        """Return whether a file of a root has the mtime `found_ns` after it was set to `wanted_ns`."""
         try:
             if root not in self._scratch:
                 self._scratch[root] = self._make(root)

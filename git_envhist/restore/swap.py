@@ -45,7 +45,7 @@ class StepSkipped(Exception):
 
 
 ContentCheck = Callable[[PlanStep, int, bytes], bool]
-"""Whether a file has the contents of a step's side `before`."""
+"""True if a file has the contents of a step's side `before`."""
 
 
 def no_content_check(step: PlanStep, directory: int, name: bytes) -> bool:
@@ -61,7 +61,7 @@ class SwapSide(Enum):
 
 
 class Swap:
-    """One step of a restore, with its path and its slot."""
+    """A step of a restore, with its path and its slot."""
 
     def __init__(
         self, disk: EnvironmentDisk, staged: StagedStep, check_content: ContentCheck = no_content_check
@@ -139,7 +139,7 @@ class Swap:
             raise StepSkipped(CHANGED)
 
     def _is_content_unchanged(self, now: DiskEntry | None, directory: int, name: bytes) -> bool:
-        """Whether the contents are as before: size and mtime can be forged, and our renames change the ctime."""
+        """Return whether the contents are as before: size and mtime can be forged, and our renames change the ctime."""
         replaced, before = self._staged.replaced, self._staged.step.before
         if replaced is None or before is None or now is None or replaced.kind is not EntryKind.FILE:
             return True

@@ -167,7 +167,7 @@ def in_background_thread(wait: Callable[[], None]) -> Iterator[None]:
 
     try:
         start_new_thread(run, ())
-    except RuntimeError:  # no more threads, or the interpreter exits
+    except RuntimeError:  # the system has no thread left, or the interpreter exits
         run()
     try:
         yield

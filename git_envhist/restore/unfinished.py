@@ -29,7 +29,7 @@ def sweep_staged(private: str, bases: Mapping[bytes, bytes]) -> None:
 
 
 def _is_removable(place: bytes) -> bool:
-    """Whether a private directory contains slots, or nothing; kept files stay."""
+    """Return whether a private directory contains slots, or nothing; kept files stay."""
     try:
         found = os.listdir(place)
     except OSError:

@@ -72,7 +72,7 @@ UNBOUNDED = SnapshotLimits(bytes=1 << 62, blob=1 << 30, entries=1 << 62)
 
 
 class LimitedReader:
-    """Reads trees and manifests whose sizes are checked first."""
+    """Reads trees and manifests after checking their sizes."""
 
     def __init__(
         self, contents: ObjectReader, sizes: HeaderReader, budget: SnapshotLimits = DEFAULT_LIMITS
@@ -214,7 +214,7 @@ class Owner(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """What is dropped or reduced in an unsigned snapshot."""
+    """Dropped paths and reduced configurations of an unsigned snapshot."""
 
     dropped: Mapping[EnvPath, str]
     """Displayed paths that are dropped with everything below them, and why."""
@@ -418,7 +418,7 @@ def folded(name: bytes) -> bytes:
 
 
 def is_short(name: bytes) -> bool:
-    """Whether a name has the form of those that FAT and NTFS give to files with longer names."""
+    """Return whether a name has the form of those that FAT and NTFS give to files with longer names."""
     return _SHORT.match(name) is not None
 
 
@@ -491,7 +491,7 @@ NO_PATH = "a link without a valid target"
 
 
 def is_git(name: bytes) -> bool:
-    """Whether git, on some file system, treats this name as that of its own directory."""
+    """Return whether git, on some file system, treats this name as that of its own directory."""
     return name.lower() == b".git" or (must_escape(name) and not name.lower().startswith(_FILES))
 
 
@@ -664,13 +664,13 @@ def _skip_in_other_systems(entry: Entry) -> str | None:
 
 
 def is_pointer(entry: Entry) -> bool:
-    """Whether the contents of a file tell jj where its git repository is."""
+    """Return whether the contents of a file tell jj where its git repository is."""
     path = b"/".join(folded(name) for name in entry.path.split(b"/"))
     return entry.kind is EntryKind.FILE and (b"/" + path).endswith(b"/" + JJ_TARGET)
 
 
 def is_config(root: bytes, entry: Entry, found: Repositories) -> bool:
-    """Whether an entry is the configuration of a repository."""
+    """Return whether an entry is the configuration of a repository."""
     above, _, name = entry.path.rpartition(b"/")
     is_file = entry.kind is EntryKind.FILE
     return is_file and folded(name) == CONFIG_FILE and (root, above) in found.inside

@@ -31,7 +31,7 @@ _COLUMNS = attrgetter("st_ctime_ns", "st_mtime_ns", "st_size", "st_ino", "st_mod
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Something that is not as the target says."""
+    """A difference between the disk and the target snapshot."""
 
     path: EnvPath
     """The displayed path."""

@@ -100,7 +100,7 @@ def file_blocks(contents: Contents, shown: bytes, entry: Entry, blob: bytes) -> 
 
 
 def same_bytes(contents: Contents, a: tuple[bytes, Entry], b: tuple[bytes, Entry]) -> bool:
-    """Whether two hard links, each given with its root, have the same contents in the snapshot."""
+    """Return whether two hard links, each given with its root, have the same contents in the snapshot."""
     (_, one), (_, other) = a, b
     if (one.stored, one.oid) == (other.stored, other.oid):
         return True

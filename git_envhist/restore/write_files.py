@@ -280,7 +280,7 @@ class NewDirectory(NamedTuple):
     directories: tuple[bytes, ...]
     """The names of its subdirectories that are created before it is handed to a worker."""
     is_made: bool = True
-    """Whether the parent directory created it."""
+    """True if the parent directory created it."""
 
 
 class DirectoryContents(NamedTuple):
@@ -290,7 +290,7 @@ class DirectoryContents(NamedTuple):
     entries: tuple[Entry, ...]
     """Directories included."""
     is_complete: bool
-    """Whether all of its subdirectories were created before it was handed to a worker."""
+    """True if all of its subdirectories were created before it was handed to a worker."""
 
 
 class TreeSource(Protocol):

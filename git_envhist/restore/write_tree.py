@@ -112,7 +112,7 @@ def fill_directory(
 
 
 def is_occupied(directory: str) -> bool:
-    """Whether a directory contains anything but leftovers of a killed `--to`."""
+    """Return whether a directory contains anything but leftovers of a killed `--to`."""
     names = set(map(os.fsencode, os.listdir(directory)))
     if names - {PRIVATE}:
         return True
@@ -135,7 +135,7 @@ def unplaced_entries(directory: str) -> int | None:
 
 
 def _has_replaced_files(names: Iterable[bytes]) -> bool:
-    """Whether a private directory with these entries contains files that a restore in place has replaced."""
+    """Return whether a private directory with these entries contains files that a restore in place has replaced."""
     return any(name != NEW for name in names)
 
 

@@ -121,9 +121,9 @@ def test_125_skips_and_what_cannot_be_told_apart_is_told(repo: Repo) -> None:
         (("--", "true"), 4, "no snapshot matches 'good'"),
         (("--good", "@~2", "--", "true"), 1, "the check passes at.*git envlog bisect --bad <rev>"),
         (("--good", "@", "--", "true"), 129, "git envlog bisect --bad <rev>"),
-        (("--good", "@~2", "--", "exit 127"), 125, "the check cannot tell at"),
+        (("--good", "@~2", "--", "exit 127"), 125, "the check is inconclusive at"),
         (("--good", "@", "--bad", "@~1", "--", "false"), 129, "is not older than"),
-        (("--good", "@~2"), 129, "which check is to be run"),
+        (("--good", "@~2"), 129, "no check given"),
     ],
 )
 def test_where_there_is_nothing_to_find_it_is_said_why(

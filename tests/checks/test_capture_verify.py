@@ -153,7 +153,7 @@ def test_what_is_kept_of_the_output_is_sealed_and_tokens_are_masked(repo: Repo) 
     assert latest(repo)["output_tail"] == "canary-word ghp_***\n"
     shutil.rmtree(repo.path / ".git/envhist/keys")
     shutil.rmtree(os.environ["XDG_CONFIG_HOME"])
-    assert latest(repo)["output_tail"] == "(sealed with a key that is not here)"
+    assert latest(repo)["output_tail"] == "(sealed with a key that you do not have)"
 
 
 def test_notes_that_cannot_be_written_cost_a_warning(repo: Repo) -> None:
@@ -162,14 +162,14 @@ def test_notes_that_cannot_be_written_cost_a_warning(repo: Repo) -> None:
     check = f"echo {'1' * 40} > '{repo.path}/.git/{notes_ref(repo)}'"
     done = repo.run("envlog", "capture", "second", "--verify", check)
     assert done.status == 0
-    assert "the verdict could not be noted, the snapshot is whole" in done.err
+    assert "the verdict could not be stored; the snapshot is not affected" in done.err
     assert repo.run("envlog", "-n1", "--format=%s").out == "second\n"
 
 
 def test_a_check_inside_a_check_is_left_out_and_waits_for_nobody(repo: Repo) -> None:
     repo.git("config", "envhist.verify", "git envlog capture inside")
     done = repo.run("envlog", "capture", "outside", check=True)
-    assert "nothing is checked inside it" in done.err
+    assert "already inside a check" in done.err
     assert latest(repo, ":/outside")["status"] == "pass"
     assert shown(repo, ":/inside")["verify"] is None
 

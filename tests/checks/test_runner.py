@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.checks.runner import GRACE, KEPT, RunOptions, environment_of, run
+from git_envhist.checks.runner import MAX_TAIL, TERMINATION_SECONDS, RunOptions, environment_of, run
 from git_envhist.checks.verdicts import CommandExit, exit_status, signal_of, status_of
 from git_envhist.model import VerdictStatus
 from tests.support.needs import require
@@ -63,26 +63,26 @@ def test_output_goes_on_as_it_comes_and_its_end_is_kept(tmp_path: Path) -> None:
     ended = run(f"{waits}; seq {count}", manner(tmp_path, through=take))
     whole = b"".join(came)
     assert whole == b"out\nerr\n" + b"".join(b"%d\n" % number for number in range(1, count + 1))
-    assert len(ended.tail) <= KEPT
+    assert len(ended.tail) <= MAX_TAIL
     assert whole.endswith(b"\n" + ended.tail)
-    assert len(ended.tail) > KEPT - 10
+    assert len(ended.tail) > MAX_TAIL - 10
 
 
 def test_one_endless_line_is_bounded_too(tmp_path: Path) -> None:
     ended = run("head -c 300000 /dev/zero | tr '\\0' x", manner(tmp_path))
-    assert ended.tail == b"x" * KEPT
+    assert ended.tail == b"x" * MAX_TAIL
 
 
 def test_what_takes_too_long_is_ended_with_all_it_started(tmp_path: Path) -> None:
     started = time.monotonic()
     ended = run("sleep 1000 & echo $! > pid; wait", manner(tmp_path, limit=0.3))
-    assert (ended.too_long, status_of(ended)) == (True, VerdictStatus.ERROR)
+    assert (ended.timed_out, status_of(ended)) == (True, VerdictStatus.ERROR)
     assert time.monotonic() - started < 500
     assert is_gone(int((tmp_path / "pid").read_text()))
 
 
 def test_a_check_that_passed_too_late_is_no_pass() -> None:
-    assert status_of(CommandExit(0, None, 9, too_long=True)) is VerdictStatus.ERROR
+    assert status_of(CommandExit(0, None, 9, timed_out=True)) is VerdictStatus.ERROR
 
 
 def test_what_is_left_in_the_background_neither_holds_us_nor_stays(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ UNTAKEN = """
 import ctypes, os, sys
 from git_envhist.checks import runner
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
-runner.GRACE = 60.0
+runner.TERMINATION_SECONDS = 60.0
 ended = runner.run("sleep 1000 & true", runner.RunOptions(sys.argv[1], dict(os.environ)))
 sys.exit(0 if ended.duration_ms < 60_000 else 1)
 """
@@ -112,9 +112,9 @@ def test_what_will_not_end_is_made_to(tmp_path: Path) -> None:
         "trap '' TERM; (trap '' TERM; while :; do sleep 1; done) & echo $! > pid; while :; do sleep 1; done"
     )
     ended = run(command, manner(tmp_path, limit=0.2))
-    assert ended.too_long
+    assert ended.timed_out
     assert is_gone(int((tmp_path / "pid").read_text()))
-    assert GRACE < 10
+    assert TERMINATION_SECONDS < 10
 
 
 def test_it_has_no_terminal_and_nothing_to_read(tmp_path: Path) -> None:

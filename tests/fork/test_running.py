@@ -133,7 +133,7 @@ def test_a_fork_that_is_gone_cannot_be_relocated(repo: Repo) -> None:
     repo.git("worktree", "remove", "--force", str(made.path))
     before = listing(repo.path)
     done = repo.run("envrestore", "--relocate", line)
-    assert (done.status, "is not known" in done.err) == (3, True)
+    assert (done.status, "is unknown" in done.err) == (3, True)
     assert listing(repo.path) == before
 
 
@@ -192,7 +192,7 @@ def test_what_is_rewritten_keeps_its_mode_its_other_names_and_its_directory_s_ti
     told = json.loads(repo.run("envlog", "fork", "--json", "--relocate", "../made", check=True).out)
     made = Repo(repo.path.parent / "made", repo.env)
     assert {one["path"] for one in told["relocated"]} >= {"bin/link", "bin/zipped"}
-    assert [(one["path"], one["what"]) for one in told["pointing"]] == [("bin/tracked", "HEAD tracks it")]
+    assert [(one["path"], one["what"]) for one in told["pointing"]] == [("bin/tracked", "tracked by HEAD")]
     after, new = listing(made.path), os.fsencode(made.path)
     assert made.read("bin/tool") == made.read("bin/twin") == b"#!%b/python\n" % new
     assert (after[b"bin/tool"].mode, after[b"bin/tool"].linked) == (0o555, (b"bin/twin",))
@@ -231,10 +231,11 @@ def test_what_is_adopted_from_a_relocated_fork_is_said_to_name_the_fork(repo: Re
     done = repo.run("envrestore", line, "--", ".", ":!bin", check=True)
     assert (repo.read("plain"), "names" in done.err) == (b"2", False)
     done = repo.run("envrestore", line, check=True)
-    assert f"still names '{made.path}': 'bin/tool'" in done.err
+    assert f"still contain '{made.path}': 'bin/tool'" in done.err
     # It has come: to rewrite it, it has to come again.
     assert (
-        "nothing came, so nothing was rewritten" in repo.run("envrestore", line, "--relocate", check=True).err
+        "nothing was restored, so nothing was rewritten"
+        in repo.run("envrestore", line, "--relocate", check=True).err
     )
     assert repo.run("envrestore", line, check=True).err == ""
 
@@ -256,7 +257,7 @@ def test_what_came_from_elsewhere_says_itself_where_it_stood(repo: Repo) -> None
     clone.run("envlog", "fetch", check=True)
     [moment] = clone.run("envlog", "--all", "--format=%H", check=True).out.split()
     done = clone.run("envrestore", moment, check=True)
-    assert f"still names '{repo.path}': 'env/bin/activate', 'env/bin/tool'" in done.err
+    assert f"still contain '{repo.path}': 'env/bin/activate', 'env/bin/tool'" in done.err
     clone.run("envrestore", "--undo", check=True)
     done = clone.run("envrestore", moment, "--relocate", check=True)
     assert "relocated 2 paths\n" in done.out

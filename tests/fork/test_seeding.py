@@ -13,7 +13,7 @@ import pytest
 from git_envhist import fork as seeding
 from git_envhist.api import AroundHistory
 from git_envhist.errors import EnvhistError
-from git_envhist.fork import seed
+from git_envhist.fork import seed_stat_cache
 from git_envhist.model import EnvPath
 from git_envhist.workers import WORKER_KILLED_MESSAGE
 from git_envhist.worktree.scan import is_settled
@@ -41,7 +41,7 @@ def seed_again(source: Repo, made: Repo, lost: frozenset[EnvPath] = frozenset())
     shutil.rmtree(cache(made))
     _wait_until_settled(made)
     theirs, mine = (AroundHistory.open(str(one.path), workers="here") for one in (source, made))
-    seed(theirs._capturing, mine._capturing, theirs.log()[0], lost)
+    seed_stat_cache(theirs._capturing, mine._capturing, theirs.log()[0], lost)
 
 
 def _wait_until_settled(made: Repo) -> None:
@@ -98,7 +98,7 @@ def test_records_of_another_moment_are_not_taken(rich: Repo) -> None:
     rich.run("envlog", "capture", "later", check=True)
     shutil.rmtree(cache(made))
     theirs, mine = (AroundHistory.open(str(one.path), workers="here") for one in (rich, made))
-    seed(theirs._capturing, mine._capturing, theirs.log()[-1], frozenset())
+    seed_stat_cache(theirs._capturing, mine._capturing, theirs.log()[-1], frozenset())
     assert not cache(made).exists()
 
 

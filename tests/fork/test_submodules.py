@@ -138,13 +138,13 @@ def test_the_commits_of_a_fork_s_submodule_come_along(parent: Repo) -> None:
     done = parent.run("envrestore", line, check=True)
     told = [one for one in done.err.splitlines() if commit[:10] in one]
     assert len(told) == 1
-    assert f"is at {commit[:10]} there, a commit that is not here: git -C " in planned.err
+    assert f"is at {commit[:10]} there, which is missing here: git -C " in planned.err
     # Nothing that the submodule had has moved, and what is gone over there is kept here.
     assert inside(parent).git("rev-parse", "HEAD") == before
     parent.git("worktree", "remove", "--force", str(made.path))
     inside(parent).git("gc", "--prune=now", "--quiet")
     assert inside(parent).git("diff", "--stat", commit) == ""
-    parent.execute(*shlex.split(told[0].partition("too: ")[2]))
+    parent.execute(*shlex.split(told[0].partition("check it out: ")[2]))
     assert inside(parent).git("status", "--porcelain") == ""
     assert inside(parent).git("rev-parse", "HEAD") == commit
 
@@ -159,7 +159,7 @@ def test_commits_of_a_submodule_that_cannot_be_brought_are_told(parent: Repo) ->
     done = parent.run("envrestore", line, check=True)
     (told,) = [one for one in done.err.splitlines() if commit[:10] in one]
     (module / "refs/adopted").unlink()
-    parent.execute(*shlex.split(told.partition("is not here: ")[2]))
+    parent.execute(*shlex.split(told.partition("missing here: ")[2]))
     assert inside(parent).git("rev-parse", "FETCH_HEAD") == commit
 
 
@@ -176,7 +176,7 @@ def test_whoever_tries_once_more_is_told_of_them_though_no_file_differs(parent: 
     )
     assert told == once_more != []
     inside(made).git("config", "--unset", "transfer.hideRefs")
-    parent.execute(*shlex.split(told[0].partition("is not here: ")[2]))
+    parent.execute(*shlex.split(told[0].partition("missing here: ")[2]))
     assert inside(parent).git("rev-parse", "FETCH_HEAD") == commit
 
 

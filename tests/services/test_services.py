@@ -191,7 +191,7 @@ def test_what_can_be_refused_is_refused_before_anything_is_stopped(served: Serve
     repo.write("app.py", b"two")
     refused = other.run("envrestore", "--services", "--allow-unsigned", first)
     assert (refused.status, served.steps) == (3, [])
-    assert "services are not brought" in refused.err
+    assert "services cannot be restored" in refused.err
 
 
 def test_a_service_that_does_not_stop_ends_it_and_the_others_start_again(served: Served) -> None:
@@ -201,7 +201,7 @@ def test_a_service_that_does_not_stop_ends_it_and_the_others_start_again(served:
     repo.write("app.py", b"two")
     refused = repo.run("envrestore", "--services", first)
     assert (refused.status, repo.read("app.py"), served.state.read_bytes()) == (3, b"two", b"1")
-    assert "'zz' does not stop: it ended with status 7" in refused.err
+    assert "'zz' did not stop: it ended with status 7" in refused.err
     assert served.steps == ["stop", "start"]
 
 

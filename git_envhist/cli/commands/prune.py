@@ -110,7 +110,7 @@ def _as_json(pruned: PruneResult) -> Json:
                         "id": one.snapshot.id,
                         "intent": escape_invalid(subject(one.snapshot.intent)),
                         "keep": one.keep,
-                        "reasons": [escape_invalid(reason) for reason in one.reasons or (one.name_problem,)],
+                        "reasons": [escape_invalid(reason) for reason in one.reasons or (one.why_not,)],
                     }
                     for one in thinned.decisions
                 ],
