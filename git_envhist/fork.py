@@ -59,7 +59,7 @@ from git_envhist.restore.relocate import (
 )
 from git_envhist.restore.slots import remove_tree
 from git_envhist.restore.untrusted import refuse_obeyed_place
-from git_envhist.restore.write_tree import Source, write_into
+from git_envhist.restore.write_tree import SourceRepository, write_into
 from git_envhist.snapshots.layout import GIT_CHANGED
 from git_envhist.snapshots.names import RESERVED
 from git_envhist.snapshots.records import read_git_changes
@@ -557,14 +557,14 @@ class _Fork:
 
     def run(self, started: float) -> ForkResult:
         own = self._capturing()
-        written, moment = self._write(own)
+        written, captured_snapshot = self._write(own)
         repository = self.fork_directory.repository
         forked = ForkResult(
             self.snapshot,
             repository.root,
-            moment.timeline,
-            moment,
-            moment.head,
+            captured_snapshot.timeline,
+            captured_snapshot,
+            captured_snapshot.head,
             self.fork_directory.branch,
             self.fork_directory.orphan,
             written.verified,
@@ -581,7 +581,9 @@ class _Fork:
         mine, repository = self.source.repository, self.fork_directory.repository
         # Another process may have put a link into the path after the first check.
         refuse_place(repository.root, mine, self.source.environ)
-        source = Source(mine.git, repository.state, self._contents, "fork" if own.how == "fork" else "here")
+        source = SourceRepository(
+            mine.git, repository.state, self._contents, "fork" if own.how == "fork" else "here"
+        )
         with own.locked(CaptureOptions()):
             written = write_into(self.snapshot, repository.root, source)
             if self.snapshot.trusted and not written.kept:
@@ -596,9 +598,9 @@ class _Fork:
             )
             with own.hold(request) as captured:
                 captured.told_as(self.snapshot)
-                moment = captured.publish(request).snapshot
-        assert moment is not None
-        return written, moment
+                captured_snapshot = captured.publish(request).snapshot
+        assert captured_snapshot is not None
+        return written, captured_snapshot
 
     def _relocate(self, own: CapturePipeline, forked: ForkResult) -> ForkResult:
         """Rewrite references to the original if requested, report the others, and capture the changes."""

@@ -84,7 +84,7 @@ def bounds_of_a_fetch(memory: int, place: str) -> ResourceLimits:
     return ResourceLimits(memory, None, None if free is None or beyond is None else max(beyond, free // 2))
 
 
-def refuse_without_room(place: str, size: int) -> None:
+def refuse_without_space(place: str, size: int) -> None:
     """Where a disk cannot hold it, nothing is begun."""
     room = free_bytes(place, kept_free=1 << 62)
     if room is not None and size > room:

@@ -424,7 +424,7 @@ class SpaceNeeded(NamedTuple):
     files: list[Entry]
 
 
-def refuse_without_room(
+def refuse_without_space(
     plan: RestorePlan, bases: Mapping[bytes, bytes], state: str, git: Git, contents: ObjectReader
 ) -> None:
     """Raise `StorageFull` if a file system lacks space for the new files, or that of `state` for the restore itself."""

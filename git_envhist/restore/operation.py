@@ -69,7 +69,7 @@ from git_envhist.restore.guards import (
     refuse_names,
     refuse_open_databases,
     refuse_unsaved,
-    refuse_without_room,
+    refuse_without_space,
 )
 from git_envhist.restore.journal import Phase, RestoreJournal, read_journal, read_phase
 from git_envhist.restore.options import STOPPED, RestoreOptions
@@ -148,14 +148,14 @@ def preview_refusals(planned: RestoreResult, guard: Callable[[], object]) -> Res
 # The context of a restore.
 
 UNLIMITED = 1 << 62
-Choose = Callable[["Now | None"], Snapshot]
+Choose = Callable[["PresentState | None"], Snapshot]
 """Return the snapshot to restore; None: the environment has not been captured yet."""
 Judge = Callable[[Snapshot], Snapshot]
 Find = Callable[[str], Snapshot]
 Unseal = Callable[[EnvPath, bytes], bytes]
 
 
-class Now(NamedTuple):
+class PresentState(NamedTuple):
     """The environment now, captured and not yet published."""
 
     content: str
@@ -248,13 +248,13 @@ class FollowUp(NamedTuple):
 
     @classmethod
     def read(cls, notes: Mapping[str, object]) -> FollowUp:
-        """Return the notes of the journal."""
+        """Read the follow-up from the notes of a journal."""
         return cls(str(notes.get(HEAD) or ""), str(notes.get(ORIGIN) or ""))
 
     @property
     def notes(self) -> tuple[tuple[str, str], ...]:
         """Return the notes to write in the journal."""
-        return tuple((word, notes) for word, notes in ((HEAD, self.head), (ORIGIN, self.origin)) if notes)
+        return tuple((word, value) for word, value in ((HEAD, self.head), (ORIGIN, self.origin)) if value)
 
     def do(self, here: CapturePipeline, steps: Iterable[PlanStep]) -> tuple[EnvPath, ...]:
         """Move HEAD and relocate files; return the paths that were rewritten."""
@@ -310,7 +310,7 @@ Notes = tuple[tuple[str, str], ...]
 
 
 class RecoveryGoal(NamedTuple):
-    """The follow_journal that a recovery must reach (target or safety), and the snapshots of both ends."""
+    """The end that a recovery must reach (target or safety), and the snapshots of both ends."""
 
     goal: str
     target: str
@@ -379,7 +379,7 @@ def follow_journal(place: RestoreTarget, goal: str, final_action: FinalAction) -
 def settle(
     here: CapturePipeline, find: Callable[[str], Snapshot], journal: RestoreJournal, goal: str
 ) -> Iterator[str]:
-    """Bring HEAD and relocated files to the same follow_journal as the environment; yield what failed."""
+    """Bring HEAD and relocated files to the same end as the environment; yield what failed."""
     notes, steps = dict(journal.notes), [staged.step for staged in journal.staged]
     if goal == TARGET:
         yield from FollowUp.read(notes).finish(here, steps)
@@ -388,7 +388,7 @@ def settle(
 
 
 def _reached_end(phase: Phase, leads_to: str) -> str | None:
-    """Return the follow_journal that the restore has reached; None between the ends."""
+    """Return the end that the restore has reached; None between the ends."""
     if phase is Phase.DONE:
         return leads_to
     if phase is Phase.UNDONE:
@@ -491,13 +491,18 @@ class RestoreRunner:
         from git_envhist.restore.clone_files import WorktreeReader  # loaded late: --to alone
         from git_envhist.restore.report import unstable_path_warnings  # loaded late: --to alone
         from git_envhist.restore.untrusted import refuse_obeyed_place  # loaded late: --to alone
-        from git_envhist.restore.write_tree import Source, write_elsewhere  # loaded late: --to alone
+        from git_envhist.restore.write_tree import (  # loaded late: --to alone
+            SourceRepository,
+            write_elsewhere,
+        )
 
         own = self.here.capturing.repository
         judged = self.here.judge(snapshot)
         if not judged.trusted:
             refuse_obeyed_place(directory, own.git, own.root)
-        source = Source(own.git, own.state, partial(WorktreeReader.of, own, self.here.unseal), self.here.how)
+        source = SourceRepository(
+            own.git, own.state, partial(WorktreeReader.of, own, self.here.unseal), self.here.how
+        )
         written = write_elsewhere(judged, directory, source, options)
         return replace(written, warnings=(*written.warnings, *unstable_path_warnings(own.git, snapshot.tree)))
 
@@ -648,7 +653,7 @@ class RestoreOperation:
         changed(saved.safety)
         planned = replace(planned, safety=saved.safety, head=follow_up.words, relocated=tuple(relocated))
         done = self._record(planned, carried, saved)
-        # FinalAction, so that the restore is recorded if fetching is interrupted.
+        # Last, so that the restore is recorded if fetching is interrupted.
         fetched = tuple(fetch_missing_commits(self.capturing.repository.git, self.unfetched))
         return replace(done, running=tuple(running), warnings=(*done.warnings, *fetched))
 
@@ -679,7 +684,7 @@ class RestoreOperation:
 
     def _plan_from(self, captured: CapturedTree) -> RestoreResult:
         git = captured.context.repository.git.with_objects(captured.staging.path)
-        now = Now(captured.content, captured.finish().tree, git)
+        now = PresentState(captured.content, captured.finish().tree, git)
         planned = self._plan(captured, self.here.judge(self.choose(now)))
         if self.role is RestoreRole.UNDO and not changes_files(planned):
             # The differences cannot be restored, so that state counts as the current one.
@@ -736,7 +741,7 @@ class RestoreOperation:
         refuse_locked_repositories(planned.plan, bases)
         git = captured.context.repository.git
         with closing(self.here.contents(git)) as contents:
-            refuse_without_room(planned.plan, bases, captured.staging.path, git, contents)
+            refuse_without_space(planned.plan, bases, captured.staging.path, git, contents)
         if not self.options.force:
             refuse_mounted(planned.plan, captured.taken.out_of_reach)
             refuse_open_databases(planned.plan, bases)
@@ -760,7 +765,7 @@ class RestoreOperation:
         done = replace(done, losses=(*planned.losses, *carried.losses))
         since = written_records(saved.since, planned.plan, carried)
         try:
-            moment, differing = publish_now(
+            recorded, differing = publish_now(
                 self.capturing,
                 planned.target.id,
                 self.role,
@@ -773,7 +778,7 @@ class RestoreOperation:
             warning = f"{NOT_RECORDED}: {in_words(error)}"
             return replace(done, moment=planned.safety, warnings=(*done.warnings, warning))
         if differing is None:
-            return replace(done, moment=moment)
+            return replace(done, moment=recorded)
         before = len(differing & saved.differed) if saved.differed is not None else None
         edits = tuple(
             step.path
@@ -782,7 +787,7 @@ class RestoreOperation:
         )
         return replace(
             done,
-            moment=moment,
+            moment=recorded,
             tracked_differing=len(differing),
             tracked_differed=before,
             edits_replaced=edits,

@@ -25,7 +25,7 @@ from git_envhist.model import (
     Snapshot,
     SnapshotId,
 )
-from git_envhist.restore.operation import Choose, Now, RestoreContext, RestoreRunner
+from git_envhist.restore.operation import Choose, PresentState, RestoreContext, RestoreRunner
 from git_envhist.restore.options import DEFAULT_OPTIONS, RestoreOptions
 from git_envhist.restore.states import Difference, State, States, UndoStack, read_undo_stack
 from git_envhist.secrets.seal import unseal
@@ -68,7 +68,7 @@ class Stepping:
         self.skipped = ""
         """A warning about a dropped state that the last choice passed over."""
 
-    def back(self, steps: int, now: Now | None) -> Snapshot:
+    def back(self, steps: int, now: PresentState | None) -> Snapshot:
         """Return the state to undo to; `NothingToUndo` if there is none."""
         assert now is not None
         here, further = State(now.content, now.tree), steps + now.further
@@ -83,7 +83,7 @@ class Stepping:
                 raise _nothing_to_undo(walk, steps, here)
         return stop
 
-    def forward(self, steps: int, now: Now | None) -> Snapshot:
+    def forward(self, steps: int, now: PresentState | None) -> Snapshot:
         """Return the state to redo; `NothingToUndo` if there is none."""
         assert now is not None
         here = State(now.content, now.tree)
@@ -101,7 +101,7 @@ class Stepping:
         raise NothingToUndo("nothing was undone, so there is nothing to redo")
 
     @contextmanager
-    def _compared(self, now: Now) -> Iterator[States]:
+    def _compared(self, now: PresentState) -> Iterator[States]:
         with closing(self._here.contents(now.git)) as contents:
             yield States(contents)
 
@@ -257,7 +257,7 @@ class Restorer:
     def _run(self, options: RestoreOptions, role: RestoreRole, choose: Choose) -> RestoreResult:
         effects: dict[SnapshotId, tuple[Effect, ...]] = {}
 
-        def chosen(now: Now | None) -> Snapshot:
+        def chosen(now: PresentState | None) -> Snapshot:
             target = choose(now)
             # Asked before anything changes, because the current directory may be removed by the restore; and only after
             # the capture, because until then all processors are busy.

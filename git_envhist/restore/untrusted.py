@@ -114,11 +114,11 @@ def check_sizes(
 ) -> int:
     """Return the bytes that a snapshot would write; raise `Refused` if too many, `Damaged` if sizes disagree."""
     files = _files(pairs)
-    told = sizes.of_many(oid for entry in files if (oid := entry.oid) is not None)
+    sizes_by_id = sizes.of_many(oid for entry in files if (oid := entry.oid) is not None)
     total = 0
     for entry in files:
         assert entry.oid is not None
-        kind, size = told[entry.oid]
+        kind, size = sizes_by_id[entry.oid]
         if kind != "blob":
             raise Damaged(f"not a file: '{show(entry.path)}'", hint=HINT)
         limit = POINTER if entry.stored is StoredAs.PIECES else budget.blob
@@ -148,20 +148,20 @@ def _files(pairs: Iterable[DirectoryPair]) -> list[Entry]:
 
 def _check_pieces(entry: Entry, contents: ObjectReader, sizes: HeaderReader, budget: SnapshotLimits) -> None:
     assert entry.oid is not None
-    told = read_pointer(contents.blob(entry.oid))
-    remaining = LAST_PIECES + told.size // SMALL_PIECE
+    sizes_by_id = read_pointer(contents.blob(entry.oid))
+    remaining = LAST_PIECES + sizes_by_id.size // SMALL_PIECE
     total = 0
     lengths: dict[bytes, list[bytes]] = {}
-    for run in _listed(told.tree, contents, sizes, budget):
+    for run in _listed(sizes_by_id.tree, contents, sizes, budget):
         if run not in lengths:
             lengths[run] = _listed(run, contents, sizes, budget)
             _check_each(entry.path, lengths[run], sizes)
         known = sizes.of_many(())
         total += sum(known[piece].size for piece in lengths[run])
         remaining -= len(lengths[run])
-        if total > told.size or remaining < 0:
+        if total > sizes_by_id.size or remaining < 0:
             break
-    if total != told.size or remaining < 0:
+    if total != sizes_by_id.size or remaining < 0:
         raise Damaged(f"the chunks do not have the size of the file: '{show(entry.path)}'", hint=HINT)
 
 
@@ -688,18 +688,18 @@ def _around(root: bytes, above: bytes, inside: frozenset[tuple[bytes, bytes]]) -
 
 def reduced_config(listed: bytes) -> bytes:
     """Return a configuration with only the repository format, given the output of `git config --list -z`."""
-    told = {b"core.repositoryformatversion": b"0"}
+    sizes_by_id = {b"core.repositoryformatversion": b"0"}
     for item in listed.split(b"\0"):
         key, has_value, value = item.partition(b"\n")
         key, value = key.lower(), value.lower() if has_value else b"true"
         if value in KEPT_SETTINGS.get(key, ()):
-            told[key] = value
+            sizes_by_id[key] = value
     lines = []
     for section in (b"core", b"extensions"):
-        found = [key for key in KEPT_SETTINGS if key in told and key.startswith(section + b".")]
+        found = [key for key in KEPT_SETTINGS if key in sizes_by_id and key.startswith(section + b".")]
         if found:
             lines.append(b"[%b]\n" % section)
-            lines += [b"\t%b = %b\n" % (key.partition(b".")[2], told[key]) for key in found]
+            lines += [b"\t%b = %b\n" % (key.partition(b".")[2], sizes_by_id[key]) for key in found]
     return b"".join(lines)
 
 

@@ -345,7 +345,7 @@ def plan_of(
 OTHER_ROOT = "in an additional root"
 
 
-class Source(NamedTuple):
+class SourceRepository(NamedTuple):
     """The repository from which a snapshot is read."""
 
     git: Git
@@ -356,7 +356,7 @@ class Source(NamedTuple):
 
 
 def write_elsewhere(
-    snapshot: Snapshot, directory: str, source: Source, options: RestoreOptions = DEFAULT_OPTIONS
+    snapshot: Snapshot, directory: str, source: SourceRepository, options: RestoreOptions = DEFAULT_OPTIONS
 ) -> RestoreResult:
     """Write a snapshot into a new or empty directory; of an unsigned one only harmless files."""
     _refuse_occupied(directory)
@@ -364,7 +364,7 @@ def write_elsewhere(
 
 
 def write_into(
-    snapshot: Snapshot, directory: str, source: Source, options: RestoreOptions = DEFAULT_OPTIONS
+    snapshot: Snapshot, directory: str, source: SourceRepository, options: RestoreOptions = DEFAULT_OPTIONS
 ) -> RestoreResult:
     """Write into a directory without refusing existing entries."""
     started = time.monotonic()
@@ -389,7 +389,7 @@ def _is_whole(options: RestoreOptions) -> bool:
     return not options.dry_run and not options.pathspecs and options.classes is None
 
 
-def _write_all(snapshot: Snapshot, directory: str, source: Source) -> RestoreResult:
+def _write_all(snapshot: Snapshot, directory: str, source: SourceRepository) -> RestoreResult:
     """Write all of a trusted snapshot while reading it."""
 
     def open_contents() -> ObjectReader:
@@ -407,7 +407,7 @@ def _write_all(snapshot: Snapshot, directory: str, source: Source) -> RestoreRes
 
 
 def _write_planned(
-    planned: RestoreResult, directory: str, source: Source, made: Mapping[bytes, bytes]
+    planned: RestoreResult, directory: str, source: SourceRepository, made: Mapping[bytes, bytes]
 ) -> RestoreResult:
     top = next((own.after for own in planned.plan.directories if own.path == TOP), None)
     if top is None:
@@ -449,7 +449,7 @@ def _with_result(planned: RestoreResult, filled: FillResult) -> RestoreResult:
 
 
 def _prepare(
-    snapshot: Snapshot, directory: str, source: Source, options: RestoreOptions
+    snapshot: Snapshot, directory: str, source: SourceRepository, options: RestoreOptions
 ) -> tuple[RestoreResult, Mapping[bytes, bytes]]:
     """Return the plan, and blobs in it that are in no snapshot."""
     with closing(source.open_contents({})) as contents:
@@ -464,7 +464,7 @@ def _prepare(
 
 
 def _rules(
-    pairs: list[DirectoryPair], snapshot: Snapshot, source: Source, options: RestoreOptions
+    pairs: list[DirectoryPair], snapshot: Snapshot, source: SourceRepository, options: RestoreOptions
 ) -> PlanRules:
     """Return rules that allow everything, or the chosen paths and their parent directories."""
     chosen = chosen_paths(source.git, pairs, options, (snapshot.tree,))
