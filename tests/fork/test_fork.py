@@ -11,7 +11,7 @@ import pytest
 from git_envhist.api import AroundHistory
 from git_envhist.errors import Damaged
 from tests.cli.test_json import validate
-from tests.restore.foreign import harmful, make_stranger
+from tests.restore.unsigned import harmful, make_stranger
 from tests.support.oracle import git_fsck, listing, tree_differences
 from tests.support.repository import Repo, make_repo
 from tests.support.snapshots import directory, file, link, write_snapshot

@@ -1,4 +1,4 @@
-"""No test here waits for the disk: a kill loses nothing that was written, synced or not."""
+"""Tests here do not wait for the disk: a kill loses nothing that was written, synced or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drives the engine of a restore between two real snapshots of a real directory."""
+"""Run the restore modules between two real snapshots of a real directory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.oracle import Listing, listing
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a whole restore said of itself."""
+    """The results of a whole restore."""
 
     prepared: StageResult
     applied: ApplyResult
@@ -40,7 +40,7 @@ class Outcome:
 
 
 class Engine:
-    """One environment, and a restore's way through it step by step."""
+    """An environment and the steps of a restore in it."""
 
     def __init__(self, top: Path, *, how: str = "here", elsewhere: Path | None = None) -> None:
         self.history = AroundHistory.open(str(top), workers="here")
@@ -101,7 +101,7 @@ class Engine:
         calls: DiskCalls | None = None,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> Outcome:
-        """The whole way; `meanwhile` happens between the plan and the swaps."""
+        """Run a whole restore; `meanwhile` is called between plan and swaps."""
         plan = self.plan(before, after, rules)
         journal, prepared = self.prepare(plan, calls)
         meanwhile()
@@ -115,7 +115,7 @@ class Engine:
         return Outcome(prepared, applied, differences, kept)
 
     def continue_restore(self, calls: DiskCalls | None = None) -> tuple[ApplyResult, tuple[SkippedPath, ...]]:
-        """What `--continue` does."""
+        """Do what `--continue` does."""
         journal = read_journal(self.private)
         assert journal is not None
         with self.disk(calls) as disk, closing(self.contents()) as contents:
@@ -123,7 +123,7 @@ class Engine:
             return applied, finish(journal, disk, self.private, check_content=content_checker(contents))
 
     def abort_restore(self, calls: DiskCalls | None = None) -> tuple[ApplyResult, tuple[SkippedPath, ...]]:
-        """What `--abort` does."""
+        """Do what `--abort` does."""
         journal = read_journal(self.private)
         assert journal is not None
         with self.disk(calls) as disk:
@@ -131,17 +131,17 @@ class Engine:
             return applied, finish(journal, disk, self.private, undone=True)
 
     def list_files(self) -> Listing:
-        """What find and sha256sum see, less the environment's own repository."""
+        """Return the files as find and sha256sum show them, without the repository."""
         return listing(os.fsdecode(self.bases[b""]), top=True)
 
     def debris(self) -> list[str]:
-        """What a restore that is over has left."""
+        """Return what a completed restore has left behind."""
         found = os.listdir(self.private) if os.path.isdir(self.private) else []
         return [*found, *(["at the top"] if os.path.lexists(self.top / ".envhist-restore") else [])]
 
 
 def in_small_helpings(patch: pytest.MonkeyPatch) -> None:
-    """From now on the system takes and gives a few bytes at a time, as it may."""
+    """Make reads and writes return few bytes at a time, as the system may."""
     pwrite, write, pread, read = os.pwrite, os.write, os.pread, os.read
     patch.setattr(os, "pwrite", lambda fd, data, at: pwrite(fd, data[:70_001], at))
     patch.setattr(os, "write", lambda fd, data: write(fd, data[:701]))

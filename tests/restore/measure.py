@@ -1,8 +1,8 @@
-"""Measures restores: `python -m tests.restore.measure [files] [megabytes] [directory]`.
+"""Measure restores: `python -m tests.restore.measure [files] [megabytes] [directory]`.
 
-A full restore into an empty directory beside `git checkout-index -a` and `cp -a`, with and without waiting for the
-medium, and one of a thousand files; each the best of three. Beside the seconds on the clock stand those of the
-processors, which a busy machine stretches less.
+A full restore into an empty directory compared with `git checkout-index -a` and `cp -a`, with and without sync, and one
+of a thousand files; each the best of three. CPU time is printed with wall-clock time, because a busy machine affects it
+less.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TIMES = 3
 
 
 def make_environment(top: Path, files: int, megabytes: int) -> None:
-    """Files of many sizes, a few thousand directories deep and wide; half of the bytes are text."""
+    """Write files of many sizes in a few thousand directories; half of the bytes are text."""
     chance = random.Random(1)
     words = [
         bytes(chance.choices(b"abcdefghijklmnopqrstuvwxyz", k=chance.randrange(2, 9))) for _ in range(5000)
@@ -52,7 +52,7 @@ def make_environment(top: Path, files: int, megabytes: int) -> None:
 
 
 class Restore:
-    """The engine between two moments, and what each part of it takes of the processors."""
+    """A restore between two snapshots, with the CPU time of each part."""
 
     def __init__(self, history: AroundHistory, how: str) -> None:
         self.history, self.how = history, how
@@ -100,7 +100,7 @@ class Restore:
 
 
 class Took(NamedTuple):
-    """Seconds on the clock, and those of the processors, children included."""
+    """Wall-clock seconds, and CPU seconds with children."""
 
     clock: float
     work: float
@@ -110,7 +110,7 @@ class Took(NamedTuple):
 
 
 def best(do: Callable[[], object], clean: Callable[[], object] = lambda: None) -> Took:
-    """The shortest of a few runs."""
+    """Return the shortest of a few runs."""
     return min(timed(do, clean) for _ in range(TIMES))
 
 

@@ -1,4 +1,4 @@
-"""What is on the medium before a restore goes on: few paths one by one, all of them; else the whole file system."""
+"""Paths that are synced before a restore continues: few paths one by one, otherwise the whole file system."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIME = 10**18
 
 
 class Noting(DiskCalls):
-    """Remembers what was synced, by its path."""
+    """Records what was synced, by path."""
 
     def __init__(self) -> None:
         self.synced: set[str] = set()
@@ -41,7 +41,7 @@ def below(top: str) -> set[str]:
     return found
 
 
-def test_of_few_paths_each_is_synced_where_it_is_staged_and_where_it_changed(repo: Repo) -> None:
+def test_few_paths_are_synced_one_by_one_when_staged_and_when_swapped(repo: Repo) -> None:
     repo.write("a", b"1")
     repo.write("d/b", b"1")
     repo.write("touched", b"same")
@@ -57,7 +57,7 @@ def test_of_few_paths_each_is_synced_where_it_is_staged_and_where_it_changed(rep
     second = engine.capture()
     staging, ending = Noting(), Noting()
     journal, _ = engine.prepare(engine.plan(second, first), staging)
-    # The reserved files and the empty directory of kept files may be missing after a power cut.
+    # The reserved files and the empty directory of kept files may be missing after a power failure.
     names = ("journal", "phase.done", "phase.undone", "realm-/kept")
     not_yet = {os.path.join(engine.private, name) for name in names}
     assert (staging.synced, staging.whole) == (below(engine.private) - not_yet, 0)
@@ -70,7 +70,7 @@ def test_of_few_paths_each_is_synced_where_it_is_staged_and_where_it_changed(rep
 
 
 @pytest.mark.parametrize("odd", ["link", "pipe", "many", "goes"])
-def test_where_they_are_many_or_some_cannot_be_opened_the_file_system_is_synced(
+def test_file_system_is_synced_when_paths_are_many_or_cannot_be_opened(
     repo: Repo, tmp_path: Path, odd: str
 ) -> None:
     repo.write("a", b"1")
@@ -100,7 +100,7 @@ def test_where_they_are_many_or_some_cannot_be_opened_the_file_system_is_synced(
 
 
 class Unable(Noting):
-    """Of a file system that cannot sync a directory by itself; or on which that fails."""
+    """A file system that cannot sync a directory by itself, or on which that fails."""
 
     def __init__(self, code: int) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class Unable(Noting):
             raise OSError(self._code, os.strerror(self._code))
 
 
-def test_where_a_directory_cannot_be_synced_by_itself_the_file_system_is(repo: Repo) -> None:
+def test_file_system_is_synced_when_it_cannot_sync_a_directory(repo: Repo) -> None:
     engine, first, second = two_moments(repo)
     calls = Unable(errno.EINVAL)
     engine.restore(second, first, calls=calls)
@@ -119,7 +119,7 @@ def test_where_a_directory_cannot_be_synced_by_itself_the_file_system_is(repo: R
     assert repo.read("a") == b"1"
 
 
-def test_what_fails_while_it_is_synced_has_failed(repo: Repo) -> None:
+def test_failed_sync_fails_the_restore(repo: Repo) -> None:
     engine, first, second = two_moments(repo)
     calls = Unable(errno.EIO)
     with pytest.raises(EnvhistError, match="cannot prepare the restore"):
@@ -128,7 +128,7 @@ def test_what_fails_while_it_is_synced_has_failed(repo: Repo) -> None:
     assert repo.read("a") == b"2"
 
 
-def test_what_was_put_where_it_stays_on_the_way_is_synced(repo: Repo) -> None:
+def test_files_kept_during_a_restore_are_synced(repo: Repo) -> None:
     engine, first, second = two_moments(repo)
     journal, _ = engine.prepare(engine.plan(second, first))
     calls = Noting()
@@ -151,7 +151,7 @@ def two_moments(repo: Repo) -> tuple[Engine, Snapshot, Snapshot]:
     return engine, first, engine.capture()
 
 
-def test_a_top_on_another_file_system_is_synced_when_the_slots_are_gone_from_it(repo: Repo) -> None:
+def test_root_on_another_file_system_is_synced_after_its_slots_are_removed(repo: Repo) -> None:
     engine, first, second = two_moments(repo)
     calls = Apart()
     engine.restore(second, first, calls=calls)
@@ -161,7 +161,7 @@ def test_a_top_on_another_file_system_is_synced_when_the_slots_are_gone_from_it(
 
 
 class Apart(Noting):
-    """Of a git directory on another file system: nothing can be renamed from there."""
+    """A git directory on another file system: nothing can be renamed from there."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A restore that dies before any of its changes: then it goes on, or is taken back, and nothing of it is left."""
+"""A restore killed before any of its changes can be continued or aborted, and leaves nothing."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from git_envhist.errors import Damaged
 from git_envhist.restore.finish import apply, discard, finish
 from git_envhist.restore.journal import Phase, read_journal, read_phase
-from tests.restore.dying import Dead, DyingCalls, DyingLinklessCalls, DyingPlainCalls
 from tests.restore.engine import Engine
+from tests.restore.killed_calls import Dead, DyingCalls, DyingLinklessCalls, DyingPlainCalls
 from tests.restore.test_round_trip import CHANGES
 from tests.support.depth import examples
 from tests.support.oracle import Listing
@@ -85,7 +85,7 @@ CHANGED: tuple[Edit, ...] = (
 
 
 class Scene:
-    """Two moments of an environment, which stands at the first."""
+    """Two snapshots of an environment, which is as in the first."""
 
     def __init__(self, top: Path, tree: Tree, changes: tuple[Edit, ...]) -> None:
         make_repo(top, commit=False)
@@ -101,7 +101,7 @@ class Scene:
         assert self.engine.list_files() == self.then
 
     def run(self, calls: DyingCalls) -> bool:
-        """Restore the second moment with these calls; whether they lived to its end."""
+        """Restore the second snapshot with these calls; return whether they survived."""
         engine = self.engine
         try:
             with engine.disk() as disk:
@@ -115,7 +115,7 @@ class Scene:
         return True
 
     def recover(self, calls: DyingCalls, *, forwards: bool) -> None:
-        """What the next command does with what was left; it may die in turn."""
+        """Run the recovery of the next command; it may be killed as well."""
         engine = self.engine
         journal = read_journal(engine.private)
         if journal is None:
@@ -132,7 +132,7 @@ class Scene:
             engine.abort_restore(calls)
 
     def judge(self, *, forwards: bool | None) -> Listing:
-        """The environment stands exactly at one of the two moments, and nothing of the restore is left."""
+        """Check that the environment equals one of the snapshots, and nothing of the restore is left."""
         found = self.engine.list_files()
         if forwards is None:
             assert found in (self.then, self.now)
@@ -147,7 +147,7 @@ KINDS = (DyingCalls, DyingPlainCalls, DyingLinklessCalls)
 
 
 def deaths(scene: Scene, kind: type[DyingCalls], step: int, first: int = 0) -> Iterator[tuple[int, bool]]:
-    """Kill a restore before every `step`-th change; (the change, whether the journal was there)."""
+    """Kill a restore before every `step`-th change; yield the change, and whether the journal existed."""
     for number in range(first, FOREVER, step):
         if scene.run(kind(number)):
             scene.judge(forwards=True)
@@ -164,9 +164,7 @@ def deaths(scene: Scene, kind: type[DyingCalls], step: int, first: int = 0) -> I
     [(DyingCalls, 1), (DyingPlainCalls, 5), (DyingLinklessCalls, 7)],
     ids=("every change", "without an exchange", "without links"),
 )
-def test_whatever_it_dies_of_it_goes_on_or_is_taken_back(
-    tmp_path: Path, kind: type[DyingCalls], step: int
-) -> None:
+def test_killed_restore_is_continued_or_aborted(tmp_path: Path, kind: type[DyingCalls], step: int) -> None:
     scene = Scene(tmp_path / "repo", BEFORE, CHANGED)
     for turn, (_, begun) in enumerate(deaths(scene, kind, step)):
         done = begun and read_phase(scene.engine.private) is Phase.DONE
@@ -174,7 +172,7 @@ def test_whatever_it_dies_of_it_goes_on_or_is_taken_back(
         scene.judge(forwards=begun and (done or bool(turn % 2)))
 
 
-def test_an_ordinary_users_restore_dies_as_well(tmp_path: Path) -> None:
+def test_killed_restore_of_an_ordinary_user_is_continued_or_aborted(tmp_path: Path) -> None:
     with permissions_bind():
         scene = Scene(tmp_path / "repo", BEFORE, CHANGED)
         for turn, (_, begun) in enumerate(deaths(scene, DyingCalls, 6)):
@@ -183,7 +181,7 @@ def test_an_ordinary_users_restore_dies_as_well(tmp_path: Path) -> None:
             scene.judge(forwards=begun and (done or bool(turn % 2)))
 
 
-def test_it_may_die_again_and_again(tmp_path: Path) -> None:
+def test_recovery_can_be_killed_repeatedly(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "repo", BEFORE, CHANGED)
     chance = random.Random(7)
     for _ in deaths(scene, DyingCalls, 7, first=3):
@@ -198,14 +196,14 @@ def die_while_recovering(scene: Scene, chance: random.Random) -> None:
             continue
         scene.judge(forwards=None)
         return
-    # Once it has begun to throw things away there is but one direction.
+    # Once cleanup has started, there is only one direction.
     scene.recover(DyingCalls(FOREVER), forwards=chance.random() < 0.5)
     scene.judge(forwards=None)
 
 
 @given(CHANGES, st.integers(0, 2**32))
 @settings(max_examples=examples(2, 6))
-def test_any_restore_dies_anywhere(
+def test_random_restores_survive_a_kill_anywhere(
     tmp_path_factory: pytest.TempPathFactory, change: tuple[Tree, tuple[Edit, ...]], seed: int
 ) -> None:
     scene = Scene(tmp_path_factory.mktemp("any") / "repo", *change)
@@ -218,7 +216,7 @@ def test_any_restore_dies_anywhere(
 
 
 @pytest.mark.parametrize("instead", [b"../../", b"folded"])
-def test_a_journal_that_was_tampered_with_moves_nothing(tmp_path: Path, instead: bytes) -> None:
+def test_manipulated_journal_moves_nothing(tmp_path: Path, instead: bytes) -> None:
     scene = Scene(tmp_path / "repo", BEFORE, CHANGED)
     assert not scene.run(DyingCalls(90))
     place = os.path.join(scene.engine.private, "journal")

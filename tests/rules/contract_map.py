@@ -860,22 +860,22 @@ LIST = (
     Line(
         "python foresee",
         "the plan of a restore, and what goes with it",
-        ("restore/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
+        ("restore/test_api.py::test_restore_undo_and_redo_return_results",),
     ),
     Line(
         "python write_to",
         "a moment in a directory of its own",
-        ("restore/test_verbs.py::test_a_moment_is_written_elsewhere",),
+        ("restore/test_api.py::test_snapshot_is_written_to_another_directory",),
     ),
     Line(
         "python finish_restore",
         "as --continue",
-        ("restore/test_verbs.py::test_a_restore_that_was_broken_off_is_ended",),
+        ("restore/test_api.py::test_interrupted_restore_is_continued_or_aborted",),
     ),
     Line(
         "python take_back_restore",
         "as --abort",
-        ("restore/test_verbs.py::test_a_restore_that_was_broken_off_is_ended",),
+        ("restore/test_api.py::test_interrupted_restore_is_continued_or_aborted",),
     ),
     Line(
         "python attachments",
@@ -1432,25 +1432,25 @@ RESTORE = (
         "envrestore",
         "brings everything back to a moment, saving what is here first; without a revision it only shows",
         (
-            "restore/test_programs.py::test_everything_is_as_it_was_and_comes_back",
-            "restore/test_programs.py::test_without_a_revision_the_likeliest_moments_are_shown",
-            "restore/test_programs.py::test_what_is_as_it_was_is_not_touched",
-            "restore/test_programs.py::test_what_the_snapshot_left_out_stays",
-            "restore/test_programs.py::test_what_is_left_out_now_is_not_written_over",
+            "restore/test_programs.py::test_restore_and_undo_return_every_file",
+            "restore/test_programs.py::test_likely_snapshots_are_listed_without_a_revision",
+            "restore/test_programs.py::test_unchanged_file_is_not_touched_by_the_program",
+            "restore/test_programs.py::test_path_excluded_from_the_snapshot_stays",
+            "restore/test_programs.py::test_path_excluded_now_is_not_overwritten",
         ),
     ),
     Line(
         "envrestore --dry-run",
         "the plan, and nothing changed; --json the same as data",
-        ("restore/test_programs.py::test_a_dry_run_shows_the_plan_and_changes_nothing",),
+        ("restore/test_programs.py::test_dry_run_prints_the_plan_and_changes_nothing",),
     ),
     Line(
         "envrestore --to",
         "elsewhere, and nothing here is touched",
         (
-            "restore/test_programs.py::test_a_moment_is_written_elsewhere_and_nothing_here_is_touched",
-            "restore/test_foreign.py::test_our_own_comes_as_it_was",
-            "restore/test_foreign.py::test_privileges_and_owners_are_not_taken_over",
+            "restore/test_programs.py::test_snapshot_is_written_to_another_directory_without_changing_the_environment",
+            "restore/test_unsigned.py::test_trusted_snapshot_is_restored_as_it_was",
+            "restore/test_unsigned.py::test_set_id_bits_and_owners_are_not_restored",
         ),
     ),
     Line(
@@ -1461,27 +1461,27 @@ RESTORE = (
     Line(
         "envrestore --keep-new",
         "what came after stays",
-        ("restore/test_programs.py::test_what_is_new_and_what_is_code_can_be_kept",),
+        ("restore/test_programs.py::test_new_files_and_tracked_files_can_be_kept",),
     ),
     Line(
         "envrestore --keep-code",
         "what HEAD tracks stays",
         (
-            "restore/test_programs.py::test_what_is_new_and_what_is_code_can_be_kept",
+            "restore/test_programs.py::test_new_files_and_tracked_files_can_be_kept",
             "restore/test_programs.py::test_tracked_files_that_differ_from_head_are_counted",
         ),
     ),
     Line(
         "envrestore --only",
         "classes of things",
-        ("restore/test_programs.py::test_paths_and_classes_choose",),
+        ("restore/test_programs.py::test_pathspecs_and_classes_select_paths",),
     ),
     Line(
         "envrestore --head",
         "HEAD goes along where git would let it",
         (
-            "restore/test_programs.py::test_head_moves_along_where_it_is_asked_to",
-            "restore/test_head.py::test_a_kill_at_the_very_end_leaves_no_head_behind",
+            "restore/test_programs.py::test_head_moves_when_requested",
+            "restore/test_head.py::test_kill_at_the_very_end_leaves_head_as_before",
         ),
     ),
     Line(
@@ -1506,53 +1506,53 @@ RESTORE = (
     Line(
         "envrestore --attachments",
         "gives back what was attached",
-        ("restore/test_programs.py::test_what_was_attached_is_given_back",),
+        ("restore/test_programs.py::test_attachments_are_written_back",),
     ),
     Line(
         "envrestore --force",
         "overrides the refusals that name it",
         (
-            "restore/test_programs.py::test_a_database_that_is_open_elsewhere_is_refused_by_name",
-            "restore/test_programs.py::test_a_home_directory_is_not_restored_unasked",
-            "restore/test_foreign.py::test_links_that_lead_out_are_not_made_unless_forced",
+            "restore/test_programs.py::test_open_database_is_refused_by_name",
+            "restore/test_programs.py::test_home_directory_is_not_restored_without_force",
+            "restore/test_unsigned.py::test_links_that_lead_outside_are_not_restored_without_force",
         ),
     ),
     Line(
         "envrestore --allow-unsigned",
         "restores here what no key here signed",
         (
-            "restore/test_programs.py::test_what_no_key_of_ours_signed_is_not_restored_here_unasked",
-            "restore/test_foreign.py::test_in_place_the_same_holds_and_what_stands_here_stays",
-            "restore/test_foreign.py::test_running_it_is_told_to_mean_trust_once",
+            "restore/test_programs.py::test_unsigned_snapshot_is_refused_without_option",
+            "restore/test_unsigned.py::test_unsigned_snapshot_restored_in_place_is_reduced_and_keeps_existing_files",
+            "restore/test_unsigned.py::test_warning_about_programs_is_printed_once",
         ),
     ),
     Line(
         "envrestore --roots",
         "changes additional roots too",
         (
-            "restore/test_foreign_roots.py::test_unsigned_snapshot_changes_no_additional_root_without_option",
-            "restore/test_foreign_roots.py::test_unsigned_snapshot_changes_additional_root_with_option",
+            "restore/test_unsigned_roots.py::test_unsigned_snapshot_changes_no_additional_root_without_option",
+            "restore/test_unsigned_roots.py::test_unsigned_snapshot_changes_additional_root_with_option",
         ),
     ),
     Line(
         "envrestore --undo",
         "takes back a restore",
-        ("restore/test_programs.py::test_everything_is_as_it_was_and_comes_back",),
+        ("restore/test_programs.py::test_restore_and_undo_return_every_file",),
     ),
     Line(
         "envrestore --redo",
         "forth again",
-        ("restore/test_programs.py::test_everything_is_as_it_was_and_comes_back",),
+        ("restore/test_programs.py::test_restore_and_undo_return_every_file",),
     ),
     Line(
         "envrestore --continue",
         "finishes what was broken off",
-        ("restore/test_programs.py::test_a_restore_that_was_broken_off_is_told_by_whatever_comes_next",),
+        ("restore/test_programs.py::test_interrupted_restore_is_reported_by_the_next_command",),
     ),
     Line(
         "envrestore --abort",
         "takes back what was broken off",
-        ("restore/test_programs.py::test_a_restore_that_was_broken_off_can_be_taken_back",),
+        ("restore/test_programs.py::test_interrupted_restore_can_be_aborted",),
     ),
     Line(
         "envlog recent",
@@ -1912,13 +1912,13 @@ RESTORE = (
         "envlog undo",
         "to the newest earlier state that differs, so many steps",
         (
-            "restore/test_programs.py::test_undo_walks_back_through_moments_and_redo_to_what_was_never_captured",
+            "restore/test_programs.py::test_undo_steps_through_snapshots_and_redo_returns_to_the_uncaptured_state",
         ),
     ),
     Line(
         "envlog undo --dry-run",
         "the plan only",
-        ("restore/test_programs.py::test_a_dry_undo_is_no_undo",),
+        ("restore/test_programs.py::test_dry_run_of_undo_changes_nothing",),
     ),
     Line(
         "envlog undo --plan",
@@ -1935,20 +1935,20 @@ RESTORE = (
     Line(
         "envlog undo --force",
         "overrides refusals",
-        ("restore/test_programs.py::test_a_dry_undo_is_no_undo",),
+        ("restore/test_programs.py::test_dry_run_of_undo_changes_nothing",),
     ),
     Line(
         "envlog redo",
         "forth again, until something new has come",
         (
-            "restore/test_programs.py::test_undo_walks_back_through_moments_and_redo_to_what_was_never_captured",
-            "restore/test_programs.py::test_new_work_after_an_undo_is_told_by_redo",
+            "restore/test_programs.py::test_undo_steps_through_snapshots_and_redo_returns_to_the_uncaptured_state",
+            "restore/test_programs.py::test_redo_after_new_work_is_refused_with_a_reason",
         ),
     ),
     Line(
         "envlog redo --dry-run",
         "the plan only",
-        ("restore/test_programs.py::test_a_dry_undo_is_no_undo",),
+        ("restore/test_programs.py::test_dry_run_of_undo_changes_nothing",),
     ),
     Line(
         "envlog redo --plan",
@@ -1965,12 +1965,12 @@ RESTORE = (
     Line(
         "envlog redo --force",
         "overrides refusals",
-        ("restore/test_programs.py::test_a_dry_undo_is_no_undo",),
+        ("restore/test_programs.py::test_dry_run_of_undo_changes_nothing",),
     ),
     Line(
         "status 5",
         "done, but something is not as it was",
-        ("restore/test_programs.py::test_what_cannot_be_had_here_is_told_by_its_own_status",),
+        ("restore/test_programs.py::test_partial_restore_has_its_own_exit_status",),
     ),
 )
 
@@ -2009,22 +2009,22 @@ PYTHON = (
     Line(
         "python restore",
         "what the program does, with a result",
-        ("restore/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
+        ("restore/test_api.py::test_restore_undo_and_redo_return_results",),
     ),
     Line(
         "python undo",
         "to the state before",
-        ("restore/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
+        ("restore/test_api.py::test_restore_undo_and_redo_return_results",),
     ),
     Line(
         "python redo",
         "forth again",
-        ("restore/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
+        ("restore/test_api.py::test_restore_undo_and_redo_return_results",),
     ),
     Line(
         "python forget_world",
         "words mean what is there now",
-        ("restore/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
+        ("restore/test_api.py::test_restore_undo_and_redo_return_results",),
     ),
     Line(
         "python open",

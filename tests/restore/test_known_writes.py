@@ -1,4 +1,4 @@
-"""The moment after a restore is made of what the restore knows, unless anything is not as it was left."""
+"""The capture after a restore uses what the restore recorded, unless files changed since."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def history(repo: Repo) -> AroundHistory:
 
 
 def landed(repo: Repo, name: str, data: bytes) -> WrittenFile:
-    """As a restore would tell of what it wrote."""
+    """Return stat data as a restore records them."""
     return WrittenFile(COLUMNS(os.lstat(repo.path / name)), object_id(b"blob", data, "sha1"))
 
 
 def bring(repo: Repo, history: AroundHistory, name: str, data: bytes) -> WrittenFile:
-    """Something that the store has comes to stand in the environment."""
+    """Create a file in the environment whose contents are stored."""
     repo.write(name, data)
     history.capture("so that it is in the store")
     return landed(repo, name, data)
@@ -41,7 +41,7 @@ def bring(repo: Repo, history: AroundHistory, name: str, data: bytes) -> Written
 def look_again(
     history: AroundHistory, names: dict[bytes, dict[bytes, WrittenFile | None]]
 ) -> tuple[bool, str, str]:
-    """Whether nobody looked; the content that was found, and the one that is there."""
+    """Return whether no file was read, the content that was found, and the actual one."""
     looked: list[object] = []
     tip = history.log(limit=1)[0].commit
     told = {path: frozenset(entries) for path, entries in names.items()}
@@ -59,7 +59,7 @@ def look_again(
         return not looked, found, held.content
 
 
-def test_what_landed_is_recorded_without_a_look(repo: Repo, history: AroundHistory) -> None:
+def test_written_files_are_recorded_without_reading(repo: Repo, history: AroundHistory) -> None:
     brought = bring(repo, history, "sub/c", b"2")
     repo.write("sub/c", b"other")
     history.capture("other")
@@ -72,7 +72,7 @@ def test_what_landed_is_recorded_without_a_look(repo: Repo, history: AroundHisto
     assert found == there
 
 
-def test_what_came_and_what_went(repo: Repo, history: AroundHistory) -> None:
+def test_written_and_removed_files_are_recorded(repo: Repo, history: AroundHistory) -> None:
     bring(repo, history, "sub/new", b"2")
     os.unlink(repo.path / "sub" / "new")
     history.capture("without it")
@@ -123,7 +123,7 @@ def meanwhile_one_is_to_be_left_out(repo: Repo) -> None:
         meanwhile_one_is_to_be_left_out,
     ],
 )
-def test_whatever_is_not_as_it_was_left_is_looked_at(
+def test_changed_file_is_read_by_the_next_capture(
     repo: Repo, history: AroundHistory, meanwhile: Callable[[Repo], None]
 ) -> None:
     brought = bring(repo, history, "sub/c", b"2")
@@ -131,26 +131,26 @@ def test_whatever_is_not_as_it_was_left_is_looked_at(
     meanwhile(repo)
     nobody_looked, found, there = look_again(history, {b"sub": {b"c": brought}, b"": {}})
     assert not nobody_looked
-    # Whatever else is said: what was looked at is what is there.
+    # Whatever was recorded, the capture matches the disk.
     if meanwhile in (meanwhile_a_file_comes, meanwhile_one_is_written):
         assert found == there
 
 
-def test_what_is_secret_by_its_name_is_looked_at(repo: Repo, history: AroundHistory) -> None:
+def test_file_with_a_secret_name_is_read(repo: Repo, history: AroundHistory) -> None:
     bring(repo, history, "sub/.env", b"KEY=1")
     nobody_looked, found, there = look_again(history, {b"sub": {b".env": landed(repo, "sub/.env", b"KEY=1")}})
     assert not nobody_looked
     assert found == there
 
 
-def test_the_next_capture_reads_what_landed(repo: Repo, history: AroundHistory) -> None:
+def test_next_capture_reads_the_written_files(repo: Repo, history: AroundHistory) -> None:
     first = history.capture("one").snapshot
     repo.write("sub/c", b"2")
     history.capture("two")
     assert first is not None
     done = history.restore(first)
     assert done.moment is not None
-    # Whatever was said of these bytes: they are read, not believed.
+    # The recorded ids are not relied on.
     with history._capturing.hold(CaptureOptions()) as held:
         assert b"sub" in held.taken.gathered.directories
         assert held.content == done.moment.content == first.content

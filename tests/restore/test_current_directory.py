@@ -1,4 +1,4 @@
-"""A restore removes the directory that it was called in, and is recorded all the same."""
+"""A restore that removes its current directory is recorded."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_daily_cleaning_starts_silently_when_the_current_directory_is_gone(repo:
     for setting, value in (("gc.auto", "6700"), ("maintenance.auto", "true")):
         repo.git("config", setting, value)
     stamp = repo.path / ".git/envhist/upkeep"
-    # It begins with the restore, which has removed the directory by then.
+    # It starts with the restore, which has removed the directory by then.
     long_ago = time.time() - 3 * 86_400
     stamp.touch()
     os.utime(stamp, (long_ago, long_ago))

@@ -1,4 +1,4 @@
-"""Further roots: what stands in a directory beside the working tree goes back and forth with it, judged by find."""
+"""Additional roots: restored and undone with the working tree, compared by find."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def both(repo: Repo, beside: Path) -> tuple[Listing, Listing]:
 
 
 def change(top: Path) -> None:
-    """Everything that can be: secrets too, with more names than one."""
+    """Change everything, also secrets with several names."""
     (top / "conf.d/site").write_text("listen 8080")
     (top / "gone/deep/file").unlink()
     (top / "gone/deep").rmdir()
@@ -55,7 +55,7 @@ def changed(repo: Repo, beside: Path) -> tuple[str, tuple[Listing, Listing]]:
     return first, then
 
 
-def test_a_root_goes_back_and_forth_with_the_working_tree(
+def test_additional_root_is_restored_and_undone_with_the_working_tree(
     repo: Repo, beside: Path, changed: tuple[str, tuple[Listing, Listing]]
 ) -> None:
     first, then = changed
@@ -66,7 +66,7 @@ def test_a_root_goes_back_and_forth_with_the_working_tree(
     assert both(repo, beside) == now
 
 
-def test_a_secret_of_a_root_alone_is_restored(
+def test_secret_of_an_additional_root_is_restored(
     repo: Repo, beside: Path, changed: tuple[str, tuple[Listing, Listing]]
 ) -> None:
     first, (_, then) = changed
@@ -79,7 +79,7 @@ def test_a_secret_of_a_root_alone_is_restored(
 
 
 @pytest.mark.parametrize("spec", ["ext://", "ext://*", "ext://conf.d/site"])
-def test_a_pathspec_reaches_into_a_root(
+def test_pathspec_selects_paths_of_an_additional_root(
     repo: Repo, beside: Path, changed: tuple[str, tuple[Listing, Listing]], spec: str
 ) -> None:
     first, (_, then) = changed
@@ -91,7 +91,7 @@ def test_a_pathspec_reaches_into_a_root(
         assert listing(beside, top=True) == then
 
 
-def test_a_first_capture_names_a_root_as_people_see_it(repo: Repo, beside: Path) -> None:
+def test_first_capture_prints_the_name_of_an_additional_root(repo: Repo, beside: Path) -> None:
     (beside / "file").write_text("x" * 5000)
     said = repo.run("envlog", "capture", check=True).out
     assert "  ext://\n" in said

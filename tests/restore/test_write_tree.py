@@ -1,4 +1,4 @@
-"""A whole moment in an empty directory: all of it, or nothing but what the next one throws away."""
+"""A whole snapshot in an empty directory: complete, or only leftovers that the next restore removes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from git_envhist.restore.write_tree import (
     FillResult,
     PlanSource,
     SnapshotSource,
-    Source,
+    SourceRepository,
     fill_directory,
     is_occupied,
     write_elsewhere,
 )
-from tests.restore.dying import Dead, DyingCalls, DyingPlainCalls
 from tests.restore.engine import Engine, in_small_helpings
+from tests.restore.killed_calls import Dead, DyingCalls, DyingPlainCalls
 from tests.restore.test_killed import BEFORE
 from tests.support.oracle import Listing, listing
 from tests.support.repository import make_repo
@@ -49,7 +49,7 @@ TREE: Tree = {
 
 
 class Scene:
-    """An environment with a bit of everything, and its moment."""
+    """An environment with every kind of entry, and its snapshot."""
 
     def __init__(self, top: Path) -> None:
         make_repo(top, commit=False)
@@ -76,7 +76,7 @@ def seen(there: Path) -> Listing:
 
 
 @pytest.mark.parametrize("how", ["fork", "here"])
-def test_everything_comes_as_it_was(scene: Scene, tmp_path: Path, how: str) -> None:
+def test_whole_snapshot_is_written_as_it_was(scene: Scene, tmp_path: Path, how: str) -> None:
     filled = scene.fill(tmp_path / "there", how=how)
     assert seen(tmp_path / "there") == scene.then
     assert (filled.existing, filled.losses, filled.left_alone) == ((), (), ())
@@ -84,7 +84,7 @@ def test_everything_comes_as_it_was(scene: Scene, tmp_path: Path, how: str) -> N
     assert (tmp_path / "there" / "holes").stat().st_blocks * 512 < 400_000
 
 
-def test_in_however_small_helpings_everything_comes(
+def test_whole_snapshot_is_written_when_calls_transfer_few_bytes(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -94,7 +94,7 @@ def test_in_however_small_helpings_everything_comes(
     assert (filled.existing, filled.losses, filled.left_alone) == ((), (), ())
 
 
-def test_a_plan_is_written_as_the_snapshot_is(scene: Scene, tmp_path: Path) -> None:
+def test_plan_is_written_like_a_snapshot(scene: Scene, tmp_path: Path) -> None:
     plan = make_plan(scene.engine.pairs(None, scene.moment))
     top = next(own.after for own in plan.directories if not own.path)
     assert top is not None
@@ -103,10 +103,10 @@ def test_a_plan_is_written_as_the_snapshot_is(scene: Scene, tmp_path: Path) -> N
     assert seen(tmp_path / "there") == scene.then
 
 
-def test_what_is_told_afterwards_is_what_a_plan_would_have_said(scene: Scene, tmp_path: Path) -> None:
+def test_plan_reported_afterwards_equals_a_plan_made_before(scene: Scene, tmp_path: Path) -> None:
     repository = scene.engine.history.repository
     moment = scene.engine.history.resolve(scene.moment.id)
-    source = Source(repository.git, repository.state, lambda made: scene.engine.contents(), "fork")
+    source = SourceRepository(repository.git, repository.state, lambda made: scene.engine.contents(), "fork")
     told = write_elsewhere(moment, str(tmp_path / "there"), source)
     wanted = make_plan(scene.engine.pairs(None, scene.moment))
     assert told.plan.counts == wanted.counts
@@ -119,7 +119,7 @@ def test_what_is_told_afterwards_is_what_a_plan_would_have_said(scene: Scene, tm
 
 
 @pytest.mark.parametrize("kind", [DyingCalls, DyingPlainCalls])
-def test_whatever_it_dies_of_it_is_begun_again(tmp_path: Path, kind: type[DyingCalls]) -> None:
+def test_write_starts_again_after_a_kill_at_any_change(tmp_path: Path, kind: type[DyingCalls]) -> None:
     make_repo(tmp_path / "repo", commit=False)
     build(BEFORE, tmp_path / "repo")
     engine = Engine(tmp_path / "repo")
@@ -139,10 +139,10 @@ def test_whatever_it_dies_of_it_is_begun_again(tmp_path: Path, kind: type[DyingC
         except Dead:
             died += 1
         if is_occupied(str(there)):
-            # Its last steps: the names are given, from a directory in which all is whole.
+            # The last steps rename complete entries into place.
             assert (there / os.fsdecode(PRIVATE)).exists() or seen(there).keys() == then.keys()
             for name in os.listdir(there):
-                # What is closed to its owner is opened first: permission bits do not bind root alone.
+                # Permission bits do not apply to root, so only others must open closed directories first.
                 subprocess.run(["chmod", "-R", "u+rwx", str(there / name)], check=False)
                 subprocess.run(["rm", "-rf", str(there / name)], check=True)
             continue
@@ -152,14 +152,14 @@ def test_whatever_it_dies_of_it_is_begun_again(tmp_path: Path, kind: type[DyingC
 
 
 class Forgetful(DiskCalls):
-    """A disk that keeps other bytes than those it was given."""
+    """A disk that stores other bytes than those it was given."""
 
     def write(self, descriptor: int, data: bytes, offset: int) -> None:
         super().write(descriptor, data.replace(b"4321", b"4320"), offset)
 
 
 @pytest.mark.parametrize("how", ["fork", "here"])
-def test_a_byte_that_the_disk_changes_is_seen_and_nothing_stays(
+def test_byte_changed_by_the_disk_is_detected_and_nothing_is_left(
     scene: Scene, tmp_path: Path, how: str
 ) -> None:
     with pytest.raises(EnvhistError, match="written contents differ from the snapshot: 'many/4321'"):
@@ -167,7 +167,7 @@ def test_a_byte_that_the_disk_changes_is_seen_and_nothing_stays(
     assert os.listdir(tmp_path / "there") == []
 
 
-def test_two_do_not_fill_one_directory(scene: Scene, tmp_path: Path) -> None:
+def test_two_restores_do_not_fill_one_directory(scene: Scene, tmp_path: Path) -> None:
     there = tmp_path / "there"
     theirs = there / os.fsdecode(PRIVATE) / "new" / "theirs"
     theirs.parent.mkdir(parents=True, mode=0o700)
@@ -185,7 +185,7 @@ def test_two_do_not_fill_one_directory(scene: Scene, tmp_path: Path) -> None:
 
 
 class Crowded(DiskCalls):
-    """Somebody puts a file where an entry is to stand, in the last moment."""
+    """Another process creates a file right before an entry is put in its place."""
 
     def move(self, one: int, name: bytes, other: int, other_name: bytes) -> None:
         if name == b"same":
@@ -193,7 +193,7 @@ class Crowded(DiskCalls):
         super().move(one, name, other, other_name)
 
 
-def test_what_somebody_put_there_meanwhile_stays(scene: Scene, tmp_path: Path) -> None:
+def test_file_created_by_another_process_is_kept(scene: Scene, tmp_path: Path) -> None:
     there = tmp_path / "there"
     filled = scene.fill(there, calls=Crowded())
     assert [item.path for item in filled.existing] == [b"same"]

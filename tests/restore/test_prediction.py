@@ -1,4 +1,4 @@
-"""What differs from a moment is found out before it is known what is here, and anew where that was guessed wrong."""
+"""The comparison predicted while the capture runs, and its correction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.restore.engine import Engine
 from tests.support.repository import Repo
 
 
-def test_a_guess_is_taken_where_the_environment_is_that_of_the_newest_moment(repo: Repo) -> None:
+def test_prediction_is_used_when_the_environment_equals_the_newest_snapshot(repo: Repo) -> None:
     engine = Engine(repo.path)
     (repo.path / "file").write_bytes(b"1")
     target = engine.capture()
@@ -21,11 +21,11 @@ def test_a_guess_is_taken_where_the_environment_is_that_of_the_newest_moment(rep
     with closing(engine.contents()) as contents:
         found = guess.pairs(contents, *trees)
         assert found == list(differing_directories(contents, *trees))
-        # Nobody looked again.
+        # No second comparison was made.
         assert guess.pairs(contents, *trees) is found
 
 
-def test_a_wrong_guess_is_no_word_about_what_is_here(repo: Repo) -> None:
+def test_wrong_prediction_is_corrected(repo: Repo) -> None:
     engine = Engine(repo.path)
     (repo.path / "file").write_bytes(b"1")
     target = engine.capture()
@@ -43,7 +43,7 @@ def test_a_wrong_guess_is_no_word_about_what_is_here(repo: Repo) -> None:
         assert not same_environment(contents, *(bytes.fromhex(moment.tree) for moment in (tip, now)))
 
 
-def test_what_cannot_be_read_is_no_guess(repo: Repo) -> None:
+def test_unreadable_snapshot_is_not_predicted(repo: Repo) -> None:
     engine = Engine(repo.path)
     target = engine.capture()
     guess = PredictedPlan()
@@ -53,7 +53,7 @@ def test_what_cannot_be_read_is_no_guess(repo: Repo) -> None:
         assert guess.pairs(contents, *trees) == []
 
 
-def test_a_time_that_moved_is_another_environment(repo: Repo) -> None:
+def test_changed_mtime_makes_another_environment(repo: Repo) -> None:
     engine = Engine(repo.path)
     (repo.path / "file").write_bytes(b"1")
     one = engine.capture()

@@ -1,4 +1,4 @@
-"""Directories that are closed to their owner come, too, when an ordinary user writes a moment where nothing was."""
+"""Directories without write permission are restored into a new directory by an ordinary user."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.repository import Repo
 
 
 @pytest.mark.parametrize("words", [("envrestore", "--to", "../made", "@"), ("envlog", "fork", "../made")])
-def test_what_its_owner_may_not_write_to_is_written_elsewhere(repo: Repo, words: tuple[str, ...]) -> None:
+def test_read_only_directories_are_written_to_another_directory(repo: Repo, words: tuple[str, ...]) -> None:
     repo.write("readonly/below/file", "1").parent.chmod(0o555)
     (repo.path / "closed").mkdir(mode=0)
     (repo.path / "readonly").chmod(0o555)

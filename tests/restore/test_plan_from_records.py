@@ -1,4 +1,4 @@
-"""What records tell of the way to a moment is what the trees tell."""
+"""Plans made from scan records equal plans made from trees."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.trees import Edit, Tree, apply, build
 
 
 def plans(engine: Engine, tip: Snapshot, target: Snapshot) -> tuple[RestorePlan | None, RestorePlan | None]:
-    """From what is here now: as records tell it, and as trees do."""
+    """Return the plan from the environment now, made from records and from trees."""
     ends = bytes.fromhex(tip.id), bytes.fromhex(target.tree)
     capturing = engine.history._capturing
     with capturing.locked(CaptureOptions()), capturing.hold(CaptureOptions()) as held:
@@ -50,7 +50,7 @@ def capturing_contents(engine: Engine, git: object):  # type: ignore[no-untyped-
 
 
 def _plan(pairs: Iterable[DirectoryPair] | None) -> RestorePlan | None:
-    # How many paths were compared besides depends on which directories were.
+    # The number of other compared paths depends on the compared directories.
     return None if pairs is None else replace(make_plan(pairs), unchanged=0)
 
 
@@ -73,7 +73,7 @@ def is_told(repo: Repo, change: Callable[[], object]) -> bool:
     return told is not None
 
 
-def test_what_was_written_since_is_told_by_records(repo: Repo) -> None:
+def test_changed_file_is_planned_from_records(repo: Repo) -> None:
     def write() -> None:
         repo.write("sub/c", b"3")
         repo.write("b", b"3")
@@ -84,12 +84,12 @@ def test_what_was_written_since_is_told_by_records(repo: Repo) -> None:
     assert is_told(repo, write)
 
 
-def test_what_is_back_already_is_told_by_records(repo: Repo) -> None:
+def test_reverted_file_is_planned_from_records(repo: Repo) -> None:
     assert is_told(repo, lambda: repo.write("sub/c", b"1"))
 
 
 class Counting:
-    """Reads objects, and remembers which; some are not to be had."""
+    """Reads objects and records which; some cannot be read."""
 
     def __init__(self, contents: ObjectReader, gone: bytes = b"") -> None:
         self._contents, self._gone = contents, gone
@@ -102,7 +102,7 @@ class Counting:
         return self._contents.read(oid)
 
 
-def test_what_both_hold_is_read_once_and_taken_apart_by_nobody(repo: Repo) -> None:
+def test_equal_subtree_is_read_once_and_not_decoded(repo: Repo) -> None:
     engine, _, tip = two_moments(repo)
     ends = bytes.fromhex(tip.id), bytes.fromhex(tip.tree)
     with closing(engine.contents()) as contents:
@@ -118,7 +118,7 @@ def test_what_both_hold_is_read_once_and_taken_apart_by_nobody(repo: Repo) -> No
 
 
 @pytest.mark.parametrize("what", ["tip:sub", "shard"])
-def test_what_both_hold_and_cannot_be_read_is_told(repo: Repo, what: str) -> None:
+def test_equal_unreadable_subtree_is_reported(repo: Repo, what: str) -> None:
     engine, _, tip = two_moments(repo)
     ends = bytes.fromhex(tip.id), bytes.fromhex(tip.tree)
     with closing(engine.contents()) as contents:
@@ -128,25 +128,27 @@ def test_what_both_hold_and_cannot_be_read_is_told(repo: Repo, what: str) -> Non
             list(compare_directories(broken, *ends, [b"sub"]))
 
 
-def test_nothing_at_all_is_told_by_records(repo: Repo) -> None:
+def test_unchanged_environment_is_planned_from_records(repo: Repo) -> None:
     assert is_told(repo, lambda: None)
 
 
-def test_what_comes_or_goes_is_told_by_trees(repo: Repo) -> None:
+def test_created_or_removed_directory_is_planned_from_trees(repo: Repo) -> None:
     assert not is_told(repo, lambda: repo.write("sub/new", b"3"))
 
 
-def test_what_went_is_told_by_trees(repo: Repo) -> None:
+def test_removed_file_is_planned_from_trees(repo: Repo) -> None:
     assert not is_told(repo, lambda: shutil.rmtree(repo.path / "sub"))
 
 
-def test_what_is_more_than_a_file_is_told_by_trees(repo: Repo) -> None:
+def test_entry_with_unusual_metadata_is_planned_from_trees(repo: Repo) -> None:
     assert not is_told(repo, lambda: os.link(repo.path / "b", repo.path / "sub" / "second"))
 
 
 @given(CHANGES)
 @settings(max_examples=examples(4, 12))
-def test_records_never_tell_otherwise(tmp_path_factory, change: tuple[Tree, tuple[Edit, ...]]) -> None:  # type: ignore[no-untyped-def]
+def test_scan_records_agree_with_full_comparison(
+    tmp_path_factory, change: tuple[Tree, tuple[Edit, ...]]
+) -> None:  # type: ignore[no-untyped-def]
     top = tmp_path_factory.mktemp("since") / "repo"
     make_repo(top, commit=False)
     tree, edits = change

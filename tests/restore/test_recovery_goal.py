@@ -1,4 +1,4 @@
-"""A restore that was broken off ends as whoever began it wished."""
+"""Recovery from an interrupted restore uses the options of that restore."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.repository import Repo
 
 
 @pytest.mark.parametrize("links", [False, True])
-def test_links_of_others_lead_anywhere_only_where_that_was_wished(repo: Repo, links: bool) -> None:
+def test_recovery_allows_outside_links_only_if_the_restore_did(repo: Repo, links: bool) -> None:
     (repo.path / "out").symlink_to("/etc")
     first = repo.run("envlog", "capture", "--porcelain", "one", check=True).out.strip()
     (repo.path / "out").unlink()
@@ -27,7 +27,7 @@ def test_links_of_others_lead_anywhere_only_where_that_was_wished(repo: Repo, li
     journal, _ = engine.prepare(engine.plan(before, target))
     notes = RecoveryGoal("target", target.id, before.id, links).notes
     write_journal(engine.private, replace(journal, notes=notes))
-    # It had been taken back already when somebody wants to finish it.
+    # It was already being undone when it is to be finished.
     set_phase(engine.private, Phase.UNDONE)
     done = repo.run("envrestore", "--continue")
     assert done.status == (0 if links else 5), done.err
@@ -35,7 +35,7 @@ def test_links_of_others_lead_anywhere_only_where_that_was_wished(repo: Repo, li
 
 
 @pytest.mark.parametrize("links", [False, True])
-def test_a_way_is_read_as_it_was_written(tmp_path: Path, links: bool) -> None:
+def test_recovery_goal_is_read_as_written(tmp_path: Path, links: bool) -> None:
     way = RecoveryGoal("safety", "a" * 40, "b" * 40, links)
     write_recovery(str(tmp_path / "private"), way)
     assert read_recovery(str(tmp_path / "private")) == way

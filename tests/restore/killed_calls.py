@@ -1,4 +1,4 @@
-"""Calls that die before their n-th change to the disk and stay dead; calls of a system that knows less."""
+"""System calls that fail like a killed process before their n-th change, and calls of lesser file systems."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ CHANGES = frozenset(name for name in vars(DiskCalls) if not name.startswith("_")
 
 
 class Dead(BaseException):
-    """The process is no more; nothing of it catches this."""
+    """The process was killed; nothing of it catches this."""
 
 
 class DyingCalls(DiskCalls):
-    """Make `left` changes more, then none."""
+    """Make `left` more changes, then none."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -35,14 +35,14 @@ class DyingCalls(DiskCalls):
 
 
 class PlainCalls(DiskCalls):
-    """Of a file system that can neither exchange two names nor refuse to replace one."""
+    """A file system without atomic exchange and without rename-noreplace."""
 
     def _rename(self, *_: Any) -> bool:
         return False
 
 
 class LinklessCalls(PlainCalls):
-    """Nor give a file two names (but for those that the environment needs)."""
+    """A file system that also has no hard links (except those that the environment needs)."""
 
     moving = False
 
@@ -64,4 +64,4 @@ class DyingPlainCalls(DyingCalls, PlainCalls):
 
 
 class DyingLinklessCalls(DyingCalls, LinklessCalls):
-    """All of it."""
+    """All three."""

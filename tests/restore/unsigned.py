@@ -1,4 +1,4 @@
-"""Snapshots that no key here signed, put on a timeline by plain git, and judges of what a restore makes of them."""
+"""Unsigned snapshots, written to a timeline by plain git, and checks of what a restore makes of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MALLORY = b"Mallory <mallory@example.com> 1767323045 +0000"
 
 @dataclass
 class Stranger:
-    """A repository whose timeline somebody else can write, and a bird that nobody may touch."""
+    """A repository with a timeline that another user can write, and a canary file that must not change."""
 
     repo: Repo
     message: bytes
@@ -28,7 +28,7 @@ class Stranger:
     canary: Path
 
     def plant(self, tree: str) -> str:
-        """Put a commit of that tree on the timeline, always on top of the same tip; returns its hash."""
+        """Put a commit of that tree on the timeline, always on top of the same tip; return its hash."""
         git_dir = self.repo.path / ".git"
         text = b"tree %b\nparent %b\n" % (tree.encode(), self.tip.encode())
         text += b"author %b\ncommitter %b\n\n%b" % (MALLORY, MALLORY, self.message)
@@ -37,11 +37,11 @@ class Stranger:
         return commit
 
     def state(self) -> object:
-        """Return what find and sha256sum see of the environment and of the directory outside."""
+        """Return the environment and the directory outside as find and sha256sum show them."""
         return listing(self.repo.path, top=True), listing(self.canary, top=True)
 
     def stamps(self) -> dict[str, tuple[int, ...]]:
-        """Return the identity and the times of every path outside `.git`: no write leaves all of them as they are."""
+        """Return identity and times of every path outside `.git`: any write changes one of them."""
         return {
             path: (found.st_ino, found.st_ctime_ns, found.st_mtime_ns, found.st_size, found.st_mode)
             for top in (self.repo.path, self.canary)
@@ -68,7 +68,7 @@ def make_stranger(place: Path) -> Stranger:
 
 
 def harmful(place: Path) -> list[str]:
-    """What find sees below a directory that nobody's word shall bring there; and links that lead out of it."""
+    """Return files that an unsigned snapshot must not write, and links that lead outside."""
     if not place.exists():
         return []
     words = (

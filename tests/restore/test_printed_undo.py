@@ -1,4 +1,4 @@
-"""The command that is told as the way back brings all of it back, HEAD too; and what is said stands in its order."""
+"""The printed undo command restores everything, HEAD too, and output is in order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def told_command(said: str) -> list[str]:
     return said.rstrip("\n").rpartition("back with: git ")[2].split(" ")
 
 
-def test_the_way_back_from_another_commit_leads_to_the_commit_that_was_left(repo: Repo) -> None:
+def test_printed_undo_command_returns_to_the_previous_commit(repo: Repo) -> None:
     repo.git("commit", "-q", "--allow-empty", "-m", "one")
     first = capture(repo, "at one")
     repo.write("app.py", b"two")
@@ -36,7 +36,7 @@ def test_the_way_back_from_another_commit_leads_to_the_commit_that_was_left(repo
     assert (repo.read("app.py"), repo.git("status", "--porcelain")) == (b"two", "")
 
 
-def test_the_plan_stands_before_what_is_said_about_it(repo: Repo) -> None:
+def test_plan_is_printed_before_messages_about_it(repo: Repo) -> None:
     with closing(sqlite3.connect(repo.path / "app.db")) as database:
         database.execute("create table t (a)")
         database.commit()
@@ -50,7 +50,7 @@ def test_the_plan_stands_before_what_is_said_about_it(repo: Repo) -> None:
     assert said.out.index("replace") < said.out.index("error: 'app.db' is open")
 
 
-def test_head_moves_where_no_file_differs(repo: Repo) -> None:
+def test_head_moves_when_no_file_differs(repo: Repo) -> None:
     repo.git("commit", "-q", "--allow-empty", "-m", "one")
     first, one = capture(repo, "at one"), repo.git("rev-parse", "HEAD")
     repo.git("commit", "-q", "--allow-empty", "-m", "two")
@@ -66,7 +66,7 @@ def test_head_moves_where_no_file_differs(repo: Repo) -> None:
     assert repo.git("symbolic-ref", "HEAD").startswith("refs/heads/")
 
 
-def test_a_dry_run_says_what_would_be_refused(repo: Repo) -> None:
+def test_dry_run_warns_about_a_refusal(repo: Repo) -> None:
     first = capture(repo, "one")
     repo.write("app.py", b"two")
     repo.git("add", "app.py")

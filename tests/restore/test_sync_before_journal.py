@@ -1,4 +1,4 @@
-"""What a restore has staged is on the medium before its journal says so, whoever waits for it."""
+"""Staged files are on disk before the journal is written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Moments = tuple[AroundHistory, Snapshot]
 
 @pytest.fixture(params=[3, 2 * FEW], ids=["few", "many"])
 def moments(request: pytest.FixtureRequest, repo: Repo) -> Moments:
-    """A history, and the moment of so many files that are other ones now."""
+    """Return a history, and a snapshot with this many other files."""
     paths = [f"d/{number}" for number in range(request.param)]
     for path in paths:
         repo.write(path, b"1")
@@ -42,7 +42,7 @@ def journal_of(history: AroundHistory) -> Path:
     return Path(history.repository.state) / "restore/journal"
 
 
-def test_it_is_there_before_the_journal(
+def test_staged_files_are_synced_before_the_journal(
     repo: Repo, moments: Moments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history, first = moments
@@ -69,14 +69,12 @@ def test_it_is_there_before_the_journal(
     monkeypatch.setattr(execute, "write_journal", written)
     history.restore(first)
     assert contents(repo) == {b"1"}
-    # Once before the journal stood there, and once more before what went is thrown away.
+    # Once before the journal exists, and once more before replaced files are removed.
     assert synced[0] > 0
     assert (found[0], found[-1]) == (False, True)
 
 
-def test_where_the_medium_refuses_nothing_is_touched(
-    repo: Repo, moments: Moments, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_sync_changes_nothing(repo: Repo, moments: Moments, monkeypatch: pytest.MonkeyPatch) -> None:
     history, first = moments
 
     def refuse(calls: DiskCalls, descriptor: int) -> None:

@@ -1,4 +1,4 @@
-"""What a restore says before it begins: of a partial moment, of odd names, of what was broken off, of too far back."""
+"""Messages before a restore begins: partial restores, odd names, interrupted restores, too many steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def capture(repo: Repo, intent: str) -> str:
     return repo.run("envlog", "capture", "--porcelain", intent, check=True).out.strip()
 
 
-def test_a_name_with_a_newline_is_told_as_git_tells_it(repo: Repo) -> None:
+def test_name_with_a_newline_is_quoted_as_git_quotes_it(repo: Repo) -> None:
     repo.write("new\nline", b"one")
     repo.write("new\\nline", b"one")
     first = capture(repo, "one")
@@ -28,7 +28,7 @@ def test_a_name_with_a_newline_is_told_as_git_tells_it(repo: Repo) -> None:
     assert '\n    "new\\\\nline"\n' in repo.run("envrestore", "-n", first, check=True).out
 
 
-def test_who_asks_where_to_go_is_told_of_what_was_broken_off(repo: Repo) -> None:
+def test_list_of_snapshots_reports_an_interrupted_restore(repo: Repo) -> None:
     capture(repo, "one")
     assert "broken off" not in repo.run("envrestore", check=True).out
     (repo.path / ".git/envhist/restore").mkdir(exist_ok=True)
@@ -37,7 +37,7 @@ def test_who_asks_where_to_go_is_told_of_what_was_broken_off(repo: Repo) -> None
     assert told.startswith("a restore was broken off here: first git envrestore --continue")
 
 
-def test_who_only_looks_is_told_too_of_what_was_broken_off(repo: Repo) -> None:
+def test_reading_commands_report_an_interrupted_restore(repo: Repo) -> None:
     capture(repo, "one")
     looks = [("envlog",), ("envlog", "status"), ("envdiff",)]
     assert not any(repo.run(*words, check=True).err for words in looks)
@@ -48,7 +48,7 @@ def test_who_only_looks_is_told_too_of_what_was_broken_off(repo: Repo) -> None:
     assert not repo.run("envdiff", "@", "@", check=True).err
 
 
-def test_too_many_steps_back_are_told_how_many_there_are(repo: Repo) -> None:
+def test_too_many_undo_steps_are_refused_with_the_possible_number(repo: Repo) -> None:
     for number in range(3):
         repo.write("app.py", b"%d" % number)
         capture(repo, str(number))
@@ -62,7 +62,7 @@ def test_too_many_steps_back_are_told_how_many_there_are(repo: Repo) -> None:
     assert "there is no earlier state" in repo.run("envrestore", "--undo").err
 
 
-def test_a_partial_moment_is_called_so(repo: Repo) -> None:
+def test_partial_restore_is_named_partial(repo: Repo) -> None:
     repo.write("big.bin", os.urandom(500_000))
     repo.git("config", "envhist.budget", "100k")
     first = capture(repo, "without the large one")
@@ -72,9 +72,7 @@ def test_a_partial_moment_is_called_so(repo: Repo) -> None:
     assert "partial: 1 path missing)" in said.splitlines()[0]
 
 
-def test_what_is_written_into_the_environment_itself_is_told_to_be_captured_from_then_on(
-    repo: Repo, tmp_path: Path
-) -> None:
+def test_writing_into_the_environment_warns_that_it_will_be_captured(repo: Repo, tmp_path: Path) -> None:
     first = capture(repo, "one")
     beside = repo.run("envrestore", "--to", str(tmp_path / "beside"), first, check=True)
     assert "next capture" not in beside.err
@@ -86,7 +84,7 @@ def test_what_is_written_into_the_environment_itself_is_told_to_be_captured_from
     assert repo.read("copies/one/app.py") == repo.read("app.py")
 
 
-def test_a_path_that_is_left_out_by_now_is_refused_where_it_is_all_that_is_asked_for(repo: Repo) -> None:
+def test_excluded_path_is_refused_when_nothing_else_is_chosen(repo: Repo) -> None:
     repo.write("venv/a", b"1")
     first = capture(repo, "first")
     (repo.path / "venv/a").unlink()
@@ -102,7 +100,7 @@ def test_a_path_that_is_left_out_by_now_is_refused_where_it_is_all_that_is_asked
 
 
 def site(repo: Repo, *packages: str) -> None:
-    """Have these stand in the virtual environment, and no others."""
+    """Put exactly these packages into the virtual environment."""
     place = ".venv/lib/python3.11/site-packages"
     shutil.rmtree(repo.path / place, ignore_errors=True)
     repo.write(".venv/pyvenv.cfg", "version = 3.11.7\n")
@@ -111,7 +109,7 @@ def site(repo: Repo, *packages: str) -> None:
         repo.write(f"{place}/{name}-{version}.dist-info/METADATA", f"Name: {name}\nVersion: {version}\n")
 
 
-def test_a_dry_run_tells_packages_tables_and_variables_as_a_diff_does(repo: Repo) -> None:
+def test_dry_run_lists_packages_tables_and_variables_like_a_diff(repo: Repo) -> None:
     site(repo, "click 8.1.7")
     repo.write(".env", "API_URL=1\nKEPT=1\n")
     repo.write("sub/.env", "OTHER=1\n")

@@ -1,4 +1,4 @@
-"""Going back from a program: results, not words."""
+"""Restores through the API."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.restore.test_programs import broken_off
 from tests.support.repository import Repo
 
 
-def test_a_restore_its_undo_and_its_redo(repo: Repo) -> None:
+def test_restore_undo_and_redo_return_results(repo: Repo) -> None:
     history = AroundHistory.open(str(repo.path), workers="here")
     repo.write("file", b"one")
     first = history.capture("one").snapshot
@@ -37,7 +37,7 @@ def test_a_restore_its_undo_and_its_redo(repo: Repo) -> None:
     assert repo.read("file") == b"one"
 
 
-def test_a_moment_is_written_elsewhere(repo: Repo, tmp_path: Path) -> None:
+def test_snapshot_is_written_to_another_directory(repo: Repo, tmp_path: Path) -> None:
     history = AroundHistory.open(str(repo.path), workers="here")
     repo.write("file", b"one")
     first = history.capture("one")
@@ -47,7 +47,7 @@ def test_a_moment_is_written_elsewhere(repo: Repo, tmp_path: Path) -> None:
     assert ((tmp_path / "there" / "file").read_bytes(), repo.read("file")) == (b"one", b"two")
 
 
-def test_a_restore_takes_what_the_program_takes(repo: Repo) -> None:
+def test_restore_takes_the_options_of_the_program(repo: Repo) -> None:
     history = AroundHistory.open(str(repo.path), workers="here")
     first = history.capture("clean")
     for name in ("a", "b", "app.py"):
@@ -65,7 +65,7 @@ def test_a_restore_takes_what_the_program_takes(repo: Repo) -> None:
         history.restore(first, only=["nothing"])
 
 
-def test_a_restore_that_was_broken_off_is_ended(repo: Repo) -> None:
+def test_interrupted_restore_is_continued_or_aborted(repo: Repo) -> None:
     history = AroundHistory.open(str(repo.path), workers="here")
     first = history.capture("clean").snapshot
     assert first is not None
@@ -80,7 +80,7 @@ def test_a_restore_that_was_broken_off_is_ended(repo: Repo) -> None:
         assert (ended.exact, ended.undone, repo.read("file")) == (True, expected == b"two", expected)
 
 
-def test_what_is_said_in_json_is_what_the_schema_says(repo: Repo) -> None:
+def test_json_of_a_restore_matches_the_schema(repo: Repo) -> None:
     repo.write(b"caf\xe9", b"1")
     first = repo.run("envlog", "capture", "--porcelain", "one", check=True).out.strip()
     repo.write(b"caf\xe9", b"2")

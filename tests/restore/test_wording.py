@@ -1,4 +1,4 @@
-"""What going back says of itself and of what it finds, word for word."""
+"""Wording of messages about restores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def capture(repo: Repo, intent: str, *words: str) -> str:
     return repo.run("envlog", "capture", "--porcelain", intent, *words, check=True).out.strip()
 
 
-def test_that_nothing_was_captured_yet_is_said_in_one_way_everywhere(repo: Repo) -> None:
+def test_missing_snapshots_are_reported_in_one_wording(repo: Repo) -> None:
     for words in (["envlog"], ["envrestore"]):
         done = repo.run(*words, check=True)
         assert (done.out, done.err) == ("", NOTHING_YET)
@@ -34,7 +34,7 @@ def test_that_nothing_was_captured_yet_is_said_in_one_way_everywhere(repo: Repo)
     assert (done.status, done.err.endswith("\n" + NOTHING_YET)) == (4, True)
 
 
-def test_a_name_that_moves_says_from_where(repo: Repo) -> None:
+def test_moving_name_prints_its_target(repo: Repo) -> None:
     first = capture(repo, "one")
     repo.run("envlog", "name", "release", check=True)
     second = capture(repo, "two")
@@ -50,7 +50,7 @@ def first_word(repo: Repo) -> str:
 
 
 @pytest.mark.parametrize("words", [["--", "a"], ["--only=files"], ["--keep-new"], ["--keep-code"]])
-def test_a_restore_of_a_part_does_not_bear_the_words_of_a_whole_one(repo: Repo, words: list[str]) -> None:
+def test_partial_restore_has_an_intent_of_its_own(repo: Repo, words: list[str]) -> None:
     for name in ("a", "b"):
         repo.write(name, "1")
     clean = capture(repo, "clean")
@@ -58,7 +58,7 @@ def test_a_restore_of_a_part_does_not_bear_the_words_of_a_whole_one(repo: Repo, 
         repo.write(name, "2")
     repo.run("envrestore", clean, *words, check=True)
     assert re.fullmatch(rf"restore of {clean[:7]} \([12] paths?\)", first_word(repo))
-    # What was gone to from there is that moment, and not all of what it came from.
+    # The target is that snapshot, not everything it came from.
     part = repo.run("envlog", "show", "--json", "@", check=True).out
     repo.write("c", "3")
     repo.run("envrestore", json.loads(part)["id"], check=True)
@@ -66,7 +66,7 @@ def test_a_restore_of_a_part_does_not_bear_the_words_of_a_whole_one(repo: Repo, 
 
 
 @needs_strace
-def test_a_part_that_was_broken_off_is_a_part_when_it_is_finished(repo: Repo) -> None:
+def test_interrupted_partial_restore_is_partial_when_continued(repo: Repo) -> None:
     for name in ("a", "b"):
         repo.write(name, "1")
     clean = capture(repo, "clean")
@@ -78,18 +78,18 @@ def test_a_part_that_was_broken_off_is_a_part_when_it_is_finished(repo: Repo) ->
     assert first_word(repo) == f"restore of {clean[:7]} (in part)"
 
 
-def test_two_moments_of_one_intent_hide_neither(repo: Repo) -> None:
+def test_two_snapshots_of_one_intent_are_both_listed(repo: Repo) -> None:
     first, second = capture(repo, "tests pass"), capture(repo, "tests pass")
     refused = repo.run("envrestore", ":/tests pass")
     assert refused.status == 4
     assert first[:7] in refused.err
     assert second[:7] in refused.err
-    # A part of it is no line's intent: the newest is meant.
+    # A part of a line is no intent: the newest is meant.
     assert repo.run("envrestore", "-n", ":/tests pa", check=True).out.startswith("nothing to restore")
     assert json.loads(repo.run("envlog", "show", "--json", ":/tests pa", check=True).out)["id"] == second
 
 
-def test_undo_takes_back_what_came_after_a_restore_before_it_takes_back_the_restore(repo: Repo) -> None:
+def test_undo_reverts_changes_after_a_restore_before_the_restore(repo: Repo) -> None:
     repo.write("file", b"one")
     first = capture(repo, "one")
     repo.write("file", b"two")
@@ -111,7 +111,7 @@ def test_undo_takes_back_what_came_after_a_restore_before_it_takes_back_the_rest
     assert (repo.read("file"), repo.read("other")) == (b"one", b"since")
 
 
-def test_whoever_stands_elsewhere_is_told_which_environment_it_is_about(repo: Repo) -> None:
+def test_command_from_elsewhere_prints_the_environment(repo: Repo) -> None:
     capture(repo, "one")
     repo.write("sub/file", b"1")
     place = f" in '{repo.path}'\n"
@@ -122,7 +122,7 @@ def test_whoever_stands_elsewhere_is_told_which_environment_it_is_about(repo: Re
     assert place in repo.run("envrestore", "@", cwd="sub", check=True).out.splitlines(keepends=True)[0]
 
 
-def test_what_is_unchanged_is_counted_in_files(repo: Repo) -> None:
+def test_unchanged_paths_are_counted_in_files(repo: Repo) -> None:
     repo.write("same", b"1")
     first = capture(repo, "one")
     repo.write("app.py", b"changed")
@@ -132,14 +132,14 @@ def test_what_is_unchanged_is_counted_in_files(repo: Repo) -> None:
     assert told[1] == "  remove 5 · replace 1 · unchanged 1"
 
 
-def test_an_ignore_file_that_cannot_be_read_is_told(repo: Repo) -> None:
+def test_unreadable_ignore_file_is_reported(repo: Repo) -> None:
     repo.write(".envhistignore", b"cache/\n", 0)
     repo.write("cache/a", b"1")
     done = repo.run("envlog", "capture", "x", check=True, prefix=as_ordinary_user())
     assert "'.envhistignore' cannot be read, so that it leaves nothing out: permission denied" in done.err
 
 
-def test_a_first_capture_and_the_list_count_alike(repo: Repo) -> None:
+def test_first_capture_and_list_have_equal_counts(repo: Repo) -> None:
     (repo.path / "empty/deep").mkdir(parents=True)
     (repo.path / "link").symlink_to("app.py")
     said = repo.run("envlog", "capture", "first", check=True).out
@@ -147,7 +147,7 @@ def test_a_first_capture_and_the_list_count_alike(repo: Repo) -> None:
     assert repo.run("envlog", check=True).out.endswith("first  2 files\n")
 
 
-def test_of_many_losses_beside_few_kept_paths_as_many_are_counted_as_are_not_shown(repo: Repo) -> None:
+def test_count_of_hidden_losses_is_exact(repo: Repo) -> None:
     capture(repo, "one")
     snapshot = AroundHistory.open(str(repo.path), workers="here").resolve("@")
     few, many = (tuple(SkippedPath(EnvPath(b"%d" % n), "why") for n in range(count)) for count in (3, 25))

@@ -1,4 +1,4 @@
-"""A directory is reached again by one call, and that finds what the way name by name would find."""
+"""A directory is opened again by one call, with the same result as name by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEEP = EnvPath(b"a/b/c")
 
 
 class NamesAlone(DiskCalls):
-    """A system that has no such call."""
+    """A system without that call."""
 
     def open_beneath(self, base: int, path: bytes) -> int | None:
         return None
@@ -38,17 +38,17 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Environment
 
 
 def reached(disk: EnvironmentDisk) -> int:
-    """The number of the directory that is found."""
+    """Return the inode of the directory that is opened."""
     with disk.directory(b"", DEEP) as descriptor:
         return os.fstat(descriptor).st_ino
 
 
-def test_it_is_the_same_one(disk: EnvironmentDisk, tmp_path: Path) -> None:
+def test_same_directory_is_opened_again(disk: EnvironmentDisk, tmp_path: Path) -> None:
     wanted = os.stat(tmp_path / "top/a/b/c").st_ino
     assert [reached(disk) for _ in range(3)] == [wanted] * 3
 
 
-def test_the_call_is_made_where_there_is_one(tmp_path: Path) -> None:
+def test_single_call_is_used_when_available(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     base = os.open(tmp_path, os.O_RDONLY)
     opened = DiskCalls().open_beneath(base, b"a/b")
@@ -59,7 +59,7 @@ def test_the_call_is_made_where_there_is_one(tmp_path: Path) -> None:
     os.close(opened)
 
 
-def test_another_one_in_its_place_is_found(disk: EnvironmentDisk, tmp_path: Path) -> None:
+def test_replaced_directory_is_opened(disk: EnvironmentDisk, tmp_path: Path) -> None:
     reached(disk)
     os.rename(tmp_path / "top/a/b/c", tmp_path / "top/gone")
     (tmp_path / "top/a/b/c").mkdir()
@@ -92,7 +92,7 @@ def a_file(top: Path) -> None:
 
 
 @pytest.mark.parametrize("plant", [link_inside, link_outside, the_last_is_a_link, a_forbidden_one, a_file])
-def test_what_is_planted_meanwhile_is_no_way(
+def test_planted_link_is_not_followed(
     disk: EnvironmentDisk, tmp_path: Path, plant: Callable[[Path], None]
 ) -> None:
     reached(disk)
@@ -102,7 +102,7 @@ def test_what_is_planted_meanwhile_is_no_way(
             reached(disk)
 
 
-def test_what_went_is_gone(disk: EnvironmentDisk, tmp_path: Path) -> None:
+def test_removed_directory_is_not_found(disk: EnvironmentDisk, tmp_path: Path) -> None:
     reached(disk)
     os.rename(tmp_path / "top/a", tmp_path / "top/moved")
     with pytest.raises(FileNotFoundError):

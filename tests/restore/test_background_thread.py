@@ -1,4 +1,4 @@
-"""What is waited for beside something else: both are done when it ends, and what failed is told."""
+"""A blocking call in a background thread: both are done at the end, and errors are raised."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from git_envhist.restore.sync import in_background_thread
 
 
-def test_the_body_runs_while_it_is_waited() -> None:
+def test_body_runs_while_the_thread_waits() -> None:
     begun, done = Event(), Event()
 
     def wait() -> None:
         begun.set()
-        # Were the body to begin only when this ends, neither would.
+        # If the body started only afterwards, neither would end.
         assert done.wait(60)
 
     with in_background_thread(wait):
@@ -22,7 +22,7 @@ def test_the_body_runs_while_it_is_waited() -> None:
         done.set()
 
 
-def test_what_fails_of_the_waiting_is_raised_behind_the_body() -> None:
+def test_error_of_the_thread_is_raised_after_the_body() -> None:
     done: list[str] = []
 
     def fail() -> None:
@@ -33,7 +33,7 @@ def test_what_fails_of_the_waiting_is_raised_behind_the_body() -> None:
     assert done == ["body"]
 
 
-def test_whoever_fails_meanwhile_leaves_nobody_waiting() -> None:
+def test_error_of_the_body_is_raised_after_the_thread_has_ended() -> None:
     ended: list[str] = []
     failed = Event()
 
@@ -50,7 +50,7 @@ def test_whoever_fails_meanwhile_leaves_nobody_waiting() -> None:
     assert ended == ["waiting"]
 
 
-def test_where_there_is_no_thread_to_be_had_it_is_waited_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_call_runs_before_the_body_when_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*_: object) -> int:
         raise RuntimeError("can't start new thread")
 

@@ -1,4 +1,4 @@
-"""Somebody goes on working while a restore runs: what they wrote stays, is told of, and nothing outside is touched."""
+"""Concurrent changes during a restore are kept and reported, and nothing outside is touched."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from git_envhist.restore.finish import abort, apply, finish
 from git_envhist.restore.journal import RestoreJournal
 from git_envhist.restore.slots import slot_name
 from git_envhist.restore.swap import CHANGED, CREATED, NOT_EMPTY
-from tests.restore.dying import PlainCalls
 from tests.restore.engine import Engine
+from tests.restore.killed_calls import PlainCalls
 from tests.restore.test_killed import BEFORE, Scene
 from tests.restore.test_killed import CHANGED as CHANGES
 from tests.support.oracle import listing
@@ -36,7 +36,7 @@ OLD: Tree = {
 
 
 class MeddlingCalls(DiskCalls):
-    """Lets somebody in right before a call on a name, after it was looked at."""
+    """Changes a file right before a call on a name, after it was checked."""
 
     def __init__(self, call: str, name: bytes, meddle: Callable[[], object]) -> None:
         self._call, self._name, self._meddle = call, name, meddle
@@ -62,7 +62,7 @@ class MeddlingPlainCalls(MeddlingCalls, PlainCalls):
 
 
 class Desk:
-    """An environment at its second moment, on the way back to the first."""
+    """An environment at its second snapshot, about to be restored to the first."""
 
     def __init__(self, top: Path) -> None:
         make_repo(top, commit=False)
@@ -89,7 +89,7 @@ class Desk:
         self.path(name).write_bytes(text)
 
     def save_over(self, name: str, text: bytes = b"by hand") -> Callable[[], None]:
-        """As editors save: another file is given the name."""
+        """Save as editors do: rename another file to the name."""
         return lambda: self._save_over(name, text)
 
     def _save_over(self, name: str, text: bytes) -> None:
@@ -97,7 +97,7 @@ class Desk:
         os.rename(self.path(name + "~"), self.path(name))
 
     def unlike_the_first(self) -> set[bytes]:
-        """Which paths are not as the first moment has them; the directories that hold them aside."""
+        """Return the paths that differ from the first snapshot, without the directories above them."""
         found = self.engine.list_files()
         wrong = {path for path in found.keys() | self.then.keys() if found.get(path) != self.then.get(path)}
         return {path for path in wrong if not any(other.startswith(path + b"/") for other in wrong) and path}
@@ -109,7 +109,7 @@ def desk(tmp_path: Path) -> Desk:
 
 
 @pytest.mark.parametrize("how", ["edit", "save_over"])
-def test_a_file_that_is_edited_after_the_plan_stays_and_is_told(desk: Desk, how: str) -> None:
+def test_file_edited_after_the_plan_is_kept_and_reported(desk: Desk, how: str) -> None:
     outcome = desk.engine.restore(desk.second, desk.first, meanwhile=getattr(desk, how)("a/file"))
     assert outcome.left_alone == {b"a/file": CHANGED}
     assert desk.path("a/file").read_bytes() == b"by hand"
@@ -119,9 +119,7 @@ def test_a_file_that_is_edited_after_the_plan_stays_and_is_told(desk: Desk, how:
 
 @pytest.mark.parametrize("calls", [MeddlingCalls, MeddlingPlainCalls])
 @pytest.mark.parametrize("how", ["edit", "save_over"])
-def test_a_file_that_is_edited_in_the_last_moment_stays_as_well(
-    desk: Desk, how: str, calls: type[MeddlingCalls]
-) -> None:
+def test_file_edited_right_before_the_swap_is_kept(desk: Desk, how: str, calls: type[MeddlingCalls]) -> None:
     call = "exchange" if calls is MeddlingCalls else "move"
     meddling = calls(call, b"file", getattr(desk, how)("a/file"))
     outcome = desk.engine.restore(desk.second, desk.first, calls=meddling)
@@ -131,8 +129,8 @@ def test_a_file_that_is_edited_in_the_last_moment_stays_as_well(
     assert outcome.kept == ()
 
 
-def test_a_file_that_is_edited_and_saved_again_during_the_swap_is_there_twice(desk: Desk) -> None:
-    """The first edit was put away when the second came: both are kept."""
+def test_file_edited_and_saved_again_during_the_swap_is_kept_twice(desk: Desk) -> None:
+    """The first edit was already swapped out when the second came: both are kept."""
 
     def edit_twice() -> None:
         desk.edit("a/file", b"first")()
@@ -151,7 +149,7 @@ def held(place: str) -> bytes:
     return Path(place).read_bytes()
 
 
-def test_an_edit_that_forges_size_and_time_is_seen_as_well(desk: Desk) -> None:
+def test_edit_with_forged_size_and_time_is_detected(desk: Desk) -> None:
     def forge() -> None:
         before = os.stat(desk.path("a/file"))
         desk.edit("a/file", b"NEW")()
@@ -162,13 +160,13 @@ def test_an_edit_that_forges_size_and_time_is_seen_as_well(desk: Desk) -> None:
     assert desk.path("a/file").read_bytes() == b"NEW"
 
 
-def test_an_edit_that_forges_them_before_a_restore_is_finished_is_seen_as_well(desk: Desk) -> None:
-    """It was killed, somebody worked, and then it is finished."""
+def test_edit_with_forged_size_and_time_is_detected_by_continue(desk: Desk) -> None:
+    """The restore was killed, the file was edited, and the restore is continued."""
     desk.engine.prepare(desk.engine.plan(desk.second, desk.first))
     before = os.stat(desk.path("a/file"))
     desk.edit("a/file", b"NEW")()
     os.utime(desk.path("a/file"), ns=(before.st_atime_ns, before.st_mtime_ns))
-    # Whose change time alone moved, by a second name that came and went, is what it was.
+    # A file whose ctime alone changed, by a hard link that was created and removed, is unchanged.
     os.link(desk.path("log"), desk.path("log2"))
     desk.path("log2").unlink()
     applied, kept = desk.engine.continue_restore()
@@ -178,7 +176,7 @@ def test_an_edit_that_forges_them_before_a_restore_is_finished_is_seen_as_well(d
     assert desk.unlike_the_first() == {b"a/file"}
 
 
-def test_what_is_saved_in_the_moment_in_which_a_restore_is_taken_back_stays(desk: Desk) -> None:
+def test_file_saved_while_a_restore_is_aborted_is_kept(desk: Desk) -> None:
     journal, _ = desk.engine.prepare(desk.engine.plan(desk.second, desk.first))
     with desk.engine.disk() as disk:
         apply(journal, disk, fresh=True)
@@ -190,28 +188,28 @@ def test_what_is_saved_in_the_moment_in_which_a_restore_is_taken_back_stays(desk
     assert [held(item.why) for item in kept] == [b"new"]
 
 
-def test_what_comes_where_a_file_should_come_stays(desk: Desk) -> None:
+def test_file_created_in_the_place_of_a_new_file_is_kept(desk: Desk) -> None:
     outcome = desk.engine.restore(desk.second, desk.first, meanwhile=desk.edit("came"[:4] + "/back"))
     assert outcome.left_alone == {b"came": CREATED}
     assert desk.path("came/back").read_bytes() == b"by hand"
 
 
 @pytest.mark.parametrize("calls", [MeddlingCalls, MeddlingPlainCalls])
-def test_what_comes_in_the_last_moment_stays(desk: Desk, calls: type[MeddlingCalls]) -> None:
+def test_file_created_right_before_the_swap_is_kept(desk: Desk, calls: type[MeddlingCalls]) -> None:
     meddling = calls("move to", b"came", desk.edit("came/back"))
     outcome = desk.engine.restore(desk.second, desk.first, calls=meddling)
     assert outcome.left_alone == {b"came": CREATED}
     assert desk.path("came/back").read_bytes() == b"by hand"
 
 
-def test_a_directory_into_which_something_comes_stays(desk: Desk) -> None:
+def test_directory_with_a_new_file_is_kept(desk: Desk) -> None:
     outcome = desk.engine.restore(desk.second, desk.first, meanwhile=desk.edit("made/just now"))
     assert outcome.left_alone == {b"made": NOT_EMPTY}
     assert desk.unlike_the_first() == {b"made/just now"}
 
 
 @pytest.mark.parametrize("calls", [MeddlingCalls, MeddlingPlainCalls])
-def test_a_directory_into_which_something_comes_in_the_last_moment_is_put_back(
+def test_directory_with_a_file_created_during_the_swap_is_put_back(
     desk: Desk, calls: type[MeddlingCalls]
 ) -> None:
     meddling = calls("move", b"made", desk.edit("made/just now"))
@@ -220,7 +218,7 @@ def test_a_directory_into_which_something_comes_in_the_last_moment_is_put_back(
     assert desk.unlike_the_first() == {b"made/just now"}
 
 
-def test_what_is_written_through_an_open_descriptor_is_kept(desk: Desk) -> None:
+def test_data_written_through_an_open_descriptor_is_kept(desk: Desk) -> None:
     with open(desk.path("log"), "ab", buffering=0) as log:
         meddling = MeddlingCalls("after exchange", b"log", lambda: None)
         plan = desk.engine.plan(desk.second, desk.first)
@@ -235,7 +233,7 @@ def test_what_is_written_through_an_open_descriptor_is_kept(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("how", ["edit", "save_over"])
-def test_what_is_edited_before_a_restore_is_taken_back_is_not_lost(desk: Desk, how: str) -> None:
+def test_edit_before_an_abort_is_kept(desk: Desk, how: str) -> None:
     journal, _ = desk.engine.prepare(desk.engine.plan(desk.second, desk.first))
     with desk.engine.disk() as disk:
         apply(journal, disk, fresh=True)
@@ -245,7 +243,7 @@ def test_what_is_edited_before_a_restore_is_taken_back_is_not_lost(desk: Desk, h
         kept = finish(journal, disk, desk.engine.private, undone=True)
     places = {item.path: item.why for item in kept}
     if how == "edit":
-        # It was ours, and they wrote to it: what was there before comes back, and theirs is put aside.
+        # A restored file was edited: the old contents return, and the edit is kept.
         assert desk.path("a/file").read_bytes() == b"new"
         assert held(places[b"a/file"]) == b"by hand"
     else:
@@ -256,7 +254,7 @@ def test_what_is_edited_before_a_restore_is_taken_back_is_not_lost(desk: Desk, h
 
 
 class WritingCalls(DiskCalls):
-    """Right before a call on a name, somebody who stands in a directory makes a file in it."""
+    """Create a file in a directory right before a call on a name."""
 
     def __init__(self, call: str, name: bytes, directory: Path) -> None:
         self._call, self._name = call, name
@@ -281,7 +279,7 @@ def slot_of(desk: Desk, journal: RestoreJournal, path: bytes) -> bytes:
     return slot_name(staged.slot)
 
 
-def test_what_comes_into_a_directory_that_is_just_thrown_away_is_kept(desk: Desk) -> None:
+def test_file_created_in_a_directory_during_its_removal_is_kept(desk: Desk) -> None:
     journal, _ = desk.engine.prepare(desk.engine.plan(desk.second, desk.first))
     with desk.engine.disk(WritingCalls("rmdir", slot_of(desk, journal, b"made"), desk.path("made"))) as disk:
         apply(journal, disk, fresh=True)
@@ -291,7 +289,7 @@ def test_what_comes_into_a_directory_that_is_just_thrown_away_is_kept(desk: Desk
     assert desk.engine.list_files() == desk.then
 
 
-def test_what_comes_into_a_directory_that_is_taken_back_just_then_is_kept(desk: Desk) -> None:
+def test_file_created_in_a_directory_during_an_abort_is_kept(desk: Desk) -> None:
     journal, _ = desk.engine.prepare(desk.engine.plan(desk.second, desk.first))
     with desk.engine.disk() as disk:
         apply(journal, disk, fresh=True)
@@ -303,7 +301,7 @@ def test_what_comes_into_a_directory_that_is_taken_back_just_then_is_kept(desk: 
     assert desk.engine.list_files() == desk.now
 
 
-def test_an_edit_that_forges_its_time_in_what_is_taken_back_is_kept(desk: Desk) -> None:
+def test_edit_with_forged_time_before_an_abort_is_kept(desk: Desk) -> None:
     journal, _ = desk.engine.prepare(desk.engine.plan(desk.second, desk.first))
     with desk.engine.disk() as disk:
         apply(journal, disk, fresh=True)
@@ -318,7 +316,7 @@ def test_an_edit_that_forges_its_time_in_what_is_taken_back_is_kept(desk: Desk) 
 
 
 def wait_for_a_tick(top: Path) -> None:
-    """Until the file system's clock has gone on."""
+    """Wait until the file system's clock has advanced."""
     probe = top.parent / "probe"
     probe.write_bytes(b"")
     began = probe.stat().st_mtime_ns
@@ -326,7 +324,7 @@ def wait_for_a_tick(top: Path) -> None:
         probe.write_bytes(b"")
 
 
-def test_what_is_kept_is_on_the_medium_before_the_journal_goes(desk: Desk) -> None:
+def test_kept_files_are_synced_before_the_journal_is_removed(desk: Desk) -> None:
     events: list[str] = []
 
     class Noting(DiskCalls):
@@ -352,7 +350,7 @@ OUTSIDE: Tree = {
 
 
 class PlantingCalls(DiskCalls):
-    """Before the n-th change somebody puts a link to somewhere else in a directory's place."""
+    """Replace a directory by a link to another one before the n-th change."""
 
     def __init__(self, after: int, plant: Callable[[], object]) -> None:
         self.left, self.plant = after, plant
@@ -367,7 +365,7 @@ class PlantingCalls(DiskCalls):
 
 
 @pytest.mark.parametrize("directory", ["gone", "closed", "turns"])
-def test_a_link_that_is_planted_between_two_changes_leads_nowhere(tmp_path: Path, directory: str) -> None:
+def test_link_planted_between_two_changes_is_not_followed(tmp_path: Path, directory: str) -> None:
     scene = Scene(tmp_path / "scene", BEFORE, CHANGES)
     planted = 0
     for number in range(1, 60, 7):
@@ -389,7 +387,7 @@ def restore_with_planted_link(place: Path, scene: Scene, directory: str, number:
 
     def plant() -> None:
         if (place / directory).is_dir():
-            # What is closed to its owner cannot be moved; whoever can move it has opened it.
+            # A directory without permissions cannot be moved by others.
             os.chmod(place / directory, 0o700)
             os.rename(place / directory, place.parent / f"aside {number}")
             os.symlink(outside, place / directory)
@@ -402,7 +400,7 @@ def restore_with_planted_link(place: Path, scene: Scene, directory: str, number:
     return bool(seen)
 
 
-def test_a_hard_link_to_somewhere_else_is_not_written_through(tmp_path: Path, repo: Repo) -> None:
+def test_hard_link_to_an_outside_file_is_not_written_through(tmp_path: Path, repo: Repo) -> None:
     store = tmp_path / "store"
     store.write_bytes(b"package")
     os.link(store, repo.path / "package")
@@ -419,7 +417,7 @@ def test_a_hard_link_to_somewhere_else_is_not_written_through(tmp_path: Path, re
 
 
 @pytest.mark.parametrize("change", ["content", "mode"])
-def test_what_else_has_the_file_keeps_it_as_it_is(tmp_path: Path, repo: Repo, change: str) -> None:
+def test_other_name_of_a_file_keeps_its_contents(tmp_path: Path, repo: Repo, change: str) -> None:
     (repo.path / "package").write_bytes(b"package")
     engine = Engine(repo.path)
     first, then = engine.capture(), engine.list_files()
@@ -436,7 +434,7 @@ def test_what_else_has_the_file_keeps_it_as_it_is(tmp_path: Path, repo: Repo, ch
     assert (found.st_mode, found.st_mtime_ns, found.st_size) == (seen.st_mode, seen.st_mtime_ns, seen.st_size)
 
 
-def test_a_running_program_and_a_mapped_file_go_on_as_they_were(repo: Repo) -> None:
+def test_running_program_and_mapped_file_keep_their_contents(repo: Repo) -> None:
     program = repo.path / "program"
     shutil.copy(
         sys.executable if not os.path.islink(sys.executable) else os.path.realpath(sys.executable), program
@@ -460,7 +458,7 @@ def test_a_running_program_and_a_mapped_file_go_on_as_they_were(repo: Repo) -> N
             running.wait()
 
 
-def test_what_somebody_writes_through_a_mapping_and_no_time_tells_of_is_kept(tmp_path: Path) -> None:
+def test_data_written_through_a_mapping_is_kept(tmp_path: Path) -> None:
     top = tmp_path / "repo"
     make_repo(top, commit=False)
     file = top / "mapped"

@@ -1,4 +1,4 @@
-"""Unsigned snapshots that aim at repositories which exist already, or which git would see only in the end."""
+"""Unsigned snapshots that change existing repositories, or that turn existing directories into repositories."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from git_envhist.model import DirectoryListing, DirectoryPair, Entry, EntryKind, EnvPath
 from git_envhist.restore.untrusted import folded, git_skip_reason, repositories
-from tests.restore.foreign import Stranger, make_stranger
+from tests.restore.unsigned import Stranger, make_stranger
 from tests.support.snapshots import Described, directory, fifo, file, link, write_snapshot
 
 RUNS = b"[core]\n\tfsmonitor = touch %b\n\tbare = true\n"
@@ -23,7 +23,7 @@ def stranger(tmp_path: Path, hermetic: object) -> Stranger:
 
 
 def restore(stranger: Stranger, tree: str, *words: str) -> dict[str, str]:
-    """Restore a planted snapshot in place; the reasons of what was not taken over."""
+    """Restore a planted snapshot in place; return the reasons of losses."""
     done = stranger.repo.run("envrestore", "--allow-unsigned", "--json", *words, stranger.plant(tree))
     assert done.status in (0, 5), done.err
     return {item["path"]: item["why"] for item in json.loads(done.out)["losses"]}
@@ -33,8 +33,9 @@ def init_bare(place: Path) -> None:
     subprocess.run(["git", "init", "-q", "--bare", "--template=", place], check=True)
 
 
-def test_living_bare_repository_keeps_no_hostile_config_or_hook(stranger: Stranger, tmp_path: Path) -> None:
-    """The snapshot alone shows no repository: HEAD, objects and refs exist at the place and are ignored."""
+def test_existing_bare_repository_gets_no_hostile_config_or_hook(stranger: Stranger, tmp_path: Path) -> None:
+    """The snapshot alone contains no repository: HEAD, objects and refs exist at the target and are ignored by
+    captures."""
     proof = tmp_path / "ran"
     top = stranger.repo.path
     init_bare(top / "server.git")
@@ -74,7 +75,7 @@ def test_living_bare_repository_keeps_no_hostile_config_or_hook(stranger: Strang
     assert not proof.exists()
 
 
-def test_living_submodule_directory_keeps_no_hostile_config(stranger: Stranger, tmp_path: Path) -> None:
+def test_existing_submodule_directory_gets_no_hostile_config(stranger: Stranger, tmp_path: Path) -> None:
     top = stranger.repo.path
     subprocess.run(["git", "init", "-q", "--template=", top / "sub"], check=True)
     init_bare(top / "sub/.git/modules/m")
@@ -87,7 +88,7 @@ def test_living_submodule_directory_keeps_no_hostile_config(stranger: Stranger, 
 
 
 def test_directory_becomes_no_repository_by_two_restores(stranger: Stranger, tmp_path: Path) -> None:
-    """The first snapshot brings a configuration to a plain directory, the second one all the rest."""
+    """The first snapshot writes a configuration to a plain directory, the second one everything else."""
     top = stranger.repo.path
     evil = file(RUNS % os.fsencode(tmp_path / "ran"))
     restore(stranger, write_snapshot(top, {b"x/config": evil}))
@@ -98,7 +99,7 @@ def test_directory_becomes_no_repository_by_two_restores(stranger: Stranger, tmp
     assert not (top / "x/HEAD").exists()
 
 
-def test_other_systems_take_over_no_commands(stranger: Stranger) -> None:
+def test_files_that_name_programs_are_dropped_for_other_systems(stranger: Stranger) -> None:
     top = stranger.repo.path
     tree = {
         b"h/.hg/hgrc": file(b"[hooks]\nupdate = x\n"),
@@ -134,13 +135,13 @@ def entry(path: bytes, kind: EntryKind = EntryKind.FILE) -> Entry:
     "spelled",
     [b"Hooks", b"HOOKS", b"hooks ", b"hooks.", b"hoo\xe2\x80\x8cks", b"hooks::$DATA", b"hook\xc5\xbf"],
 )
-def test_hooks_are_known_in_the_spelling_of_any_file_system(spelled: bytes) -> None:
+def test_hooks_are_recognized_in_the_spelling_of_any_file_system(spelled: bytes) -> None:
     found = repositories([pair(b"x", spelled)], lambda root, path: [b"HEAD", b"objects", b"Refs"])
     assert folded(spelled) == b"hooks"
     assert git_skip_reason(b"", entry(b"x/" + spelled, EntryKind.DIRECTORY), found)
 
 
-def test_branch_named_like_a_hook_comes(stranger: Stranger) -> None:
+def test_branch_named_like_a_hook_is_restored(stranger: Stranger) -> None:
     tree: dict[bytes, Described] = {
         b"x/HEAD": file(b"ref: refs/heads/m\n"),
         b"x/objects": directory(),

@@ -1,4 +1,4 @@
-"""What a restore leaves behind that was killed, and what two of them in one directory do to each other."""
+"""Leftovers of a killed restore, and two restores into one directory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.repository import Repo, make_repo
 OURS = os.fsdecode(PRIVATE)
 
 
-def test_what_a_killed_one_left_is_thrown_away_by_the_next(repo: Repo, tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_restore_are_removed_by_the_next(repo: Repo, tmp_path: Path) -> None:
     repo.run("envlog", "capture", "x", check=True)
     left = tmp_path / "there" / OURS / "new" / "half"
     left.mkdir(parents=True)
@@ -47,7 +47,7 @@ main.run_program("git-envrestore", sys.argv[2:])
 
 
 @pytest.mark.parametrize("came", [0, 1, 2])
-def test_what_one_left_that_was_killed_at_its_very_end_is_told_and_stays(
+def test_incomplete_restore_killed_at_its_end_is_reported_and_kept(
     repo: Repo, tmp_path: Path, came: int
 ) -> None:
     for name in ("a/file", "b/file"):
@@ -69,7 +69,7 @@ def test_what_one_left_that_was_killed_at_its_very_end_is_told_and_stays(
         assert (done.status, sorted(os.listdir(there))) == (0, ["a", "app.py", "b"])
 
 
-def test_what_a_restore_in_place_has_put_away_stays(repo: Repo, tmp_path: Path) -> None:
+def test_replaced_files_of_a_restore_in_place_are_kept(repo: Repo, tmp_path: Path) -> None:
     repo.run("envlog", "capture", "x", check=True)
     kept = tmp_path / "there" / OURS / "kept" / "1-notes"
     kept.parent.mkdir(parents=True)
@@ -82,7 +82,7 @@ def test_what_a_restore_in_place_has_put_away_stays(repo: Repo, tmp_path: Path) 
     assert kept.read_text() == "in no moment"
 
 
-def test_one_that_is_at_work_there_is_not_disturbed(repo: Repo, tmp_path: Path) -> None:
+def test_running_restore_into_the_same_directory_is_not_disturbed(repo: Repo, tmp_path: Path) -> None:
     repo.run("envlog", "capture", "x", check=True)
     there = tmp_path / "there"
     (there / OURS).mkdir(parents=True, mode=0o700)
@@ -97,7 +97,7 @@ def test_one_that_is_at_work_there_is_not_disturbed(repo: Repo, tmp_path: Path) 
 
 
 class Leaving(DiskCalls):
-    """Whoever was at work there comes to an end, and clears up, between our opening it and our lock."""
+    """Another restore ends and removes the directory between our open and our lock."""
 
     def __init__(self, top: Path) -> None:
         self._top = top
@@ -110,7 +110,7 @@ class Leaving(DiskCalls):
         self.met += 1
 
 
-def test_a_directory_that_its_owner_took_away_meanwhile_is_made_anew(tmp_path: Path) -> None:
+def test_private_directory_is_created_again_when_its_owner_removed_it(tmp_path: Path) -> None:
     calls = Leaving(tmp_path)
     top = os.open(tmp_path, DIRECTORY)
     with private_directory(top, calls) as private:
@@ -120,7 +120,7 @@ def test_a_directory_that_its_owner_took_away_meanwhile_is_made_anew(tmp_path: P
 
 
 class Watched(DiskCalls):
-    """Notes whether anybody else could have had the lock when something was removed."""
+    """Records whether another process could have had the lock when something was removed."""
 
     def __init__(self, top: Path) -> None:
         self._top = top
@@ -139,7 +139,7 @@ class Watched(DiskCalls):
         super().rmdir(directory, name)
 
 
-def test_it_is_cleared_up_while_nobody_else_can_begin_there(tmp_path: Path) -> None:
+def test_private_directory_is_removed_under_its_lock(tmp_path: Path) -> None:
     calls = Watched(tmp_path)
     top = os.open(tmp_path, DIRECTORY)
     with private_directory(top, calls):
@@ -172,14 +172,14 @@ share_stream(pieces(), lambda: (os.close(giving), parent)[1], do, lambda tool: N
 
 
 @pytest.mark.skipif(core_count() < 2, reason="nothing is shared on one core")
-def test_workers_whose_parent_was_killed_begin_nothing_more(tmp_path: Path) -> None:
+def test_workers_of_a_killed_process_start_no_more_work(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", LEADER], capture_output=True, check=False)
-    # Its output is at its end when the last of them has ended.
+    # The output ends when the last of them has ended.
     assert 0 < len(done.stdout.splitlines()) <= core_count()
 
 
 @pytest.mark.parametrize("how", ["fork", "here"])
-def test_attributes_of_a_file_that_nobody_may_write_to_come_too(tmp_path: Path, how: str) -> None:
+def test_attributes_of_a_read_only_file_are_restored(tmp_path: Path, how: str) -> None:
     make_repo(tmp_path / "repo", commit=False)
     path = tmp_path / "repo" / "closed"
     path.write_text("x")

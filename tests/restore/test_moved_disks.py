@@ -1,4 +1,4 @@
-"""What was broken off is ended as well after a mount that numbers its devices anew, and in a copy of it all."""
+"""Recovery after a mount with other device numbers, and in a copy of everything."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENDS = {"--continue": 0, "--abort": 1}
 
 @pytest.fixture
 def broken_off(repo: Repo) -> tuple[Listing, Listing]:
-    """A restore that was killed half way: its target, and what was there before."""
+    """Return the target and the previous files of a killed restore."""
     (first, then), (_, now) = prepare(repo).items()
     # The first six renames are of packs and the journal.
     repo.run("envrestore", first, prefix=traced("renameat2", "signal=KILL", "8"))
@@ -30,7 +30,7 @@ def broken_off(repo: Repo) -> tuple[Listing, Listing]:
 
 
 def mounted_anew(repo: Repo) -> None:
-    """Give the journal other numbers of devices, as another mount would have given to the disk."""
+    """Change the device numbers in the journal, as another mount would."""
     private = str(repo.path / ".git/envhist/restore")
     journal = read_journal(private)
     assert journal is not None
@@ -49,7 +49,7 @@ def _other(seen: DiskEntry | None) -> DiskEntry | None:
 
 @needs_strace
 @pytest.mark.parametrize("end", ENDS)
-def test_it_is_ended_where_the_disk_has_another_number(
+def test_restore_is_recovered_when_the_device_number_changed(
     repo: Repo, broken_off: tuple[Listing, Listing], end: str
 ) -> None:
     mounted_anew(repo)
@@ -61,14 +61,14 @@ def test_it_is_ended_where_the_disk_has_another_number(
 
 @needs_strace
 @pytest.mark.parametrize("end", ENDS)
-def test_a_copy_of_it_is_ended_by_what_the_snapshots_hold(
+def test_copy_of_an_interrupted_restore_is_recovered_from_snapshots(
     repo: Repo, broken_off: tuple[Listing, Listing], tmp_path: Path, end: str
 ) -> None:
     place = tmp_path / "copy"
     subprocess.run(["cp", "-a", str(repo.path), str(place)], check=True)
     copy = Repo(place, repo.env)
     left = listing(repo.path, top=True)
-    # Killed once more on its way.
+    # Killed again during recovery.
     copy.run("envrestore", end, prefix=traced("renameat2", "signal=KILL", "5"))
     assert copy.run("envlog", "capture").status == 128
     ended = copy.run("envrestore", end)

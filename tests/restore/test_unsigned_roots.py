@@ -1,4 +1,4 @@
-"""Unsigned snapshots and additional roots: they are changed by an option of their own alone."""
+"""Unsigned snapshots change additional roots only with the option --roots."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_json import validate
-from tests.restore.foreign import Stranger, make_stranger
+from tests.restore.unsigned import Stranger, make_stranger
 from tests.support.snapshots import file, write_snapshot
 
 

@@ -1,4 +1,4 @@
-"""The moment that a restore records is what a look at everything would give, though only some of it is looked at."""
+"""The snapshot after a restore equals a full capture, although only some files are read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def capture(history: AroundHistory, intent: str = "moment") -> Snapshot:
 
 
 def from_scratch(history: AroundHistory) -> Snapshot:
-    """What is here, taken without anything that is remembered."""
+    """Capture everything without caches."""
     shutil.rmtree(os.path.join(history.repository.state, "cache"))
     return capture(history, "from scratch")
 
@@ -42,13 +42,13 @@ def is_recorded_truly(history: AroundHistory, target: Snapshot) -> None:
 
 def _without_links(listed: bytes) -> dict[bytes, bytes]:
     lines = [line.partition(b"\t") for line in listed.split(b"\0")[:-1]]
-    # Who has a name in common is numbered by inode, and what a shard says by these numbers.
+    # Link groups are numbered by inode, and shards contain these numbers.
     return {path: b"" if path.startswith(b".envhist/manifest/") else head for head, _, path in lines}
 
 
 @given(CHANGES)
 @settings(max_examples=examples(3, 8))
-def test_it_is_what_a_look_at_everything_gives(
+def test_capture_after_a_restore_equals_a_full_capture(
     tmp_path_factory, change: tuple[Tree, tuple[Edit, ...]]
 ) -> None:  # type: ignore[no-untyped-def]
     top = tmp_path_factory.mktemp("since") / "repo"
@@ -63,7 +63,7 @@ def test_it_is_what_a_look_at_everything_gives(
     is_recorded_truly(history, second)
 
 
-def test_directories_that_come_and_go(repo: Repo) -> None:
+def test_created_and_removed_directories_are_captured(repo: Repo) -> None:
     history = AroundHistory.open(str(repo.path), workers="here")
     repo.write("stays/a", b"1")
     repo.write("goes/deep/er/a", b"1")
@@ -80,7 +80,7 @@ def test_directories_that_come_and_go(repo: Repo) -> None:
         is_recorded_truly(history, target)
 
 
-def test_of_a_large_directory_what_came_went_or_was_edited_beside_is_known(repo: Repo) -> None:
+def test_changes_in_a_large_directory_are_captured(repo: Repo) -> None:
     history = AroundHistory.open(str(repo.path), workers="here")
     for number in range(200):
         repo.write(f"many/{number}", b"1")
@@ -103,7 +103,7 @@ def test_of_a_large_directory_what_came_went_or_was_edited_beside_is_known(repo:
         is_recorded_truly(history, target)
 
 
-def test_rules_that_come_back_are_asked_everywhere(repo: Repo) -> None:
+def test_restored_ignore_rules_are_applied_everywhere(repo: Repo) -> None:
     history = AroundHistory.open(str(repo.path), workers="here")
     repo.write(".envhistignore", b"*.log\n")
     repo.write("far/away/a.log", b"1")
@@ -113,7 +113,7 @@ def test_rules_that_come_back_are_asked_everywhere(repo: Repo) -> None:
     is_recorded_truly(history, first)
 
 
-def test_what_could_not_be_read_is_missing_from_it_too(repo: Repo) -> None:
+def test_unreadable_path_is_missing_from_the_snapshot(repo: Repo) -> None:
     history = AroundHistory.open(str(repo.path), workers="here")
     repo.write("a/file", b"1")
     repo.write("closed/file", b"1")
@@ -127,7 +127,7 @@ def test_what_could_not_be_read_is_missing_from_it_too(repo: Repo) -> None:
     assert done.moment.missing_count == first.missing_count == 1
 
 
-def test_an_edit_elsewhere_meanwhile_is_not_lost_to_the_next_capture(repo: Repo) -> None:
+def test_concurrent_edit_elsewhere_is_in_the_next_capture(repo: Repo) -> None:
     history = AroundHistory.open(str(repo.path), workers="here")
     repo.write("here/file", b"1")
     repo.write("there/file", b"1")

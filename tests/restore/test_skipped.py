@@ -1,4 +1,4 @@
-"""What a moment does not hold whole stays, or is told: counted in the plan, and named."""
+"""Paths that a snapshot does not contain completely are skipped, counted in the plan, and named."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def capture(repo: Repo, intent: str, **manner: tuple[str, ...]) -> str:
     return repo.run(*words, check=True, prefix=manner.get("prefix", ())).out.strip()
 
 
-def test_all_that_was_never_captured_is_counted_and_named_with_its_reason(repo: Repo) -> None:
+def test_never_captured_paths_are_counted_and_named_with_reasons(repo: Repo) -> None:
     user = as_ordinary_user()
     repo.git("config", "envhist.fingerprint", "big.iso")
     repo.write(".envhistignore", b"cache/\n")
@@ -49,8 +49,8 @@ def test_all_that_was_never_captured_is_counted_and_named_with_its_reason(repo: 
     assert repo.read("app.py") == b"then"
 
 
-def test_a_directory_that_holds_what_is_left_out_stays_by_plan(repo: Repo) -> None:
-    """Caches that `.envhistignore` names lie in whatever came after a moment: nothing came into it meanwhile."""
+def test_directory_with_excluded_files_is_kept_by_the_plan(repo: Repo) -> None:
+    """Caches excluded by `.envhistignore` are in a directory created after the snapshot."""
     repo.write(".envhistignore", b"__pycache__/\n*.log\n")
     first = capture(repo, "one")
     for name in ("lib/new/a.py", "lib/new/__pycache__/a.pyc", "lib/quiet/b.py", "logs/today.log", "plain/c"):
@@ -70,7 +70,7 @@ def test_a_directory_that_holds_what_is_left_out_stays_by_plan(repo: Repo) -> No
     assert repo.read("lib/new/a.py") == repo.read("plain/c") == b"new"
 
 
-def test_a_file_does_not_come_in_the_place_of_what_is_left_out_and_that_is_told(repo: Repo) -> None:
+def test_file_is_skipped_when_a_directory_with_excluded_files_is_in_its_place(repo: Repo) -> None:
     repo.write(".envhistignore", b"*.log\n")
     repo.write("place", b"a file then")
     first = capture(repo, "one")
@@ -83,7 +83,7 @@ def test_a_file_does_not_come_in_the_place_of_what_is_left_out_and_that_is_told(
     assert [path.name for path in (repo.path / "place").iterdir()] == ["today.log"]
 
 
-def test_without_their_key_sealed_files_stay_as_they_are(repo: Repo) -> None:
+def test_sealed_files_stay_when_their_key_is_missing(repo: Repo) -> None:
     repo.write(".env", b"A=1\n")
     repo.write("gone.env", b"B=1\n")
     repo.write("app.py", b"then")
@@ -106,14 +106,14 @@ def test_without_their_key_sealed_files_stay_as_they_are(repo: Repo) -> None:
     assert f"not as it was: '.env': {why}\n" in done.err
     assert (repo.read(".env"), repo.read("app.py")) == (b"A=2\n", b"then")
     assert not (repo.path / "gone.env").exists()
-    # What is here was sealed with the key of now: taking back the restore costs nothing of it.
+    # The files now were sealed with the present key, so undo restores them.
     repo.run("envrestore", "--undo", check=True)
     assert (repo.read(".env"), repo.read("app.py")) == (b"A=2\n", b"now")
 
 
 @pytest.fixture
 def immutable(repo: Repo) -> Iterator[Path]:
-    """A file that its owner cannot change."""
+    """Make a file that its owner cannot change."""
     place = repo.write("locked/file", b"then")
     first = subprocess.run(["chattr", "+i", place], capture_output=True, check=False)
     if first.returncode:
@@ -124,7 +124,7 @@ def immutable(repo: Repo) -> Iterator[Path]:
         subprocess.run(["chattr", "-i", place], check=True)
 
 
-def test_what_is_immutable_is_left_alone_by_the_plan_and_told(repo: Repo, immutable: Path) -> None:
+def test_immutable_file_is_skipped_and_reported(repo: Repo, immutable: Path) -> None:
     subprocess.run(["chattr", "-i", immutable], check=True)
     first = capture(repo, "one")
     immutable.write_bytes(b"now")
@@ -140,7 +140,7 @@ def test_what_is_immutable_is_left_alone_by_the_plan_and_told(repo: Repo, immuta
 
 @pytest.fixture
 def open_repo() -> Iterator[Repo]:
-    """A repository where servers that are not ours to be may have their directories."""
+    """Return a repository in which servers of other users may have their directories."""
     place = Path(tempfile.mkdtemp(prefix="left-"))
     try:
         place.chmod(0o755)
@@ -150,7 +150,7 @@ def open_repo() -> Iterator[Repo]:
 
 
 @pytest.mark.full
-def test_the_directory_of_a_running_postgresql_is_refused_by_name(open_repo: Repo) -> None:
+def test_directory_of_a_running_postgresql_is_refused_by_name(open_repo: Repo) -> None:
     repo = open_repo
     data, sockets = give_away(repo.path / "data"), give_away(repo.path.parent / "sockets")
     make_cluster(data)

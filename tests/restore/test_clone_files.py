@@ -1,4 +1,4 @@
-"""What still stands where a snapshot was made is read from there, and believed by its bytes alone."""
+"""Unchanged files of the original working tree are read instead of packs, and verified by hash."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not clone_files.WITHOUT_WAITING, reason="no read
 
 @pytest.fixture
 def contents(repo: Repo) -> Iterator[WorktreeReader]:
-    """Of a store that holds nothing: what is not read here is an error."""
+    """Return a reader of an empty repository: reading from packs is an error."""
     found = WorktreeReader(Git(str(repo.path / ".git"), str(repo.path)), str(repo.path / "no packs"), "sha1")
     with closing(found):
         found.use_directory(str(repo.path))
@@ -46,7 +46,7 @@ def written(repo: Repo, data: bytes = DATA, name: str = "a/b/file") -> Path:
 
 
 def can_tell(path: Path) -> bool:
-    """Whether the file system says what it has in memory."""
+    """Return whether the file system reports which pages are cached."""
     with path.open("rb") as file:
         try:
             return os.preadv(file.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT) == 1
@@ -54,7 +54,7 @@ def can_tell(path: Path) -> bool:
             return False
 
 
-def test_what_stands_here_as_it_was_need_not_be_in_the_store(repo: Repo, contents: WorktreeReader) -> None:
+def test_unchanged_file_is_read_from_the_working_tree(repo: Repo, contents: WorktreeReader) -> None:
     path = written(repo)
     if not can_tell(path):
         pytest.skip("this file system does not say what it has in memory")
@@ -64,13 +64,13 @@ def test_what_stands_here_as_it_was_need_not_be_in_the_store(repo: Repo, content
     assert path.stat().st_atime_ns == before
 
 
-def test_other_bytes_with_the_same_time_are_not_believed(repo: Repo, contents: WorktreeReader) -> None:
+def test_changed_contents_with_equal_time_are_not_used(repo: Repo, contents: WorktreeReader) -> None:
     path = written(repo, DATA[::-1])
     with pytest.raises(Damaged):
         contents.plain(entry_of(path, repo.path))
 
 
-def test_what_has_another_time_is_not_read(repo: Repo, contents: WorktreeReader) -> None:
+def test_file_with_another_time_is_not_read(repo: Repo, contents: WorktreeReader) -> None:
     path = written(repo)
     entry = entry_of(path, repo.path)
     os.utime(path, ns=(0, entry.mtime_ns + 1))
@@ -79,14 +79,14 @@ def test_what_has_another_time_is_not_read(repo: Repo, contents: WorktreeReader)
 
 
 @pytest.mark.parametrize("stored", [StoredAs.SEALED, StoredAs.PIECES])
-def test_what_stands_in_the_tree_in_another_form_is_read_there(
+def test_file_stored_in_another_form_is_read_from_the_pack(
     repo: Repo, contents: WorktreeReader, stored: StoredAs
 ) -> None:
     with pytest.raises(Damaged):
         contents.plain(entry_of(written(repo), repo.path, stored=stored))
 
 
-def test_no_link_leads_to_what_is_read(repo: Repo, contents: WorktreeReader, tmp_path: Path) -> None:
+def test_link_is_not_followed(repo: Repo, contents: WorktreeReader, tmp_path: Path) -> None:
     path = written(repo)
     entry = entry_of(path, repo.path)
     (repo.path / "a").rename(tmp_path / "elsewhere")
@@ -98,14 +98,14 @@ def test_no_link_leads_to_what_is_read(repo: Repo, contents: WorktreeReader, tmp
         contents.plain(entry)
 
 
-def test_a_pipe_is_not_waited_for(repo: Repo, contents: WorktreeReader) -> None:
+def test_pipe_does_not_block(repo: Repo, contents: WorktreeReader) -> None:
     path = repo.path / "pipe"
     os.mkfifo(path)
     with pytest.raises(Damaged):
         contents.plain(entry_of(path, repo.path))
 
 
-def test_where_most_is_not_as_it_was_nobody_looks_any_more(repo: Repo, contents: WorktreeReader) -> None:
+def test_working_tree_is_not_read_after_many_mismatches(repo: Repo, contents: WorktreeReader) -> None:
     path = written(repo)
     entry = entry_of(path, repo.path)
     other = entry_of(written(repo, name="other"), repo.path, oid=ObjectId(b"\1" * 20))

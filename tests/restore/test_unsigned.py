@@ -1,4 +1,4 @@
-"""What a snapshot that no key here signed may bring: plain files and links that stay inside; the rest is told."""
+"""Unsigned snapshots: plain files and links that stay inside are restored; the rest is reported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from git_envhist.model import EntryKind, StoredAs
 from git_envhist.secrets.keys import Key
 from git_envhist.secrets.seal import seal
 from tests.cli.test_json import validate
-from tests.restore.foreign import Stranger, harmful, make_stranger
+from tests.restore.unsigned import Stranger, harmful, make_stranger
 from tests.support.snapshots import Described, directory, fifo, file, link, write_snapshot
 
 ME = (os.geteuid(), os.getegid())
@@ -27,7 +27,7 @@ def stranger(tmp_path: Path, hermetic: object) -> Stranger:
 
 
 def write(stranger: Stranger, tree: str, *words: str, status: int = 5) -> tuple[Path, str]:
-    """Write a planted snapshot into a new directory; that and what was said on stderr."""
+    """Write a planted snapshot into a new directory; return that and stderr."""
     there = stranger.repo.path.parent / f"there{len(os.listdir(stranger.repo.path.parent))}"
     done = stranger.repo.run("envrestore", "--to", str(there), *words, stranger.plant(tree))
     assert done.status == status, done.err
@@ -35,7 +35,7 @@ def write(stranger: Stranger, tree: str, *words: str, status: int = 5) -> tuple[
 
 
 def losses(stranger: Stranger, tree: str) -> dict[str, list[str]]:
-    """What JSON lists as not taken over, of a dry run in place."""
+    """Return the losses in the JSON of a dry run in place."""
     done = stranger.repo.run("envrestore", "--allow-unsigned", "--json", "-n", stranger.plant(tree))
     answer = json.loads(done.out)
     validate("restored", answer)
@@ -45,7 +45,7 @@ def losses(stranger: Stranger, tree: str) -> dict[str, list[str]]:
     return found
 
 
-def test_privileges_and_owners_are_not_taken_over(stranger: Stranger) -> None:
+def test_set_id_bits_and_owners_are_not_restored(stranger: Stranger) -> None:
     tree = {
         b"": directory(owner=ME),
         b"setuid": file(b"1", 0o4755, owner=ME),
@@ -68,7 +68,7 @@ def test_privileges_and_owners_are_not_taken_over(stranger: Stranger) -> None:
     assert "'.': owners were not restored: all files are yours" in told
 
 
-def test_devices_and_sockets_are_not_made(stranger: Stranger) -> None:
+def test_devices_and_sockets_are_not_restored(stranger: Stranger) -> None:
     tree = {
         b"disk": Described(EntryKind.BLOCK_DEVICE, None, 0o666, words=b"r=8:0"),
         b"mem": Described(EntryKind.CHARACTER_DEVICE, None, 0o666, words=b"r=1:1"),
@@ -81,7 +81,7 @@ def test_devices_and_sockets_are_not_made(stranger: Stranger) -> None:
     assert "not as it was: 'socket': a socket is not restored" in told
 
 
-def test_attributes_that_grant_something_are_not_taken_over(stranger: Stranger) -> None:
+def test_attributes_that_grant_privileges_are_not_restored(stranger: Stranger) -> None:
     granting = (b"security.capability", b"system.posix_acl_access", b"trusted.x")
     attributes = tuple((name, b"\x01\x00\x00\x02") for name in granting)
     tree = {b"f": file(b"1", 0o755, xattrs=(*attributes, (b"user.note", b"mine")))}
@@ -116,8 +116,8 @@ INSIDE = {
 }
 
 
-def test_links_that_lead_out_are_not_made_unless_forced(stranger: Stranger) -> None:
-    """`d/far` goes deeper than it looks: what goes through it is judged by where it leads."""
+def test_links_that_lead_outside_are_not_restored_without_force(stranger: Stranger) -> None:
+    """`d/far` leads deeper than its path: links through it are judged by its target."""
     links = {path: link(target) for path, target in {**LINKS, **INSIDE}.items()}
     tree = write_snapshot(stranger.repo.path, {**links, b"d/deep/er/f": file(b"1")})
     there, told = write(stranger, tree)
@@ -131,8 +131,10 @@ def test_links_that_lead_out_are_not_made_unless_forced(stranger: Stranger) -> N
     assert set(found.stdout.split()) == {*INSIDE, *LINKS} - {b"long"}
 
 
-def test_a_nested_repository_comes_without_what_git_obeys(stranger: Stranger, tmp_path: Path) -> None:
-    """The configuration is one that runs a program as soon as git is asked for the status."""
+def test_nested_repository_is_restored_without_files_that_git_obeys(
+    stranger: Stranger, tmp_path: Path
+) -> None:
+    """The configuration runs a program as soon as git is asked for the status."""
     proof = os.fsencode(tmp_path / "ran")
     theirs = tmp_path / "theirs"
     subprocess.run(["git", "init", "-q", "--template=", theirs], check=True)
@@ -179,7 +181,7 @@ def test_a_nested_repository_comes_without_what_git_obeys(stranger: Stranger, tm
     assert not (tmp_path / "ran").exists()
 
 
-def test_in_place_the_same_holds_and_what_stands_here_stays(stranger: Stranger) -> None:
+def test_unsigned_snapshot_restored_in_place_is_reduced_and_keeps_existing_files(stranger: Stranger) -> None:
     stranger.repo.write("socket", b"a file here")
     stranger.repo.write("sub/x", b"1")
     subprocess.run(["git", "init", "-q", "--template=", stranger.repo.path / "sub"], check=True)
@@ -214,7 +216,7 @@ def test_in_place_the_same_holds_and_what_stands_here_stays(stranger: Stranger) 
     assert not (stranger.repo.path / "run").exists()
 
 
-def test_running_it_is_told_to_mean_trust_once(stranger: Stranger) -> None:
+def test_warning_about_programs_is_printed_once(stranger: Stranger) -> None:
     tree = write_snapshot(
         stranger.repo.path,
         {b"": directory(owner=ME), b"bin": directory(owner=ME)}
@@ -224,7 +226,7 @@ def test_running_it_is_told_to_mean_trust_once(stranger: Stranger) -> None:
     assert told.count("(3 programs are new or changed)") == 1
 
 
-def test_what_only_a_foreign_key_opens_is_left_out(stranger: Stranger) -> None:
+def test_file_sealed_with_another_key_is_skipped(stranger: Stranger) -> None:
     sealed = seal(Key.of(bytes(range(64))), b".env", b"file", b"A=1\n")
     tree = {b".env": file(sealed, stored=StoredAs.SEALED), b"f": file(b"1")}
     there, told = write(stranger, write_snapshot(stranger.repo.path, tree))
@@ -232,7 +234,7 @@ def test_what_only_a_foreign_key_opens_is_left_out(stranger: Stranger) -> None:
     assert "'.env': it is sealed with a key that you do not have" in told
 
 
-def test_our_own_comes_as_it_was(stranger: Stranger) -> None:
+def test_trusted_snapshot_is_restored_as_it_was(stranger: Stranger) -> None:
     repo = stranger.repo
     repo.write("run", b"1", 0o755).chmod(0o4755)
     (repo.path / "out").symlink_to("/etc")

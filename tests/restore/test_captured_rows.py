@@ -1,4 +1,4 @@
-"""What a capture saw is taken for what is there only as long as it looks the same."""
+"""Stat data of a capture are used only as long as the file looks the same."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.support.repository import Repo
 OLD = 1_000_000_000
 
 
-def test_each_file_has_the_row_that_its_stat_has(repo: Repo) -> None:
+def test_each_file_has_the_row_of_its_stat_data(repo: Repo) -> None:
     repo.write("a/b/file", b"1")
     repo.write("top", b"2")
     history = AroundHistory.open(str(repo.path), workers="here")
     history.capture("one")
     os.sync()
-    # Old enough by now that its time proves something, or it is not told at all.
+    # Old enough for its time to prove something, otherwise unknown.
     with history._capturing.hold(CaptureOptions()) as held:
         seen = CapturedRows(held.taken.records)
         for path in (b"a/b/file", b"top"):
@@ -37,9 +37,9 @@ def test_each_file_has_the_row_that_its_stat_has(repo: Repo) -> None:
         assert seen(b"nginx", EnvPath(b"top")) is None
 
 
-def test_a_file_as_young_as_the_capture_proves_nothing(repo: Repo) -> None:
+def test_file_as_recent_as_the_capture_has_no_row(repo: Repo) -> None:
     history = AroundHistory.open(str(repo.path), workers="here")
-    # A time in the future stays younger than any capture.
+    # A time in the future stays newer than any capture.
     repo.write("young", b"1")
     later = os.stat(repo.path / "young").st_mtime_ns + OLD * 3600
     os.utime(repo.path / "young", ns=(later, later))
