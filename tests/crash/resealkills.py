@@ -24,19 +24,20 @@ RESEAL = ("envlog", "key", "new", "--reseal")
 
 @dataclass(frozen=True)
 class Opened:
-    """What a reader with the keys sees of a history."""
+    """Everything that a reader with the keys sees of a history."""
 
     files: dict[str, list[str]]
-    """By the id of each snapshot: the contents of its sealed files."""
+    """By snapshot id: the contents of its sealed files."""
     trash: frozenset[str]
     attached: dict[str, str]
     outputs: dict[str, int]
-    """How often the text of a snapshot has the output of its check."""
+    """How often the details of a snapshot contain its check's output."""
     notes: dict[str, list[str]]
 
 
 def prepare(repo: Repo) -> None:
-    """Two timelines and a snapshot in the trash, with all that is sealed: files, facts, attachments, outputs."""
+    """Make two timelines and a snapshot in the trash, with everything that is sealed: files, facts, attachments,
+    outputs."""
     repo.write("early.txt", "attached at once")
     repo.write(".env", "API_KEY=first\n")
     repo.write("deep/prod.env", "B=1\n")
@@ -79,7 +80,7 @@ def read_state(repo: Repo) -> Opened:
 
 
 def sealed_with_others(repo: Repo) -> list[str]:
-    """The objects of files that another key than the newest sealed; notes keep theirs."""
+    """Return the objects of files sealed with another key than the newest; notes keep theirs."""
     current = (repo.path / ".git/envhist/keys/current").read_text().strip()
     found = objects(repo.path / ".git").items()
     return [
@@ -92,7 +93,7 @@ def sealed_with_others(repo: Repo) -> list[str]:
 
 
 def killed_at(template: Repo, kind: str, when: int, wanted: Opened) -> tuple[Result, list[str]]:
-    """Kill one copy of a repository at one call; return what is wrong after it, and after the next run."""
+    """Kill the command at one call on a copy of the repository; return what is wrong then, and after the next run."""
     with tempfile.TemporaryDirectory(prefix="reseal-", dir=template.path.parent) as place:
         repo = Repo(Path(place) / "repo", template.env)
         shutil.copytree(template.path, repo.path, symlinks=True)

@@ -1,4 +1,4 @@
-"""Restores, captures and git itself at once: one after the other where it must be, and each whole."""
+"""Concurrent restores, captures and git commands: serialized where necessary, each complete."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLEANING = ("gc --prune=now --quiet", "repack -adq", "prune", "pack-refs --all")
 
 @contextmanager
 def in_a_loop(repo: Repo, *commands: str) -> Iterator[None]:
-    """git at work beside, again and again until it is over."""
+    """Run git in a loop until the body is over."""
     flag = repo.path.parent / "go on"
     flag.touch()
     again = " ".join(f"git {command} 2>/dev/null;" for command in commands)
@@ -35,7 +35,7 @@ def list_files(repo: Repo) -> Listing:
 
 
 @pytest.mark.full
-def test_two_restores_and_a_capture_at_once_take_turns(repo: Repo) -> None:
+def test_two_concurrent_restores_and_a_capture_take_turns(repo: Repo) -> None:
     moments = prepare(repo)
     commands = [["git-envrestore", moment] for moment in moments]
     commands.append(["git-envlog", "capture", "--porcelain", "beside"])
@@ -55,7 +55,7 @@ def test_two_restores_and_a_capture_at_once_take_turns(repo: Repo) -> None:
 
 
 @pytest.mark.full
-def test_beside_gits_own_cleaning_every_restore_is_exact(repo: Repo) -> None:
+def test_restores_are_exact_during_git_gc(repo: Repo) -> None:
     moments = prepare(repo)
     repo.commit("so that git has something to pack")
     with in_a_loop(repo, *CLEANING):
@@ -66,7 +66,7 @@ def test_beside_gits_own_cleaning_every_restore_is_exact(repo: Repo) -> None:
 
 
 @pytest.mark.full
-def test_beside_checkouts_whatever_git_writes_is_kept_or_saved(repo: Repo) -> None:
+def test_files_written_by_concurrent_checkouts_are_kept_or_saved(repo: Repo) -> None:
     repo.git("checkout", "-q", "-b", "other")
     repo.write("app.py", b"print('of the other branch')\n")
     repo.git("commit", "-qam", "other")

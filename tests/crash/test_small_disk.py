@@ -1,4 +1,4 @@
-"""A disk with little room: what fits is captured; a restore either has room for all of it, or touches nothing."""
+"""Little disk space: what fits is captured; a restore has space for everything or changes nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 class SmallDisk:
-    """A repository on a file system of its own, with little room."""
+    """A repository on a small file system of its own."""
 
     def __init__(self, room: Room, place: Path, env: dict[str, str]) -> None:
         self.room, self.place = room, place
@@ -38,7 +38,7 @@ class SmallDisk:
         return found.f_bavail * found.f_frsize
 
     def fill(self, leave: int) -> Path:
-        """Take all room but so many bytes."""
+        """Fill the file system up to so many bytes."""
         return self.repo.write(".git/filler", b"\0" * (self.free - leave))
 
     def list_files(self) -> Listing:
@@ -55,7 +55,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
         yield SmallDisk(room, place, dict(os.environ))
 
 
-def test_what_is_larger_than_the_room_is_left_out_and_the_rest_is_captured(disk: SmallDisk) -> None:
+def test_file_larger_than_the_free_space_is_skipped_and_the_rest_is_captured(disk: SmallDisk) -> None:
     for number in range(9):
         disk.repo.write(f"d/small{number}", os.urandom(3000))
     disk.repo.write("blob", os.urandom(7 * MIB))
@@ -74,7 +74,7 @@ def test_what_is_larger_than_the_room_is_left_out_and_the_rest_is_captured(disk:
 
 
 def edited(disk: SmallDisk, size: int = 2 * MIB) -> tuple[str, Listing]:
-    """A file that is other than at a moment; that moment, and what it held."""
+    """Return a snapshot whose file differs now, and its contents."""
     disk.repo.write("data", b"first " * (size // 6))
     disk.repo.write("goes", b"1")
     first, then = disk.capture("first"), disk.list_files()
@@ -91,7 +91,7 @@ def assert_refused(disk: SmallDisk, done: Result, before: Listing, said: str) ->
     assert left_behind(disk.repo) == []
 
 
-def test_a_restore_for_which_there_is_no_room_makes_and_saves_nothing(disk: SmallDisk) -> None:
+def test_restore_without_enough_space_writes_nothing(disk: SmallDisk) -> None:
     first, then = edited(disk)
     filler = disk.fill(leave=2 * MIB)
     before, free = disk.list_files(), disk.free
@@ -103,7 +103,7 @@ def test_a_restore_for_which_there_is_no_room_makes_and_saves_nothing(disk: Smal
     assert disk.list_files() == then
 
 
-def test_what_cannot_be_saved_is_not_replaced(disk: SmallDisk) -> None:
+def test_file_is_not_replaced_when_it_cannot_be_saved(disk: SmallDisk) -> None:
     first, _ = edited(disk)
     disk.repo.write("data", os.urandom(2 * MIB))
     disk.fill(leave=MIB)
@@ -113,14 +113,14 @@ def test_what_cannot_be_saved_is_not_replaced(disk: SmallDisk) -> None:
     )
 
 
-def test_a_disk_that_is_nearly_full_is_no_hindrance_to_a_small_restore(disk: SmallDisk) -> None:
+def test_small_restore_succeeds_on_a_nearly_full_disk(disk: SmallDisk) -> None:
     first, then = edited(disk, size=9 * KIB)
     disk.fill(leave=1400 * KIB)
     disk.run("envrestore", first, check=True)
     assert disk.list_files() == then
 
 
-def test_of_a_sparse_file_counts_what_it_holds(disk: SmallDisk) -> None:
+def test_sparse_file_needs_space_for_its_data_only(disk: SmallDisk) -> None:
     place = disk.repo.write("sparse", os.urandom(MIB))
     os.truncate(place, 64 * MIB)
     first, then = disk.capture("first"), disk.list_files()
@@ -131,7 +131,7 @@ def test_of_a_sparse_file_counts_what_it_holds(disk: SmallDisk) -> None:
     assert os.stat(place).st_blocks * 512 < 4 * MIB
 
 
-def test_a_file_system_without_another_number_for_a_file_is_told(disk: SmallDisk) -> None:
+def test_file_system_without_free_inodes_is_reported(disk: SmallDisk) -> None:
     for number in range(50):
         disk.repo.write(f"d/{number}", b"1")
     first, then = disk.capture("first"), disk.list_files()
@@ -147,7 +147,7 @@ def test_a_file_system_without_another_number_for_a_file_is_told(disk: SmallDisk
 
 
 def exhaust_inodes(disk: SmallDisk) -> list[Path]:
-    """Take every free inode; the files that hold them."""
+    """Use up all free inodes; return the files that use them."""
     fillers: list[Path] = []
     (disk.repo.path / ".git/fillers").mkdir()
     try:

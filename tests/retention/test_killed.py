@@ -1,4 +1,4 @@
-"""Killed in the middle of a rewrite: nothing is lost, the same words finish it. `tests.crash.keptkills` does more."""
+"""Killed in the middle of a rewrite: nothing is lost, the same words finish it. See `crash.retention_kills`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.faults import needs_strace
-from tests.crash.keptkills import killed_at, prepare, without_a_kill
+from tests.crash.retention_kills import killed_at, prepare, without_a_kill
 from tests.support.repository import Repo, make_repo
 
 # Between the refs, of which each has its file renamed; and while the old packs go.

@@ -1,4 +1,4 @@
-"""Somebody goes on working while a restore runs, and nothing of it is lost; `beside` does it for long."""
+"""No concurrent change during a restore is lost; `beside` tests this for long."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.beside import Desk, work_and_restore
+from tests.crash.concurrent import Desk, work_and_restore
 from tests.crash.faults import needs_strace
 from tests.support.repository import Repo
 
@@ -14,9 +14,7 @@ from tests.support.repository import Repo
 @needs_strace
 @pytest.mark.full
 @pytest.mark.parametrize("seed", [1, 2])
-def test_nothing_is_lost_that_somebody_writes_while_a_restore_runs(
-    repo: Repo, tmp_path: Path, seed: int
-) -> None:
+def test_concurrent_changes_during_a_restore_are_not_lost(repo: Repo, tmp_path: Path, seed: int) -> None:
     status, wrong = work_and_restore(Desk(repo, tmp_path / "outside"), seed)
     assert wrong == []
     assert status in (0, 3, 5)

@@ -1,4 +1,4 @@
-"""An older moment is checked in a throw-away environment of it: at its own place, or not by what is alive."""
+"""An older snapshot is checked in a sandbox at its original path, or not at all if the living one would be used."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def told(repo: Repo, *words: str, **more: object) -> dict[str, object]:
 
 
 def mounts_can_be_had(repo: Repo) -> bool:
-    """Whether a check sees an older moment at its place."""
+    """Return whether mount namespaces are available."""
     return told(repo, "@", "--", "true")["ran_at"] == str(repo.path)
 
 
 @pytest.fixture
 def aged(repo: Repo) -> Repo:
-    """Two moments, `old` and `new`, and something else alive: an ignored file tells them apart."""
+    """Return a repository with snapshots `old` and `new`, and an ignored file that only exists now."""
     repo.write(".gitignore", "state\n")
     repo.commit("ignores")
     repo.write("state", "old\n")
@@ -53,12 +53,12 @@ def aged(repo: Repo) -> Repo:
 @pytest.mark.parametrize(
     ("command", "status"), [("true", 0), ("false", 1), ("exit 125", 125), ("no-such", 125)]
 )
-def test_the_answer_is_the_status(aged: Repo, command: str, status: int) -> None:
+def test_exit_status_is_that_of_the_check(aged: Repo, command: str, status: int) -> None:
     assert check(aged, "--", command).status == status
     assert check(aged, "old-one", "--", command).status == status
 
 
-def test_what_is_here_is_captured_where_it_is_new_and_checked(aged: Repo) -> None:
+def test_changed_environment_is_captured_and_checked(aged: Repo) -> None:
     assert check(aged, "now", "--", "cat", "state").err == "alive\n"
     assert aged.run("envlog", "--format=%s").out.count("\n") == 3
     assert check(aged, "--", "grep", "-q", "alive", "state").out.startswith("✓ grep -q alive state (")
@@ -67,7 +67,7 @@ def test_what_is_here_is_captured_where_it_is_new_and_checked(aged: Repo) -> Non
     assert [verdict["command"] for verdict in newest["verdicts"]] == ["cat state", "grep -q alive state"]
 
 
-def test_an_older_moment_is_seen_as_it_was_and_what_is_alive_is_not_touched(aged: Repo) -> None:
+def test_older_snapshot_is_checked_without_touching_the_environment(aged: Repo) -> None:
     before = listing(aged.path)
     done = check(aged, "old-one", "--", "cat state; echo changed > state; touch more")
     assert (done.status, done.err) == (0, "old\n")
@@ -76,7 +76,7 @@ def test_an_older_moment_is_seen_as_it_was_and_what_is_alive_is_not_touched(aged
     assert not os.listdir(aged.path / ".git/envhist/aside")
 
 
-def test_it_is_seen_at_its_own_place_by_every_path(aged: Repo) -> None:
+def test_sandbox_is_seen_at_the_original_path(aged: Repo) -> None:
     if not mounts_can_be_had(aged):
         pytest.skip("no mounts of one's own here")
     done = check(
@@ -92,7 +92,7 @@ def test_it_is_seen_at_its_own_place_by_every_path(aged: Repo) -> None:
     assert aged.git("diff", "--cached", "--name-only") == ""
 
 
-def test_an_ordinary_user_has_that_too(aged: Repo) -> None:
+def test_ordinary_user_has_a_sandbox(aged: Repo) -> None:
     if not mounts_can_be_had(aged):
         pytest.skip("no mounts of one's own here")
     user = as_ordinary_user()
@@ -100,7 +100,7 @@ def test_an_ordinary_user_has_that_too(aged: Repo) -> None:
     assert (done.status, done.err) == (0, "new\n")
 
 
-def test_without_mounts_what_names_the_place_is_rewritten(aged: Repo) -> None:
+def test_paths_are_rewritten_when_mounts_are_not_available(aged: Repo) -> None:
     found = told(aged, "new-one", "--", "tool/bin/show; pwd", env=NO_MOUNTS)
     verdict = found["verify"]
     assert isinstance(verdict, dict)
@@ -109,7 +109,7 @@ def test_without_mounts_what_names_the_place_is_rewritten(aged: Repo) -> None:
     assert not os.path.exists(str(found["ran_at"]))
 
 
-def test_what_still_leads_to_what_is_alive_is_an_error_and_never_a_pass(aged: Repo) -> None:
+def test_remaining_reference_to_the_environment_is_an_error_and_never_a_pass(aged: Repo) -> None:
     aged.write("tool/program", b"\x7fELF\0" + os.fsencode(aged.path) + b"/lib\0")
     aged.run("envlog", "capture", "binary", "--name", "binary-one", check=True)
     found = told(aged, "binary-one", "--", "true", env=NO_MOUNTS)
@@ -121,7 +121,8 @@ def test_what_still_leads_to_what_is_alive_is_an_error_and_never_a_pass(aged: Re
 
 @pytest.fixture(scope="module")
 def with_venv(tmp_path_factory: pytest.TempPathFactory) -> Repo:
-    """A project whose package stands in a virtual environment, with a console script and `activate` as pip has them."""
+    """Return a project with a package in a virtual environment, with a console script and `activate` as pip writes
+    them."""
     from tests.support.repository import make_repo
 
     repo = make_repo(tmp_path_factory.mktemp("venv") / "repo")
@@ -145,7 +146,7 @@ def with_venv(tmp_path_factory: pytest.TempPathFactory) -> Repo:
 
 
 @pytest.mark.parametrize("env", [{}, NO_MOUNTS], ids=["mounted", "relocated"])
-def test_a_virtual_environment_runs_what_was_in_it_then(with_venv: Repo, env: dict[str, str]) -> None:
+def test_virtual_environment_runs_its_files_of_that_time(with_venv: Repo, env: dict[str, str]) -> None:
     ways = (
         ".venv/bin/greet",
         ". .venv/bin/activate && greet && python -c 'import greeter; print(greeter.VERSION)'",
@@ -154,11 +155,11 @@ def test_a_virtual_environment_runs_what_was_in_it_then(with_venv: Repo, env: di
     for revision in ("version-1", "version-2"):
         done = check(with_venv, revision, "--", " && ".join(ways), env=env)
         versions = [line.split()[0] for line in done.err.splitlines()]
-        # Where it cannot be judged it does not run; it never passes by what is alive.
+        # If it cannot be judged, it does not run; it never passes because of present files.
         assert (done.status, versions) in ((0, [revision[-1]] * 4), (125, [])), done.err + done.out
 
 
-def test_a_further_root_cannot_be_judged(repo: Repo, tmp_path: Path) -> None:
+def test_snapshot_with_an_additional_root_cannot_be_judged(repo: Repo, tmp_path: Path) -> None:
     (tmp_path / "beside").mkdir()
     repo.git("config", "envhist.root.beside", str(tmp_path / "beside"))
     (tmp_path / "beside/file").write_text("x")
@@ -168,7 +169,7 @@ def test_a_further_root_cannot_be_judged(repo: Repo, tmp_path: Path) -> None:
     assert "additional root 'beside://'" in done.out
 
 
-def test_a_failure_where_something_is_missing_is_an_error(repo: Repo) -> None:
+def test_failure_of_an_incomplete_snapshot_is_an_error(repo: Repo) -> None:
     user = as_ordinary_user()
     repo.write("closed", "x", mode=0)
     repo.run("envlog", "capture", "partial", check=True, prefix=user)
@@ -177,7 +178,7 @@ def test_a_failure_where_something_is_missing_is_an_error(repo: Repo) -> None:
     assert check(repo, "@", "--", "true", prefix=user).status == 0
 
 
-def test_what_nobody_here_signed_is_not_run(aged: Repo) -> None:
+def test_unsigned_snapshot_is_not_run(aged: Repo) -> None:
     tip = aged.git("for-each-ref", "--format=%(objectname) %(refname)", "refs/envhist/heads").split()
     body = aged.git("cat-file", "commit", tip[0]).replace("\n\nnew", "\n\nforged", 1)
     forged = aged.git("hash-object", "-t", "commit", "-w", "--stdin", input=body + "\n")
@@ -189,7 +190,7 @@ def test_what_nobody_here_signed_is_not_run(aged: Repo) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_what_was_stopped_leaves_nothing_behind_for_long(aged: Repo, number: int) -> None:
+def test_killed_check_leaves_nothing_after_the_next(aged: Repo, number: int) -> None:
     words = ["git-envlog", "verify", "old-one", "--", "echo begun; sleep 1000"]
     with subprocess.Popen(words, cwd=aged.path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as running:
         assert running.stderr is not None
@@ -204,7 +205,7 @@ def test_what_was_stopped_leaves_nothing_behind_for_long(aged: Repo, number: int
     assert not mounted.exists() or str(aged.path) not in mounted.read_text()
 
 
-def test_a_directory_without_git_is_checked_too(tmp_path: Path, repo: Repo) -> None:
+def test_plain_directory_is_checked(tmp_path: Path, repo: Repo) -> None:
     plain = Repo(tmp_path / "plain", repo.env)
     plain.path.mkdir()
     plain.run("envlog", "init", check=True)
@@ -216,7 +217,7 @@ def test_a_directory_without_git_is_checked_too(tmp_path: Path, repo: Repo) -> N
     assert check(plain, "@~1", "--", "cat file", env=NO_MOUNTS).err == "one"
 
 
-def test_the_command_comes_from_the_configuration_or_was_typed_here(aged: Repo) -> None:
+def test_command_comes_from_configuration_or_was_typed_here(aged: Repo) -> None:
     assert check(aged, "old-one").status == 129
     check(aged, "old-one", "--", "echo typed here")
     assert check(aged, "old-one").err == "typed here\n"
@@ -229,7 +230,7 @@ def test_the_command_comes_from_the_configuration_or_was_typed_here(aged: Repo) 
     assert "no check given" in done.err
 
 
-def test_error_leaves_the_pass_of_an_older_snapshot_in_its_place(aged: Repo) -> None:
+def test_error_does_not_replace_the_pass_of_an_older_snapshot(aged: Repo) -> None:
     aged.write("tool/program", b"\x7fELF\0" + os.fsencode(aged.path) + b"/lib\0")
     first = aged.run(
         "envlog", "capture", "it works", "--verify", "true", "--porcelain", check=True
@@ -247,7 +248,7 @@ def test_error_leaves_the_pass_of_an_older_snapshot_in_its_place(aged: Repo) -> 
     assert "did not run" not in line
 
 
-def test_binary_data_that_merely_names_the_place_is_no_reason_for_an_error(aged: Repo) -> None:
+def test_binary_data_with_the_path_is_no_error(aged: Repo) -> None:
     named = os.fsencode(aged.path)
     aged.write(".next/cache/webpack/0.pack", b"\0pack\0" + named + b"/src/app.js\0")
     aged.write("node_modules/.vite/deps/meta.bin", b"\0" + named + b"\0")

@@ -1,4 +1,4 @@
-"""Checks from Python: the same verbs, frozen values."""
+"""Checks through the API."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from git_envhist.model import VerdictStatus
 from tests.support.repository import Repo
 
 
-def test_a_program_checks_now_then_and_in_between(repo: Repo) -> None:
+def test_api_checks_now_an_older_snapshot_and_bisects(repo: Repo) -> None:
     history = AroundHistory.open(str(repo.path), workers="here")
     for number in range(4):
         repo.write("number", f"{number}\n")

@@ -1,7 +1,7 @@
-"""A drop, a thinning, an erasure killed at its calls: `python -m tests.crash.keptkills [VERB…] [--kinds …] [--step N]`.
+"""Kill drop, prune and purge at their system calls.
 
-After each kill nothing is lost, every moment has its names, and the same words again come to the end that one without
-a kill comes to.
+`python -m tests.crash.retention_kills [VERB…] [--kinds …] [--step N]`: after each kill nothing is lost, every snapshot
+has its names, and the same command again gives the result of one without a kill.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KINDS = ("rename", "sync", "unlink", "mkdir", "spawn")
 
 @dataclass(frozen=True)
 class Known:
-    """What stood on the timeline and in the trash, by id: names, and the environment by path."""
+    """Names and environment of every snapshot on the timeline and in the trash, by id."""
 
     names: dict[str, list[str]]
     trees: dict[str, dict[str, str]]
@@ -38,7 +38,7 @@ class Known:
 
 
 def prepare(repo: Repo) -> None:
-    """Five moments, of which one is in the trash; all held a file that is to be nowhere."""
+    """Make five snapshots, one in the trash; all contain a file that is to be purged."""
     for number, name in enumerate(("zero", *NAMES)):
         repo.write("creds", f"xyzzy {number}")
         repo.write("kept", f"kept {number}" * 50)
@@ -49,7 +49,7 @@ def prepare(repo: Repo) -> None:
 
 
 def read_state(repo: Repo) -> Known:
-    """All of it, as the programs tell it."""
+    """Read all of it with the programs."""
     listed = json.loads(repo.run("envlog", "--json", check=True).out)
     trash = json.loads(repo.run("envlog", "undrop", "--json", check=True).out)["trash"]
     return Known(
@@ -66,13 +66,13 @@ def _tree(repo: Repo, commit: str) -> dict[str, str]:
 
 
 def words_of(repo: Repo, verb: str) -> tuple[str, ...]:
-    """The command line; moments by their intents, for they may have gone."""
+    """Return the command line; snapshots are named by intent, because they may be dropped."""
     first, *rest = VERBS[verb]
     return (first, *(f":/{word}" if verb == "drop" else word for word in rest))
 
 
 def judge(repo: Repo, verb: str, before: Known) -> list[str]:
-    """What is wrong after a kill."""
+    """Return what is wrong after a kill."""
     checked = repo.run_git("fsck", "--connectivity-only", "--no-dangling", check=False)
     wrong = [f"fsck: {checked.out}{checked.err}"] if checked.status or checked.out.strip() else []
     after = read_state(repo)
@@ -90,10 +90,10 @@ def judge(repo: Repo, verb: str, before: Known) -> list[str]:
 
 
 def finish(repo: Repo, verb: str, wanted: Known) -> list[str]:
-    """What is wrong once the same words were said again, and a capture taken."""
+    """Run the command again and capture; return what is wrong."""
     age_locks(repo)
     done = repo.run("envlog", *words_of(repo, verb))
-    # What was done before the kill is not there to be done again.
+    # Steps completed before the kill are not repeated.
     wrong = [] if done.status in (0, 4) else [f"again: {done.status}: {done.err}"]
     if verb == "drop" and done.status == 4:
         for word in VERBS[verb][1:]:
@@ -110,7 +110,7 @@ def finish(repo: Repo, verb: str, wanted: Known) -> list[str]:
 
 
 def killed_at(template: Repo, verb: str, kind: str, when: int, wanted: Known) -> tuple[Result, list[str]]:
-    """One copy of a repository, killed at one call; what came of it."""
+    """Kill the command at one call on a copy of the repository; return the result."""
     with tempfile.TemporaryDirectory(prefix="kept-", dir=template.path.parent) as place:
         repo = Repo(Path(place) / "repo", template.env)
         shutil.copytree(template.path, repo.path, symlinks=True)
@@ -120,7 +120,7 @@ def killed_at(template: Repo, verb: str, kind: str, when: int, wanted: Known) ->
 
 
 def without_a_kill(template: Repo, verb: str) -> Known:
-    """What the verb comes to."""
+    """Return the result of the command without a kill."""
     with tempfile.TemporaryDirectory(prefix="kept-", dir=template.path.parent) as place:
         repo = Repo(Path(place) / "repo", template.env)
         shutil.copytree(template.path, repo.path, symlinks=True)
@@ -136,7 +136,7 @@ def main() -> int:
     asked = words.parse_args()
     failed = 0
     print("| verb | killed at | points | wrong |\n| --- | --- | --- | --- |", flush=True)
-    with tempfile.TemporaryDirectory(prefix="keptkills-") as place:
+    with tempfile.TemporaryDirectory(prefix="retention_kills-") as place:
         template = sealed_repo(Path(place))
         prepare(template)
         for verb in asked.verbs:

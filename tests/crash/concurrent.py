@@ -1,6 +1,6 @@
-"""Somebody goes on working all the while: whatever was at a path is in the tree, in a snapshot, or told where it is.
+"""Concurrent changes during restores: every file is in the tree, in a snapshot, or reported with its path.
 
-`python -m tests.crash.beside [minutes] [seed]` does it for long: with each seed somebody else (`adversary`).
+`python -m tests.crash.concurrent [minutes] [seed]` runs it for long, with another adversary per seed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support.trees import Directory, File, Link, Tree, build
 
 SLOW = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=renameat2,unlinkat",
         "-e", "inject=renameat2,unlinkat:delay_enter=6ms:delay_exit=1ms")  # fmt: skip
-"""Without it all is swapped before anybody has looked twice."""
+"""Without it, everything is swapped before a check."""
 
 
 def environment(word: str) -> Tree:
@@ -35,7 +35,7 @@ def environment(word: str) -> Tree:
 
 
 class Desk:
-    """A tree that is restored while somebody works in it."""
+    """A tree that is restored while another process changes it."""
 
     def __init__(self, repo: Repo, outside: Path) -> None:
         self.repo, self.outside = repo, outside
@@ -67,7 +67,7 @@ class Desk:
             somebody.communicate()
 
     def lost(self) -> list[bytes]:
-        """What was written, and overwritten by nobody, and is nowhere any more."""
+        """Return the contents that were written, not overwritten, and are nowhere."""
         stored = self._stored()
         wanted = self.written | self._noted("written")
         wanted -= self._noted("overwritten") | self._found(self.repo.path) | self._found(self.outside)
@@ -75,7 +75,7 @@ class Desk:
         return sorted(data for data in wanted if _blob(data) not in stored)
 
     def untold(self, said: str) -> list[str]:
-        """What is kept, and nobody was told where."""
+        """Return the kept files that were not reported."""
         tops = self.repo.path.glob(".git/envhist/restore/realm-/kept/*")
         return [str(path) for path in tops if str(path) not in said]
 
@@ -103,11 +103,11 @@ def _blob(data: bytes) -> str:
 
 
 REFUSED, TRIES = 3, 6
-"""What somebody took away while it was saved is refused, and nothing changed: whoever is told so tries again."""
+"""A restore is refused if a file disappears while it is saved; the user would try again."""
 
 
 def work_and_restore(desk: Desk, seed: int) -> tuple[int, list[str]]:
-    """How it ended, and what is wrong."""
+    """Run one restore; return its result and what is wrong."""
     for turn in range(TRIES):
         done = desk.restore_beside_somebody(seed + A_TURN * turn)
         if done.status != REFUSED:

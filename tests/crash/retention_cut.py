@@ -1,10 +1,10 @@
-"""Power cuts while moments are let go: `python -m tests.crash.keptcut [--cuts N] [--rounds N] [--options …]`.
+"""Power failures while snapshots are dropped and purged: `python -m tests.crash.retention_cut [--cuts N] [--rounds N]
+[--options …]`.
 
-As root. On a disk that remembers every write (`disk`) moments are taken, dropped, brought back, thinned, a file is
-purged from them, and what nothing needs is cleaned away. Then the power is cut anywhere in between, and what must have
-stood on the disk, with whatever else may have, is mounted and judged: timeline and trash are those before a step or
-after it, and those after it once its program had ended; git finds nothing wrong; a purged file is nowhere once that
-was said; a moment is written elsewhere as it was; the next steps need no help.
+As root. On a disk that records every write (`disk`), snapshots are captured, dropped, undropped and pruned, a file is
+purged, and gc runs. Then the disk is cut at random positions and mounted: timeline and trash must be those before a
+step or after it, and those after it once its program had ended; git fsck finds nothing wrong; a purged file is nowhere
+once its purge was reported; a snapshot can be restored; the next steps need no help.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from pathlib import Path
 
 from tests.crash.disk import Platter, apply, read_log
 from tests.crash.faults import age_locks, debris
-from tests.crash.keptkills import Known, read_state
 from tests.crash.powercut import CannotBeHad, in_own_mounts, mounted, must, on_logged_disk, seal
+from tests.crash.retention_kills import Known, read_state
 from tests.retention.test_purge import holding
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo, make_repo
@@ -47,8 +47,10 @@ STEPS: tuple[tuple[int, tuple[str, ...]], ...] = (
     (4, ("gc", "--prune=now")),
     (4, ("purge", "creds")),
 )
-"""One round, a week: the day, and what is done; `undrop` is told the moment that was dropped. The thinning joins what
-was dropped on two days; after the first cleanings git has a list of packs, which goes when the packs do."""
+"""One round is a week: the day, and the command; `undrop` gets the dropped snapshot. The prune merges what was dropped
+on
+two days; after the first gc, git has a list of packs, which is removed with the packs.
+"""
 BEGIN = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 """A Monday."""
 JOINED, LISTED = "joined", "listed"
@@ -57,7 +59,7 @@ KNOWN = {"envhist/rewritten", "envhist/rewritten.new", "envhist/packs.json.new"}
 
 @dataclass(frozen=True)
 class Act:
-    """A step, what it found and what it left, and how much was in the log before and after it."""
+    """A step, the state before and after it, and the positions in the log."""
 
     verb: str
     began: int
@@ -73,9 +75,9 @@ def main() -> int:
     words.add_argument("--seed", type=int, default=None)
     words.add_argument("--options", default="defaults", help="of mount, for the file system without power")
     asked = words.parse_args()
-    in_own_mounts("tests.crash.keptcut")
+    in_own_mounts("tests.crash.retention_cut")
     seed = asked.seed if asked.seed is not None else int(time.time())
-    with tempfile.TemporaryDirectory(prefix="keptcut-") as place:
+    with tempfile.TemporaryDirectory(prefix="retention_cut-") as place:
         try:
             figures, wrong = campaign(Path(place), asked.rounds, asked.cuts, seed, asked.options)
         except CannotBeHad as reason:
@@ -124,7 +126,7 @@ def campaign(
 
 
 def take(repo: Repo, rounds: int, log: Path) -> list[Act]:
-    """Take the steps, one after the other, and know what was there before and after each."""
+    """Run the steps; record the state before and after each."""
     acts = []
     before = read_state(repo)
     seen: Counter[str] = Counter()
@@ -154,7 +156,7 @@ def take(repo: Repo, rounds: int, log: Path) -> list[Act]:
 
 
 def _shares_a_ref(repo: Repo) -> bool:
-    """Whether a bundle of the trash holds what went on more days than one."""
+    """Return whether a bundle of the trash contains snapshots of several days."""
     refs = repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/trash").split()
     return any(int(repo.git("rev-list", "--count", ref)) > 1 for ref in refs)
 
@@ -162,7 +164,7 @@ def _shares_a_ref(repo: Repo) -> bool:
 def judge(
     repo: Repo, done: list[Act], under: Act | None, begin: Known, figures: Counter[tuple[str, str]]
 ) -> list[str]:
-    """What is wrong after a cut."""
+    """Return what is wrong after a cut."""
     age_locks(repo)
     wrong = [f"fsck: {complaint}"] if (complaint := git_fsck(repo.path)) else []
     before = done[-1].after if done else begin
@@ -179,7 +181,7 @@ def judge(
 
 
 def _lost(found: Known, before: Known, after: Known) -> list[str]:
-    """What of a moment that is kept is not as it was."""
+    """Return which kept snapshot differs from before."""
     wrong = []
     for one in before.names.keys() & after.names.keys():
         now = {path: row for path, row in found.trees.get(one, {}).items() if path != "creds"}
@@ -191,10 +193,10 @@ def _lost(found: Known, before: Known, after: Known) -> list[str]:
 
 
 def _goes_on(repo: Repo, found: Known) -> list[str]:
-    """What is wrong with the steps after that."""
+    """Return what is wrong with the steps after a cut."""
     wrong = []
     checked = json.loads(repo.run("envlog", "fsck", "--quick", "--json").out)
-    # What a capture remembers is written last, and not waited for: the next one reads every file.
+    # The stat cache is written last and not synced: the next capture reads every file.
     if checked["broken"] or any(one["kind"] != "cache" for one in checked["faults"]):
         wrong.append(f"fsck --quick: {checked}")
     oldest = [*found.names][-1]

@@ -1,8 +1,7 @@
-"""A disk without room, or one that fails, under what lets go and mends: `python -m tests.crash.keptfull [VERB…]`.
+"""Full or failing disks under drop, prune, purge, gc and repair: `python -m tests.crash.retention_full [VERB…]`.
 
-Each verb meets a refusal at its first, second, third… call of a kind, and at every one after that. It says so in a
-line, nothing is lost, no lock and nothing half written stays behind; with room again the same words come to the same
-end.
+Each command fails at its first, second, third… call of a kind and at all later ones. It prints one line, nothing is
+lost, no lock or incomplete file is left; with free space the same command succeeds.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pathlib import Path
 from tests.crash import repairkills
 from tests.crash.campaign import sealed_repo
 from tests.crash.faults import age_locks, debris, traced
-from tests.crash.keptkills import Known, judge, prepare, read_state
+from tests.crash.retention_kills import Known, judge, prepare, read_state
 from tests.retention.test_purge import holding
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo, Result
@@ -34,17 +33,17 @@ VERBS: dict[str, tuple[str, ...]] = {
     "repair": ("fsck", "--repair"),
 }
 KINDS = ("pwrite64", "sync", "rename", "mkdir")
-"""What packs, and nobody's pipes, are written with."""
+"""Calls that write packs, and no pipes of other processes."""
 ERRORS = ("ENOSPC", "EDQUOT", "EIO")
 ROOM, ROOM_STEP = "3m", 4096
-"""A file system of its own, which is filled but for nothing, one page, two…"""
+"""A separate file system, filled up to nothing, one page, two…"""
 KNOWN_LEFT = frozenset(
     ("damaged", "set-aside", "rewritten", "rewritten.new", "trouble", "checks", "trouble.new")
 )
 
 
 def ready(repo: Repo, verb: str) -> None:
-    """What the verb finds."""
+    """Prepare the repository for the command."""
     if verb == "repair":
         repairkills.prepare(repo)
         return
@@ -65,7 +64,7 @@ def copy_of(template: Repo, verb: str) -> Iterator[Repo]:
 
 
 def badly_told(done: Result, error: str = "") -> list[str]:
-    """What is wrong with what it said: one error, its reason, what to do."""
+    """Check the printed error: one line, its reason, a hint."""
     lines = done.err.splitlines()
     if any(word in done.err for word in ("Traceback", "unexpected failure")):
         return [f"told as a defect: {done.err}"]
@@ -78,10 +77,10 @@ def badly_told(done: Result, error: str = "") -> list[str]:
 
 
 def after_it(repo: Repo, verb: str, wanted: Known) -> list[str]:
-    """What is wrong once there is room again, and the same words were said again."""
+    """Run the command again with free space; return what is wrong."""
     age_locks(repo)
     done = repo.run("envlog", *VERBS[verb])
-    # What was done before the refusal is not there to be done again.
+    # Steps completed before the failure are not repeated.
     wrong = [] if done.status in (0, 4) else [f"again: {done.status}: {done.err}"]
     if verb == "drop" and done.status == 4:
         for word in VERBS[verb][1:]:
@@ -100,14 +99,14 @@ def after_it(repo: Repo, verb: str, wanted: Known) -> list[str]:
 
 
 def without_it(template: Repo, verb: str) -> Known:
-    """What the verb comes to."""
+    """Return the result of the command without a fault."""
     with copy_of(template, verb) as repo:
         repo.run("envlog", *VERBS[verb], check=True)
         return read_state(repo)
 
 
 def refused_at(template: Repo, verb: str, kind: str, error: str, when: int, wanted: Known) -> list[str]:
-    """What is wrong after a disk refused everything from one call on."""
+    """Return what is wrong after a disk failed from one call on."""
     with copy_of(template, verb) as repo:
         before = read_state(repo) if verb != "repair" else wanted
         done = repo.run("envlog", *VERBS[verb], prefix=traced(kind, f"error={error}", f"{when}+"))
@@ -120,7 +119,7 @@ def refused_at(template: Repo, verb: str, kind: str, error: str, when: int, want
 
 
 def row(template: Repo, verb: str, kind: str, error: str, wanted: Known, step: int) -> tuple[int, list[str]]:
-    """How many points there were, and what was wrong."""
+    """Return the number of points, and findings."""
     points, wrong, quiet, when = 0, list[str](), 0, 1
     while quiet < 2 and points < 150:
         found = refused_at(template, verb, kind, error, when, wanted)
@@ -144,14 +143,14 @@ def mounted(place: Path) -> Iterator[None]:
 
 
 def fill(place: Path, leave: int) -> Path:
-    """Take all room but so many bytes."""
+    """Fill the file system up to so many bytes."""
     filler, found = place / "filler", os.statvfs(place)
     filler.write_bytes(b"\0" * (found.f_bavail * found.f_frsize - leave))
     return filler
 
 
 def without_room(template: Repo, verb: str, leave: int, wanted: Known, small: Path) -> list[str] | None:
-    """What is wrong after a file system had so many bytes left; None where that was enough."""
+    """Return what is wrong with so many bytes left; None if that was enough."""
     shutil.copytree(template.path, small / "one", symlinks=True)
     repo = Repo(small / "one", template.env)
     if verb == "repair":
@@ -160,11 +159,11 @@ def without_room(template: Repo, verb: str, leave: int, wanted: Known, small: Pa
     filler = fill(small, leave)
     done = repo.run("envlog", *VERBS[verb])
     wrong = badly_told(done)
-    # Of a lock git does not say why it could not write it.
+    # git does not report why it could not write a lock file.
     if done.status == 128 and not any(one in done.err.lower() for one in ("no space left", "disk is full")):
         wrong.append(f"not told: {done.err}")
     if verb != "repair":
-        # While it is full, too, everything can be read.
+        # Everything can be read on a full disk, too.
         wrong += judge(repo, "purge" if verb == "purge" else "drop", before)
     filler.unlink()
     wrong += after_it(repo, verb, wanted)
@@ -206,7 +205,7 @@ def main() -> int:
     failed = 0
     print("| verb | refused | points | wrong |\n| --- | --- | ---: | ---: |", flush=True)
     for verb in asked.verbs:
-        with tempfile.TemporaryDirectory(prefix="keptfull-") as place:
+        with tempfile.TemporaryDirectory(prefix="retention_full-") as place:
             template = sealed_repo(Path(place))
             ready(template, verb)
             wanted = without_it(template, verb)

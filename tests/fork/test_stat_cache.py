@@ -1,4 +1,4 @@
-"""A fork's first capture reads little, and holds what one that reads everything does."""
+"""The first capture of a fork reads few files and equals a full capture."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def would_read(repo: Repo) -> int:
 
 
 def seed_again(source: Repo, made: Repo, lost: frozenset[EnvPath] = frozenset()) -> None:
-    """As if it had been written just now."""
+    """Write the stat cache as if the fork had just been written."""
     shutil.rmtree(cache(made))
     _wait_until_settled(made)
     theirs, mine = (AroundHistory.open(str(one.path), workers="here") for one in (source, made))
@@ -45,14 +45,14 @@ def seed_again(source: Repo, made: Repo, lost: frozenset[EnvPath] = frozenset())
 
 
 def _wait_until_settled(made: Repo) -> None:
-    """Until none of it is too young for a record of it to be relied on."""
+    """Wait until stat data of all files may be recorded."""
     found = [made.path, *made.path.rglob("*")]
     youngest = max(os.lstat(path).st_ctime_ns for path in found)
     while not is_settled(youngest, youngest, time.time_ns()):
         time.sleep(0.001)
 
 
-def test_the_first_moment_of_a_fork_is_what_a_look_at_everything_finds(rich: Repo) -> None:
+def test_first_snapshot_of_a_fork_equals_a_full_capture(rich: Repo) -> None:
     made = fork(rich, "made")
     first = tree(made)
     shutil.rmtree(cache(made))
@@ -60,7 +60,7 @@ def test_the_first_moment_of_a_fork_is_what_a_look_at_everything_finds(rich: Rep
     assert tree(made) == first
 
 
-def test_what_was_written_is_not_read_again_but_for_what_has_several_names(rich: Repo) -> None:
+def test_written_files_are_not_read_except_those_with_several_names(rich: Repo) -> None:
     made = fork(rich, "made")
     seed_again(rich, made)
     assert would_read(made) == 2
@@ -68,7 +68,7 @@ def test_what_was_written_is_not_read_again_but_for_what_has_several_names(rich:
     assert would_read(made) > 2
 
 
-def test_what_was_changed_since_it_was_written_is_read(rich: Repo) -> None:
+def test_file_changed_after_writing_is_read(rich: Repo) -> None:
     made = fork(rich, "made")
     made.write("app.py", "print('altered')\n")
     (made.path / "node_modules/tool/run.js").unlink()
@@ -82,7 +82,7 @@ def test_what_was_changed_since_it_was_written_is_read(rich: Repo) -> None:
     assert before != changed == tree(made)
 
 
-def test_a_worker_that_is_killed_costs_time_alone(rich: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_worker_costs_only_time(rich: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(*_: object, **__: object) -> None:
         raise EnvhistError(WORKER_KILLED_MESSAGE)
 
@@ -92,7 +92,7 @@ def test_a_worker_that_is_killed_costs_time_alone(rich: Repo, monkeypatch: pytes
     assert not cache(made).exists()
 
 
-def test_records_of_another_moment_are_not_taken(rich: Repo) -> None:
+def test_records_of_another_snapshot_are_not_used(rich: Repo) -> None:
     made = fork(rich, "made", "start-here")
     rich.write("build/out", os.urandom(100))
     rich.run("envlog", "capture", "later", check=True)
@@ -104,7 +104,7 @@ def test_records_of_another_moment_are_not_taken(rich: Repo) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to somebody else")
 @pytest.mark.parametrize("name", ["theirs/file", "theirs"])
-def test_what_could_not_be_given_to_its_owner_is_not_said_to_be_theirs(repo: Repo, name: str) -> None:
+def test_file_with_another_owner_than_captured_is_read(repo: Repo, name: str) -> None:
     repo.write("theirs/file", "x")
     os.chown(repo.path / name, os.getuid(), 54321)
     repo.run("envlog", "capture", "start", check=True)
@@ -122,7 +122,7 @@ def test_what_could_not_be_given_to_its_owner_is_not_said_to_be_theirs(repo: Rep
     assert tree(made) == first
 
 
-def test_a_file_that_came_while_it_was_written_is_not_overlooked(rich: Repo) -> None:
+def test_file_created_while_forking_is_captured(rich: Repo) -> None:
     made = fork(rich, "made")
     made.write("node_modules/new", "1")
     seed_again(rich, made)
@@ -131,7 +131,7 @@ def test_a_file_that_came_while_it_was_written_is_not_overlooked(rich: Repo) -> 
     assert "node_modules/new" in made.git("ls-tree", "-r", "--name-only", tree(made).strip())
 
 
-def test_what_the_original_says_of_its_files_is_said_of_the_forks(
+def test_records_of_the_original_are_used_for_the_fork(
     rich: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history = AroundHistory.open(str(rich.path), workers="here")

@@ -1,4 +1,4 @@
-"""On a file system that can, what is unchanged shares its blocks with the original: and no more than its blocks."""
+"""Unchanged files of a fork share blocks with the original where the file system can, and nothing else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNCHANGED, CHANGED, POSED = (bytes([letter]) * 300_000 for letter in b"ucp")
 
 @pytest.fixture(scope="module")
 def sharing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A directory on XFS; skips where there is none to be had."""
+    """Return a directory on XFS; skip if none is available."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount a file system")
     for program in ("mkfs.xfs", "filefrag"):
@@ -41,12 +41,12 @@ def sharing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def is_shared(path: Path) -> bool:
-    """Whether the file system says that another file has the same blocks."""
+    """Return whether the file system reports shared blocks of two files."""
     told = subprocess.run(["filefrag", "-v", path], capture_output=True, check=True).stdout
     return b"shared" in told
 
 
-def test_what_is_unchanged_shares_its_blocks_and_nothing_else(sharing: Path) -> None:
+def test_unchanged_files_share_blocks_and_nothing_else(sharing: Path) -> None:
     repo = make_repo(sharing / "repo")
     for name, data in (("unchanged", UNCHANGED), ("changed", CHANGED), ("posed", POSED)):
         repo.write(name, data)
@@ -54,7 +54,7 @@ def test_what_is_unchanged_shares_its_blocks_and_nothing_else(sharing: Path) -> 
     repo.run("envlog", "capture", "start", check=True)
     seen = (repo.path / "posed").stat()
     repo.write("changed", b"other")
-    # Another file under the time and the size of the one that was captured.
+    # Another file with the time and size of the captured one.
     repo.write("posed", b"x" * len(POSED))
     os.utime(repo.path / "posed", ns=(seen.st_atime_ns, seen.st_mtime_ns))
     for name in ("one", "two"):
@@ -70,7 +70,7 @@ def test_what_is_unchanged_shares_its_blocks_and_nothing_else(sharing: Path) -> 
     assert (two / "unchanged").read_bytes() == repo.read("unchanged") == UNCHANGED
 
 
-def test_a_big_file_is_what_the_moment_holds_whatever_poses_as_it(repo: Repo) -> None:
+def test_big_file_has_the_captured_contents_when_another_has_its_time_and_size(repo: Repo) -> None:
     size = 9 << 20
     for name in ("same", "posed"):
         repo.write(name, os.urandom(size))
@@ -89,7 +89,7 @@ def test_a_big_file_is_what_the_moment_holds_whatever_poses_as_it(repo: Repo) ->
     assert (made.path / "sparse").stat().st_blocks * 512 < size
 
 
-def test_what_changes_while_it_is_cloned_is_not_believed(repo: Repo) -> None:
+def test_file_that_changes_while_it_is_cloned_is_not_used(repo: Repo) -> None:
     place = repo.write("file", UNCHANGED)
     oid = object_id(b"blob", UNCHANGED, "sha1")
     entry = Entry(EnvPath(b"file"), EntryKind.FILE, 0o644, place.stat().st_mtime_ns, ObjectId(oid))

@@ -1,4 +1,4 @@
-"""What was installed runs in a fork, and is the fork's own: a real virtual environment, a real package of node."""
+"""Installed programs run in a fork and use the fork's files: a real virtual environment, a real node package."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.needs import require
 from tests.support.oracle import listing
 from tests.support.repository import Repo, make_repo
 
-# Where packages come from is the machine's business: as it was set up before the tests were sealed off from it.
+# Package indexes are configured by the machine, as before the tests were isolated from it.
 MACHINE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 PROJECT = """\
 [build-system]
@@ -26,7 +26,7 @@ backend-path = ["."]
 name = "greeter"
 version = "1.0"
 """
-# As small as a backend can be, so that nothing has to be fetched.
+# A minimal build backend, so that nothing must be downloaded.
 BACKEND = """\
 import os, zipfile
 INFO = "greeter-1.0.dist-info"
@@ -49,7 +49,7 @@ SAY = "import sys\ndef main():\n    print(sys.prefix, __file__)\n"
 
 
 def run(place: Path, *words: str, **more: str) -> str:
-    # Bytecode that a program leaves behind would be a change of its own.
+    # Bytecode that a program writes would be a change of its own.
     environment = {**MACHINE, "PYTHONDONTWRITEBYTECODE": "1", **more}
     done = subprocess.run(words, cwd=place, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -58,7 +58,7 @@ def run(place: Path, *words: str, **more: str) -> str:
 
 @pytest.fixture(scope="module")
 def with_venv(tmp_path_factory: pytest.TempPathFactory) -> Repo:
-    """A project that is installed, editable, in a virtual environment beside it, by that environment's own pip."""
+    """Return a project installed as editable in a virtual environment, by that environment's own pip."""
     above = tmp_path_factory.mktemp("venv")
     repo = make_repo(above / "repo")
     repo.write("pyproject.toml", PROJECT)
@@ -78,7 +78,7 @@ def with_venv(tmp_path_factory: pytest.TempPathFactory) -> Repo:
 
 
 @pytest.mark.full
-def test_a_relocated_virtual_environment_runs_what_is_its_own(with_venv: Repo) -> None:
+def test_relocated_virtual_environment_runs_its_own_files(with_venv: Repo) -> None:
     before = listing(with_venv.path)
     made = fork(with_venv, "relocated", "--relocate")
     venv, own = str(made.path / ".venv"), str(made.path)
@@ -88,7 +88,7 @@ def test_a_relocated_virtual_environment_runs_what_is_its_own(with_venv: Repo) -
     told = json.loads(run(made.path, ".venv/bin/pip", "list", "--format=json", "--editable"))
     assert [(one["name"], one["editable_project_location"]) for one in told] == [("greeter", own)]
     assert run(made.path, "sh", "-c", ". .venv/bin/activate && command -v greet") == f"{venv}/bin/greet\n"
-    # What is installed there goes nowhere else.
+    # Packages installed there go nowhere else.
     run(made.path, ".venv/bin/pip", "uninstall", "-q", "-y", "greeter")
     assert listing(with_venv.path) == before
     text = subprocess.run(
@@ -99,7 +99,7 @@ def test_a_relocated_virtual_environment_runs_what_is_its_own(with_venv: Repo) -
 
 
 @pytest.mark.full
-def test_a_relocated_fork_is_adopted_and_runs_what_is_here(with_venv: Repo) -> None:
+def test_relocated_fork_is_restored_and_runs_the_original_files(with_venv: Repo) -> None:
     before = listing(with_venv.path)
     made = fork(with_venv, "adopted", "--relocate")
     made.write("new", b"better")
@@ -109,7 +109,7 @@ def test_a_relocated_fork_is_adopted_and_runs_what_is_here(with_venv: Repo) -> N
     done = with_venv.run("envrestore", "--relocate", line)
     assert (done.status, "still names" in done.err) == (0, False), done.err
     assert "\nrelocated " in done.out
-    # The moment is what stands here.
+    # The snapshot equals the working tree.
     assert with_venv.run("envdiff", "--name-status", "@", "now", check=True).out == ""
     venv, own = str(with_venv.path / ".venv"), str(with_venv.path)
     assert run(with_venv.path, ".venv/bin/python", "-c", "import sys; print(sys.prefix)") == venv + "\n"
@@ -119,12 +119,12 @@ def test_a_relocated_fork_is_adopted_and_runs_what_is_here(with_venv: Repo) -> N
         ["grep", "-rlIF", f"{made.path}/", with_venv.path / ".venv"], capture_output=True, check=False
     )
     assert named.stdout == b""
-    # All of it goes in one step.
+    # One undo reverts all of it.
     with_venv.run("envrestore", "--undo", check=True)
     assert listing(with_venv.path) == before
 
 
-def test_a_fork_that_is_gone_cannot_be_relocated(repo: Repo) -> None:
+def test_removed_fork_cannot_be_relocated(repo: Repo) -> None:
     repo.write("bin/tool", f"#!{repo.path}/python\n", mode=0o755)
     repo.run("envlog", "capture", "x", check=True)
     made = fork(repo, "made", "--relocate")
@@ -138,17 +138,17 @@ def test_a_fork_that_is_gone_cannot_be_relocated(repo: Repo) -> None:
 
 
 @pytest.mark.full
-def test_a_fork_that_is_not_relocated_says_what_points_back(with_venv: Repo) -> None:
+def test_fork_without_relocation_reports_references_to_the_original(with_venv: Repo) -> None:
     told = json.loads(with_venv.run("envlog", "fork", "--json", "../made", check=True).out)
     found = {one["path"].rpartition("/")[2] for one in told["pointing"]}
     assert {"pyvenv.cfg", "activate", "pip", "greet", "greeter.pth", "direct_url.json"} <= found
     assert told["relocated"] == []
-    # It runs the original's: that is what had to be said.
+    # It runs the original's files: that had to be reported.
     assert run(with_venv.path.parent / "made", ".venv/bin/greet").startswith(str(with_venv.path) + "/.venv ")
 
 
 @pytest.mark.full
-def test_a_first_line_that_would_be_too_long_still_runs(with_venv: Repo) -> None:
+def test_script_with_a_too_long_first_line_still_runs(with_venv: Repo) -> None:
     deep = "/".join(["d" * 100] * 2)
     made = fork(with_venv, deep, "--relocate")
     assert run(made.path, ".venv/bin/greet").startswith(f"{made.path}/.venv ")
@@ -156,7 +156,7 @@ def test_a_first_line_that_would_be_too_long_still_runs(with_venv: Repo) -> None
 
 
 @pytest.mark.full
-def test_a_relocated_package_of_node_runs_what_is_its_own(repo: Repo, tmp_path: Path) -> None:
+def test_relocated_node_package_runs_its_own_files(repo: Repo, tmp_path: Path) -> None:
     npm = require("npm", MACHINE.get("PATH"))
     repo.write("tool/package.json", '{"name": "tool", "version": "1.0.0", "bin": {"tool": "run.js"}}\n')
     repo.write("tool/run.js", "#!/usr/bin/env node\nconsole.log(__filename)\n", mode=0o755)
@@ -177,7 +177,7 @@ def test_a_relocated_package_of_node_runs_what_is_its_own(repo: Repo, tmp_path: 
     assert os.readlink(made.path / "node_modules/.bin/linked") == f"{made.path}/tool/run.js"
 
 
-def test_what_is_rewritten_keeps_its_mode_its_other_names_and_its_directory_s_time(repo: Repo) -> None:
+def test_rewritten_file_keeps_mode_hard_links_and_directory_time(repo: Repo) -> None:
     repo.write("bin/tool", f"#!{repo.path}/python\n", mode=0o555)
     os.link(repo.path / "bin/tool", repo.path / "bin/twin")
     repo.write("bin/program", b"\x7fELF\0" + os.fsencode(repo.path))
@@ -203,7 +203,7 @@ def test_what_is_rewritten_keeps_its_mode_its_other_names_and_its_directory_s_ti
     assert made.git("status", "--porcelain") == repo.git("status", "--porcelain")
 
 
-def test_a_place_that_scripts_would_have_to_quote_is_refused_for_relocation_alone(repo: Repo) -> None:
+def test_path_that_scripts_must_quote_is_refused_only_for_relocation(repo: Repo) -> None:
     repo.run("envlog", "capture", "x", check=True)
     done = repo.run("envlog", "fork", "--relocate", "../my fork")
     assert (done.status, "--relocate" in done.err) == (3, True)
@@ -211,7 +211,7 @@ def test_a_place_that_scripts_would_have_to_quote_is_refused_for_relocation_alon
     repo.run("envlog", "fork", "../my fork", check=True)
 
 
-def test_a_fork_of_a_fork_points_back_to_the_first(repo: Repo) -> None:
+def test_fork_of_a_fork_refers_to_the_first(repo: Repo) -> None:
     repo.write("bin/tool", f"#!{repo.path}/python\n", mode=0o755)
     repo.run("envlog", "capture", "x", check=True)
     made = fork(repo, "made")
@@ -219,7 +219,7 @@ def test_a_fork_of_a_fork_points_back_to_the_first(repo: Repo) -> None:
     assert (repo.path.parent / "again/bin/tool").read_text() == f"#!{repo.path.parent}/again/python\n"
 
 
-def test_what_is_adopted_from_a_relocated_fork_is_said_to_name_the_fork(repo: Repo) -> None:
+def test_restore_from_a_relocated_fork_warns_about_its_paths(repo: Repo) -> None:
     repo.write("bin/tool", f"#!{repo.path}/python\n", mode=0o755)
     repo.write("plain", b"1")
     repo.run("envlog", "capture", "x", check=True)
@@ -232,7 +232,7 @@ def test_what_is_adopted_from_a_relocated_fork_is_said_to_name_the_fork(repo: Re
     assert (repo.read("plain"), "names" in done.err) == (b"2", False)
     done = repo.run("envrestore", line, check=True)
     assert f"still contain '{made.path}': 'bin/tool'" in done.err
-    # It has come: to rewrite it, it has to come again.
+    # It is restored already: rewriting needs another restore.
     assert (
         "nothing was restored, so nothing was rewritten"
         in repo.run("envrestore", line, "--relocate", check=True).err
@@ -240,7 +240,7 @@ def test_what_is_adopted_from_a_relocated_fork_is_said_to_name_the_fork(repo: Re
     assert repo.run("envrestore", line, check=True).err == ""
 
 
-def test_what_came_from_elsewhere_says_itself_where_it_stood(repo: Repo) -> None:
+def test_original_path_is_read_from_restored_files(repo: Repo) -> None:
     there = repo.path.parent / "there.git"
     repo.git("init", "-q", "--bare", str(there))
     repo.git("remote", "add", "origin", str(there))
@@ -265,7 +265,7 @@ def test_what_came_from_elsewhere_says_itself_where_it_stood(repo: Repo) -> None
     assert clone.read("env/bin/activate").decode() == script.format(clone.path)
 
 
-def test_the_linked_worktrees_of_a_repository_within_are_told_and_come_along(repo: Repo) -> None:
+def test_nested_linked_worktrees_are_reported_and_copied(repo: Repo) -> None:
     inner = make_repo(repo.path / "vendor/lib")
     inner.git("worktree", "add", "-q", "../beside")
     repo.run("envlog", "capture", "x", check=True)

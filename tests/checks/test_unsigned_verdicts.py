@@ -1,4 +1,4 @@
-"""A verdict that no key here signed is a claim; an equal environment that is captured again is known."""
+"""Unsigned verdicts are not trusted; an equal environment captured again is known."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def verdict_line(repo: Repo, commit: str) -> str:
     return next(line for line in note.splitlines() if '"kind":"verdict"' in line)
 
 
-def test_what_a_note_says_without_our_key_counts_for_nothing(repo: Repo) -> None:
+def test_verdict_without_our_signature_is_ignored(repo: Repo) -> None:
     repo.run("envlog", "capture", "x", check=True)
     record = {
         "at": AT,
@@ -42,7 +42,7 @@ def test_what_a_note_says_without_our_key_counts_for_nothing(repo: Repo) -> None
     assert " ? x" in repo.run("envlog").out
     assert "Verdict:   ? verify passing, claimed by Mallory (true)" in repo.run("envlog", "show").out
     assert shown(repo)["verify"]["claimed_by"] == "Mallory"  # type: ignore[index]
-    # What is claimed hides nothing that was found here.
+    # An unsigned verdict hides none of our own.
     repo.run("envlog", "verify", "@", "--", "false")
     record["at"] = "2099-01-01T00:00:00+00:00"
     annotate(repo, tip(repo), json.dumps(record), "refs/notes/envhist/other/one")
@@ -52,7 +52,7 @@ def test_what_a_note_says_without_our_key_counts_for_nothing(repo: Repo) -> None
 @pytest.mark.parametrize(
     "change", [("fail", "pass"), ("exit 1", "exit 2"), ('"exit_code":1', '"exit_code":NaN')]
 )
-def test_a_signed_verdict_that_was_changed_is_a_claim(repo: Repo, change: tuple[str, str]) -> None:
+def test_changed_signed_verdict_is_unsigned(repo: Repo, change: tuple[str, str]) -> None:
     repo.run("envlog", "capture", "x", "--verify", "exit 1", check=True)
     forged = verdict_line(repo, tip(repo)).replace(*change)
     repo.git("notes", "--ref", notes_ref(repo), "add", "-f", "-F", "-", tip(repo), input=forged + "\n")
@@ -60,7 +60,7 @@ def test_a_signed_verdict_that_was_changed_is_a_claim(repo: Repo, change: tuple[
     assert [verdict["claimed_by"] for verdict in found] == ["Test User"]
 
 
-def test_a_verdict_counts_for_its_own_snapshot_alone(repo: Repo) -> None:
+def test_verdict_applies_only_to_its_snapshot(repo: Repo) -> None:
     repo.run("envlog", "capture", "good one", "--verify", "true", check=True)
     line = verdict_line(repo, tip(repo))
     repo.write("app.py", "broken\n")
@@ -70,7 +70,7 @@ def test_a_verdict_counts_for_its_own_snapshot_alone(repo: Repo) -> None:
     assert repo.run("envlog", "show", "good").out == repo.run("envlog", "show", ":/good one").out
 
 
-def test_a_command_in_a_note_is_never_run(repo: Repo) -> None:
+def test_command_in_a_note_is_never_run(repo: Repo) -> None:
     repo.run("envlog", "capture", "x", "--verify", "true", check=True)
     record = {"at": AT, "kind": "verdict", "status": "pass", "command": "touch ran", "exit_code": 0}
     annotate(repo, tip(repo), json.dumps(record), "refs/notes/envhist/other/one")
@@ -84,7 +84,7 @@ def test_a_command_in_a_note_is_never_run(repo: Repo) -> None:
     assert not (repo.path / "ran").exists()
 
 
-def test_the_same_environment_captured_again_is_known_and_from_when(repo: Repo) -> None:
+def test_equal_environment_is_known_with_the_time_of_its_check(repo: Repo) -> None:
     def capture(words: str, at: str, *more: str) -> None:
         repo.run(
             "envlog",
@@ -108,11 +108,11 @@ def test_the_same_environment_captured_again_is_known_and_from_when(repo: Repo) 
     first = shown(repo, ":/clean")["id"]
     assert shown(repo)["verify"]["carried_from"] == first  # type: ignore[index]
     assert f"carried over from {str(first)[:7]}" in repo.run("envlog", "show").out
-    # `good` means a moment's own verdict.
+    # `good` means a verdict of the snapshot itself.
     assert shown(repo, "good")["id"] == first
     capture("again, and it fails", "10:30", "--verify", "false")
     assert [line.split()[2] for line in repo.run("envlog", env=now).out.splitlines()] == ["✗", "·", "·", "✓"]
-    # The last verdict on it is the one that is known; an error leaves it standing.
+    # The last verdict is the known one; an error does not replace it.
     capture("cannot tell", "10:40", "--verify", "exit 127")
     repo.write("app.py", "other\n")
     capture("other again", "10:50")
@@ -123,7 +123,7 @@ def test_the_same_environment_captured_again_is_known_and_from_when(repo: Repo) 
     assert known["status"] == "fail"
 
 
-def test_another_machine_underneath_is_not_known() -> None:
+def test_environment_on_another_machine_is_not_known() -> None:
     from git_envhist.capture.known_verdicts import circumstances
 
     system = [(b"system", "1" * 40), (b"service", "2" * 40)]
@@ -132,7 +132,7 @@ def test_another_machine_underneath_is_not_known() -> None:
     assert circumstances([]) == ""
 
 
-def test_facts_that_differ_keep_a_verdict_from_being_carried(repo: Repo) -> None:
+def test_differing_facts_prevent_a_known_verdict(repo: Repo) -> None:
     from datetime import datetime
     from pathlib import Path
 
