@@ -387,7 +387,7 @@ class Returning(HistoryContext):
         What can be asked for by name, as `git envrestore` has it: `paths` (git's pathspecs, as from the top) and `only`
         (packages, env, databases, files) choose; `keep_new` removes nothing, `keep_code` leaves what HEAD tracks;
         `head` also moves HEAD; `relocate` rewrites what names another place; `services` brings their state along;
-        `force` and `foreign` override a refusal that names them (`roots`: in additional roots too). Called: `progress`,
+        `force` and `allow_unsigned` override a refusal that names them (`roots`: in roots too). Called: `progress`,
         how far it is; `waiting`, somebody else holds the environment; `planned`, with the plan, before anything is
         saved (what it raises stops the restore); `saved`, with the moment that holds what was here. `wish`: all of it
         as one value.
@@ -851,14 +851,14 @@ class AroundHistory(Taking, Moments, Keeping, Doing, Upkeep, Sharing, Retaining)
         *,
         branch: str | None = None,
         relocate: bool = False,
-        foreign: bool = False,
+        allow_unsigned: bool = False,
         trigger: Trigger = Trigger.API,
         progress: Callable[[CaptureProgress], None] | None = None,
     ) -> Self:
         """A directory of its own that holds the environment of a moment, on a timeline that begins there.
 
         `branch`: made for it at the code commit of the moment; `relocate`: what names the old place is rewritten in it;
-        `foreign`: also of what no key that is here signed. What was made stands in `.forked`.
+        `allow_unsigned`: also of what no key that is here signed. What was made stands in `.forked`.
 
         >>> moment = history.capture("to try two ways from")
         >>> attempt = history.fork(moment, "../attempt", branch="attempt")
@@ -867,7 +867,7 @@ class AroundHistory(Taking, Moments, Keeping, Doing, Upkeep, Sharing, Retaining)
         """
         from git_envhist.fork import ForkOptions, fork  # loaded late: keeps envlog fast
 
-        wish = ForkOptions(branch, relocate, foreign, trigger, progress or self.progress)
+        wish = ForkOptions(branch, relocate, allow_unsigned, trigger, progress or self.progress)
         source = self.judge(self._snapshot(revision))
         self.bring(source, EnvPath(b""))
         made, opened = fork(self._seeing, self.open_sealed, source, os.fspath(directory), wish)
@@ -883,13 +883,15 @@ class AroundHistory(Taking, Moments, Keeping, Doing, Upkeep, Sharing, Retaining)
         *,
         branch: str | None = None,
         relocate: bool = False,
-        foreign: bool = False,
+        allow_unsigned: bool = False,
     ) -> ForkPlan:
         """What `fork` would do with these arguments, refused as it would be; nothing is written."""
         from git_envhist.fork import ForkOptions, plan_fork  # loaded late: keeps envlog fast
 
         source = self.judge(self._snapshot(revision))
-        return plan_fork(self._seeing, source, os.fspath(directory), ForkOptions(branch, relocate, foreign))
+        return plan_fork(
+            self._seeing, source, os.fspath(directory), ForkOptions(branch, relocate, allow_unsigned)
+        )
 
 
 # The verbs that cause captures: a command between two moments, a watch, what git and agents call by themselves.

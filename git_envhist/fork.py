@@ -507,7 +507,7 @@ class ForkOptions:
 
     branch: str | None = None
     relocate: bool = False
-    foreign: bool = False
+    allow_unsigned: bool = False
     trigger: Trigger = Trigger.API
     progress: Callable[[CaptureProgress], None] | None = None
 
@@ -688,7 +688,7 @@ def _refuse(repository: Repository, snapshot: Snapshot, root: str, options: Fork
             f"scripts cannot contain a path like '{root}' without quotes",
             hint="with --relocate, name a directory of letters, digits and . _ - / only",
         )
-    if not snapshot.trusted and not options.foreign:
+    if not snapshot.trusted and not options.allow_unsigned:
         raise Refused(
             f"'{snapshot.id[:7]}' is unsigned: none of your keys signed it",
             hint="use --allow-unsigned if you trust its author",

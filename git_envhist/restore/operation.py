@@ -666,7 +666,7 @@ class RestoreOperation:
     ) -> tuple[tuple[str, str], ...]:
         """Return the notes of the journal."""
         options = self.options
-        links = options.foreign and options.force and options.links
+        links = options.allow_unsigned and options.force and options.links
         recovery = RecoveryGoal(TARGET, planned.target.id, saved.safety.id, links, *follow_up)
         notes = (self.extra.recovery if self.extra is not None else recovery).notes
         stopped = ((STOPPED, " ".join(options.stopped)),) if options.stopped else ()
@@ -693,7 +693,7 @@ class RestoreOperation:
 
     def _plan(self, captured: CapturedTree, target: Snapshot) -> RestoreResult:
         options = self.options
-        if target.trusted is False and not options.foreign:
+        if target.trusted is False and not options.allow_unsigned:
             raise Refused(
                 f"'{target.id[:7]}' is unsigned: none of your keys signed it",
                 hint="write it to another directory with --to <directory>, or restore it with --allow-unsigned; "

@@ -33,9 +33,9 @@ class RestoreOptions:
     relocate: bool = False
     """Replace the path of another working tree in restored files."""
     force: bool = False
-    foreign: bool = False
+    allow_unsigned: bool = False
     roots: bool = False
-    """With `foreign`: additional roots too."""
+    """With `allow_unsigned`: additional roots too."""
     links: bool = True
     """With `force`: links of an unsigned snapshot may lead anywhere."""
     dry_run: bool = False
@@ -76,9 +76,9 @@ class RestoreKeywords(TypedDict, total=False):
     relocate: bool
     services: bool
     force: bool
-    foreign: bool
+    allow_unsigned: bool
     roots: bool
-    """With `foreign`: additional roots too."""
+    """With `allow_unsigned`: additional roots too."""
     progress: Callable[[CaptureProgress], None] | None
     waiting: Callable[[], None] | None
     planned: Callable[[RestoreResult], None] | None

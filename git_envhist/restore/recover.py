@@ -54,7 +54,7 @@ def _recover(runner: RestoreRunner, goal: str) -> ExecuteResult:
         role = RestoreRole.UNDO if goal == SAFETY else RestoreRole.TO
         if recovery is not None:
             options, extra = (
-                RestoreOptions(foreign=True, force=True, links=recovery.links),
+                RestoreOptions(allow_unsigned=True, force=True, links=recovery.links),
                 ExtraSteps(recovery, final_action),
             )
             done = runner.run(capturing, options, role, lambda _: here.find(recovery.source), extra)

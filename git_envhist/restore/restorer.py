@@ -175,7 +175,7 @@ class Restorer:
 
     def to(self, snapshot: Snapshot, options: RestoreOptions = DEFAULT_OPTIONS) -> RestoreResult:
         """Restore a snapshot."""
-        if options.foreign or self._history.judge(snapshot).trusted:
+        if options.allow_unsigned or self._history.judge(snapshot).trusted:
             self._history.bring(snapshot, TOP)
         restored = self._run(options, RestoreRole.TO, lambda _: snapshot)
         here = self._capturing

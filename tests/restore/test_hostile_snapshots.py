@@ -88,7 +88,7 @@ def test_hostile_snapshot_restored_in_place_is_refused_or_harmless(
     history = AroundHistory.open(str(stranger.repo.path), workers="here")
     before = history.capture("what is here").snapshot
     assert before is not None
-    why = refusal(lambda: history.going.to(history.resolve(commit), RestoreOptions(foreign=True)))
+    why = refusal(lambda: history.going.to(history.resolve(commit), RestoreOptions(allow_unsigned=True)))
     assert is_a_reason(why)
     assert harmful(stranger.repo.path) == []
     if why is None:

@@ -27,7 +27,7 @@ class Wish(TypedDict):
 
     branch: str | None
     relocate: bool
-    foreign: bool
+    allow_unsigned: bool
 
 
 @command("fork", "git envlog fork [-n] [-b <branch>] [--relocate] <directory> [<rev>]", writes=True)
@@ -35,7 +35,9 @@ class Wish(TypedDict):
 @argument("revision")
 @option("-b", "--branch", metavar="<branch>", help="make a branch for it at the code commit of the moment")
 @option("--relocate", is_flag=True, help="rewrite in it what names the place it was made of")
-@option("--allow-unsigned", "foreign", is_flag=True, help="fork a snapshot that none of your keys signed")
+@option(
+    "--allow-unsigned", "allow_unsigned", is_flag=True, help="fork a snapshot that none of your keys signed"
+)
 @option("-n", "--dry-run", is_flag=True, help="print the plan and write nothing")
 @option("--plan", metavar="<id>", help="refuse unless it is still the plan that was printed with this id")
 def fork(
@@ -44,7 +46,7 @@ def fork(
     revision: str | None,
     branch: str | None,
     relocate: bool,
-    foreign: bool,
+    allow_unsigned: bool,
     dry_run: bool,
     plan: str | None,
 ) -> int:
@@ -52,7 +54,7 @@ def fork(
     session.no_paths()
     if directory is None:
         raise UsageError("which directory?", hint="git envlog fork ../attempt-2: of the newest moment")
-    wish: Wish = {"branch": branch, "relocate": relocate, "foreign": foreign}
+    wish: Wish = {"branch": branch, "relocate": relocate, "allow_unsigned": allow_unsigned}
     planned = session.history.plan_fork(revision or "@", directory, **wish)
     if plan is not None and plan != planned.plan_id:
         raise StalePlan(plan, "git envlog fork --dry-run --json")

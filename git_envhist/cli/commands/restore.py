@@ -171,7 +171,12 @@ EXCLUDING = {
     help="write what was attached to the moment there, and nothing else",
 )
 @option("-f", "--force", is_flag=True, help="override the refusals that name it")
-@option("--allow-unsigned", "foreign", is_flag=True, help="restore a snapshot that none of your keys signed")
+@option(
+    "--allow-unsigned",
+    "allow_unsigned",
+    is_flag=True,
+    help="restore a snapshot that none of your keys signed",
+)
 @option("--roots", is_flag=True, help="with --allow-unsigned: change additional roots too")
 @option(
     "--undo", is_flag=True, help="take back the last restore, or go to the state before; a number: so many"
@@ -325,7 +330,7 @@ def _wish(
         head=options["head"],
         relocate=options["relocate"],
         force=options["force"],
-        foreign=options["foreign"],
+        allow_unsigned=options["allow_unsigned"],
         roots=options["roots"],
         services=options["services"],
         dry_run=options["dry_run"],
@@ -444,7 +449,7 @@ DEFAULTS: dict[str, Any] = {
     "keep_code": False,
     "head": False,
     "relocate": False,
-    "foreign": False,
+    "allow_unsigned": False,
     "roots": False,
 }
 
