@@ -240,17 +240,17 @@ def seed_stat_cache(
 
     `lost`: paths with metadata that could not be set.
     """
-    original_cache, mine = cache_of(source.repository), cache_of(own.repository)
+    original_cache, fork_cache = cache_of(source.repository), cache_of(own.repository)
     head = original_cache.read_head()
     if head is None or head.base != snapshot.id:
         return
-    original, here = source.survey(None), own.survey(None)
-    if head.naming != original.naming or not _same_extent(original, here):
+    original_extent, own_extent = source.survey(None), own.survey(None)
+    if head.naming != original_extent.naming or not _same_extent(original_extent, own_extent):
         return
     started = time.time_ns()
     # The capture reads what cannot be read here.
     with suppress(EnvhistError, OSError, ValueError):
-        written = _WrittenFork(here.bases[b""], started, lost)
+        written = _WrittenFork(own_extent.bases[b""], started, lost)
         shards, _ = share_out(
             head.shards,
             lambda: written,
@@ -258,23 +258,26 @@ def seed_stat_cache(
             lambda _: None,
             how="fork" if own.how == "fork" else "here",
         )
-        mine.write(
-            CacheHeader(here.naming, head.keeping, head.base, (), head.pieces, head.elsewhere, head.files),
+        fork_cache.write(
+            CacheHeader(
+                own_extent.naming, head.keeping, head.base, (), head.pieces, head.elsewhere, head.files
+            ),
             shards,
         )
 
 
-def _same_extent(original: CaptureScope, here: CaptureScope) -> bool:
+def _same_extent(original_extent: CaptureScope, own_extent: CaptureScope) -> bool:
     """Return whether both have the same rules and only the working tree as root."""
     if (
-        set(original.bases) != {b""}
-        or set(here.bases) != {b""}
-        or set(original.pruned) - {DOT_GIT}
-        or here.pruned
+        set(original_extent.bases) != {b""}
+        or set(own_extent.bases) != {b""}
+        or set(original_extent.pruned) - {DOT_GIT}
+        or own_extent.pruned
     ):
         return False
     return all(
-        getattr(original, name) == getattr(here, name) for name in ("ignore", "exclude", "fingerprint")
+        getattr(original_extent, name) == getattr(own_extent, name)
+        for name in ("ignore", "exclude", "fingerprint")
     )
 
 
@@ -578,11 +581,11 @@ class _Fork:
         return replace(forked, seconds=time.monotonic() - started)
 
     def _write(self, own: CapturePipeline) -> tuple[RestoreResult, Snapshot]:
-        mine, repository = self.source.repository, self.fork_directory.repository
+        original, repository = self.source.repository, self.fork_directory.repository
         # Another process may have put a link into the path after the first check.
-        refuse_place(repository.root, mine, self.source.environ)
+        refuse_place(repository.root, original, self.source.environ)
         source = SourceRepository(
-            mine.git, repository.state, self._contents, "fork" if own.how == "fork" else "here"
+            original.git, repository.state, self._contents, "fork" if own.how == "fork" else "here"
         )
         with own.locked(CaptureOptions()):
             written = write_into(self.snapshot, repository.root, source)
@@ -625,10 +628,10 @@ class _Fork:
         return SubmoduleInstaller(repository, origins, relocation).install(files_in(repository.root))
 
     def _capturing(self) -> CapturePipeline:
-        repository, mine = self.fork_directory.repository, self.source
+        repository, original = self.fork_directory.repository, self.source
         # The first snapshot of a fork must be complete.
         settings = replace(read_settings(repository.read_config()), budget=UNLIMITED)
-        return CapturePipeline(repository, settings, mine.keys, mine.how, mine.environ)
+        return CapturePipeline(repository, settings, original.keys, original.how, original.environ)
 
     def _contents(self, made: Mapping[bytes, bytes]) -> ObjectReader:
         own = self.source.repository

@@ -441,13 +441,13 @@ def refuse_without_space(
         if _upper_bound(new_names.files, contents) > free:
             needed = _exact_size(new_names.files, git, contents, place.f_frsize, free)
             if needed > free:
-                raise _full(f"{needed:,} bytes are needed, and {max(0, free):,} are there")
+                raise _full(f"{needed:,} bytes are needed, and {max(0, free):,} are free")
 
 
 def _by_device(plan: RestorePlan, bases: Mapping[bytes, bytes], state: bytes) -> dict[bytes, SpaceNeeded]:
     """Return the needed space by a directory on each file system; that of `state` is always included."""
-    place_of, ours = _directory_per_device(bases, state)
-    found = {ours: SpaceNeeded(0, [])}
+    place_of, own_place = _directory_per_device(bases, state)
+    found = {own_place: SpaceNeeded(0, [])}
     groups: set[tuple[bytes, int]] = set()
     for root, entry in _entries(plan):
         new_names = found.setdefault(place_of[root], SpaceNeeded(0, []))

@@ -256,44 +256,44 @@ class FollowUp(NamedTuple):
         """Return the notes to write in the journal."""
         return tuple((word, value) for word, value in ((HEAD, self.head), (ORIGIN, self.origin)) if value)
 
-    def do(self, here: CapturePipeline, steps: Iterable[PlanStep]) -> tuple[EnvPath, ...]:
+    def do(self, capturing: CapturePipeline, steps: Iterable[PlanStep]) -> tuple[EnvPath, ...]:
         """Move HEAD and relocate files; return the paths that were rewritten."""
         if self.head:
-            carry_out(here.repository, Move.read(self.head))
-        return self._relocate_files(here, steps)
+            carry_out(capturing.repository, Move.read(self.head))
+        return self._relocate_files(capturing, steps)
 
-    def finish(self, here: CapturePipeline, steps: Iterable[PlanStep]) -> Iterator[str]:
+    def finish(self, capturing: CapturePipeline, steps: Iterable[PlanStep]) -> Iterator[str]:
         """Do what is not done yet; yield why HEAD was not moved, if that would lose something."""
         if self.head:
-            yield from finish_move(here.repository, self.head)
-        self._relocate_files(here, steps)
+            yield from finish_move(capturing.repository, self.head)
+        self._relocate_files(capturing, steps)
 
-    def revert(self, here: CapturePipeline, before: Snapshot) -> Iterator[str]:
+    def revert(self, capturing: CapturePipeline, before: Snapshot) -> Iterator[str]:
         """Move HEAD back if it was moved; the rewritten files have been replaced already."""
         if self.head:
-            yield from revert_move(here.repository, self.head, before)
+            yield from revert_move(capturing.repository, self.head, before)
 
     @property
     def words(self) -> str | None:
         """Describe HEAD after the restore; None if it does not move."""
         return str(Move.read(self.head)) if self.head else None
 
-    def _relocate_files(self, here: CapturePipeline, steps: Iterable[PlanStep]) -> tuple[EnvPath, ...]:
+    def _relocate_files(self, capturing: CapturePipeline, steps: Iterable[PlanStep]) -> tuple[EnvPath, ...]:
         from git_envhist.restore.relocate import relocate_here  # loaded late: hardly any restore needs it
 
-        return relocate_here(here, self.origin, steps) if self.origin else ()
+        return relocate_here(capturing, self.origin, steps) if self.origin else ()
 
 
 def plan_follow_up(
-    here: CapturePipeline, target: Snapshot, view: GitStatus, options: RestoreOptions
+    capturing: CapturePipeline, target: Snapshot, view: GitStatus, options: RestoreOptions
 ) -> FollowUp:
     """Plan the steps besides the files; raise `Refused` if one is impossible."""
-    head = plan_move(here.repository, target, view, force=options.force) if options.head else None
+    head = plan_move(capturing.repository, target, view, force=options.force) if options.head else None
     origin = ""
     if options.relocate:
         from git_envhist.restore.relocate import original_root  # loaded late: hardly any restore needs it
 
-        origin = original_root(here, target)
+        origin = original_root(capturing, target)
     return FollowUp(encoded_move(head) if head else "", origin)
 
 
@@ -377,14 +377,14 @@ def follow_journal(place: RestoreTarget, goal: str, final_action: FinalAction) -
 
 
 def settle(
-    here: CapturePipeline, find: Callable[[str], Snapshot], journal: RestoreJournal, goal: str
+    capturing: CapturePipeline, find: Callable[[str], Snapshot], journal: RestoreJournal, goal: str
 ) -> Iterator[str]:
     """Bring HEAD and relocated files to the same end as the environment; yield what failed."""
     notes, steps = dict(journal.notes), [staged.step for staged in journal.staged]
     if goal == TARGET:
-        yield from FollowUp.read(notes).finish(here, steps)
+        yield from FollowUp.read(notes).finish(capturing, steps)
     elif notes.get(SAFETY):
-        yield from FollowUp.read(notes).revert(here, find(notes[SAFETY]))
+        yield from FollowUp.read(notes).revert(capturing, find(notes[SAFETY]))
 
 
 def _reached_end(phase: Phase, leads_to: str) -> str | None:
@@ -434,16 +434,16 @@ def delete_recovery(private: str) -> None:
 class RestoreRunner:
     """Restores of one working tree."""
 
-    here: RestoreContext
+    context: RestoreContext
     changed: Snapshot | None = None
     """The safety snapshot, once something was changed."""
 
     def restore(self, options: RestoreOptions, role: RestoreRole, choose: Choose) -> RestoreResult:
         """Restore the snapshot that `choose` returns."""
         repository = self._stay_at_top()
-        if not (options.force or self.here.capturing.settings.named_only):
-            refuse_home(repository.root, self.here.capturing.environ)
-        capturing = self.here.unbounded()
+        if not (options.force or self.context.capturing.settings.named_only):
+            refuse_home(repository.root, self.context.capturing.environ)
+        capturing = self.context.unbounded()
         with capturing.locked(CaptureOptions(waiting=options.waiting, dry_run=options.dry_run)):
             capturing.refuse_broken_off()
             capturing.sweep_staged()
@@ -463,7 +463,7 @@ class RestoreRunner:
 
         def meanwhile(tip: str | None) -> None:
 
-            operations.append(RestoreOperation(self.here, capturing, options, role, choose, extra))
+            operations.append(RestoreOperation(self.context, capturing, options, role, choose, extra))
             operations[0].predict(tip)
 
         request = CaptureOptions(progress=options.progress, dumps=options.dumps, dry_run=options.dry_run)
@@ -479,7 +479,7 @@ class RestoreRunner:
 
     def _stay_at_top(self) -> Repository:
         """Run git at the top of the working tree: a restore may remove the directory of this process."""
-        repository = self.here.capturing.repository
+        repository = self.context.capturing.repository
         repository.git.directory = repository.root
         return repository
 
@@ -496,12 +496,12 @@ class RestoreRunner:
             write_elsewhere,
         )
 
-        own = self.here.capturing.repository
-        judged = self.here.judge(snapshot)
+        own = self.context.capturing.repository
+        judged = self.context.judge(snapshot)
         if not judged.trusted:
             refuse_obeyed_place(directory, own.git, own.root)
         source = SourceRepository(
-            own.git, own.state, partial(WorktreeReader.of, own, self.here.unseal), self.here.how
+            own.git, own.state, partial(WorktreeReader.of, own, self.context.unseal), self.context.how
         )
         written = write_elsewhere(judged, directory, source, options)
         return replace(written, warnings=(*written.warnings, *unstable_path_warnings(own.git, snapshot.tree)))
@@ -579,7 +579,7 @@ class RestoreDecision(NamedTuple):
 class RestoreOperation:
     """One restore under its locks."""
 
-    here: RestoreContext
+    context: RestoreContext
     capturing: CapturePipeline
     options: RestoreOptions
     role: RestoreRole
@@ -593,9 +593,9 @@ class RestoreOperation:
         """Compare the newest snapshot with the probable target while the capture runs."""
         if self.role is not RestoreRole.TO:
             return
-        likely = self.here.judge(self.choose(None))
+        likely = self.context.judge(self.choose(None))
         if likely.trusted is not False:
-            self.prediction.make(self.here.contents(self.capturing.repository.git), tip, likely.tree)
+            self.prediction.make(self.context.contents(self.capturing.repository.git), tip, likely.tree)
 
     def decide(self, captured: CapturedTree) -> RestoreDecision:
         """Plan, check and publish the safety snapshot; a dry run or an idle restore publishes nothing."""
@@ -616,7 +616,7 @@ class RestoreOperation:
         safety = self._save(captured, planned.target)
         if options.saved is not None:
             options.saved(safety)
-        saved = SafetyCapture.of(captured, safety, self.here.place(captured.taken.survey), planned.plan)
+        saved = SafetyCapture.of(captured, safety, self.context.place(captured.taken.survey), planned.plan)
         return RestoreDecision(
             planned, saved, follow_up if self.extra is None else self.extra.recovery.follow_up
         )
@@ -685,10 +685,10 @@ class RestoreOperation:
     def _plan_from(self, captured: CapturedTree) -> RestoreResult:
         git = captured.context.repository.git.with_objects(captured.staging.path)
         now = PresentState(captured.content, captured.finish().tree, git)
-        planned = self._plan(captured, self.here.judge(self.choose(now)))
+        planned = self._plan(captured, self.context.judge(self.choose(now)))
         if self.role is RestoreRole.UNDO and not changes_files(planned):
             # The differences cannot be restored, so that state counts as the current one.
-            planned = self._plan(captured, self.here.judge(self.choose(now._replace(further=1))))
+            planned = self._plan(captured, self.context.judge(self.choose(now._replace(further=1))))
         return planned
 
     def _plan(self, captured: CapturedTree, target: Snapshot) -> RestoreResult:
@@ -701,7 +701,7 @@ class RestoreOperation:
             )
         finished = captured.finish()
         git = captured.context.repository.git.with_objects(captured.staging.path)
-        planner = Planner(git, self.here.contents(git), captured.taken, self.prediction)
+        planner = Planner(git, self.context.contents(git), captured.taken, self.prediction)
         warnings = tuple(captured.warnings)
         if target.trusted is not False:
             plan = planner.plan(finished.tree, target.tree, options)
@@ -723,7 +723,7 @@ class RestoreOperation:
         self, target: Snapshot, bases: Mapping[bytes, bytes]
     ) -> tuple[list[DirectoryPair], Findings]:
         repository, options = self.capturing.repository, self.options
-        with closing(self.here.contents(repository.git)) as contents:
+        with closing(self.context.contents(repository.git)) as contents:
             free_bytes = free_bytes_at(repository.root)
             return inspect(
                 repository.git,
@@ -740,12 +740,12 @@ class RestoreOperation:
         refuse_unsaved(planned.plan, captured.taken.gathered.missing)
         refuse_locked_repositories(planned.plan, bases)
         git = captured.context.repository.git
-        with closing(self.here.contents(git)) as contents:
+        with closing(self.context.contents(git)) as contents:
             refuse_without_space(planned.plan, bases, captured.staging.path, git, contents)
         if not self.options.force:
             refuse_mounted(planned.plan, captured.taken.out_of_reach)
             refuse_open_databases(planned.plan, bases)
-        return plan_follow_up(self.here.capturing, planned.target, captured.view, self.options)
+        return plan_follow_up(self.context.capturing, planned.target, captured.view, self.options)
 
     def _save(self, captured: CapturedTree, target: Snapshot) -> Snapshot:
         # The intent of the target is not repeated, so that a search for it does not find this snapshot.

@@ -41,14 +41,14 @@ def abort_restore(runner: RestoreRunner) -> ExecuteResult:
 
 
 def _recover(runner: RestoreRunner, goal: str) -> ExecuteResult:
-    here = runner.here
-    capturing = here.unbounded()
+    context = runner.context
+    capturing = context.unbounded()
     with capturing.locked(CaptureOptions()):
-        place = here.place(capturing.survey(None))
+        place = context.place(capturing.survey(None))
         problems: list[str] = []
 
         def final_action(journal: RestoreJournal) -> None:
-            problems.extend(settle(capturing, here.find, journal, goal))
+            problems.extend(settle(capturing, context.find, journal, goal))
 
         carried, recovery = follow_journal(place, goal, final_action)
         role = RestoreRole.UNDO if goal == SAFETY else RestoreRole.TO
@@ -57,18 +57,20 @@ def _recover(runner: RestoreRunner, goal: str) -> ExecuteResult:
                 RestoreOptions(allow_unsigned=True, force=True, links=recovery.links),
                 ExtraSteps(recovery, final_action),
             )
-            done = runner.run(capturing, options, role, lambda _: here.find(recovery.source), extra)
+            done = runner.run(capturing, options, role, lambda _: context.find(recovery.source), extra)
             kept = (*(carried.kept if carried is not None else ()), *done.kept)
             carried = ExecuteResult(done.verified, kept, done.losses, goal == SAFETY, recovery.notes)
         else:
             assert carried is not None
             carried = carried._replace(undone=goal == SAFETY)
-            problems += _record_end(here, carried, goal, role)
+            problems += _record_end(context, carried, goal, role)
         delete_recovery(place.private)
     return carried._replace(kept=(*carried.kept, *(SkippedPath(TOP, why) for why in problems)))
 
 
-def _record_end(here: RestoreContext, carried: ExecuteResult, goal: str, role: RestoreRole) -> Iterator[str]:
+def _record_end(
+    context: RestoreContext, carried: ExecuteResult, goal: str, role: RestoreRole
+) -> Iterator[str]:
     """Record the recovered restore; yield what failed."""
     notes = dict(carried.notes)
     if goal == TARGET:
@@ -77,6 +79,6 @@ def _record_end(here: RestoreContext, carried: ExecuteResult, goal: str, role: R
     try:
         paths = "in part" if goal == TARGET and LESS in notes else ""
         undone = SnapshotId(notes[TARGET]) if role is RestoreRole.UNDO and notes.get(TARGET) else None
-        publish_now(here.unbounded(), source, role, undone=undone, paths=paths)
+        publish_now(context.unbounded(), source, role, undone=undone, paths=paths)
     except (EnvhistError, OSError) as error:
         yield f"{NOT_RECORDED}: {in_words(error)}"

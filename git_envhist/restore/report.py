@@ -141,25 +141,27 @@ MAX_LIST = 1 << 18
 NOT_GITS = ("?", "!")
 
 
-def differing(held: CapturedTree) -> frozenset[bytes] | None:
+def differing(captured: CapturedTree) -> frozenset[bytes] | None:
     """Return the tracked files that differ from HEAD; None if git could not list them."""
-    changed = held.view.changed
+    changed = captured.view.changed
     return None if changed is None else frozenset(one.path for one in changed if one.status not in NOT_GITS)
 
 
-def add_machine_facts(planned: RestoreResult, held: CapturedTree, options: RestoreOptions) -> RestoreResult:
+def add_machine_facts(
+    planned: RestoreResult, captured: CapturedTree, options: RestoreOptions
+) -> RestoreResult:
     """Return a plan with the packages and services that still differ; a dry run also lists facts of restored files."""
     with_outside = not options.pathspecs and (not options.classes or PACKAGES in options.classes)
     if not with_outside and not options.dry_run:
         return planned
-    git = held.context.repository.git.with_objects(held.staging.path)
+    git = captured.context.repository.git.with_objects(captured.staging.path)
     try:
         changes = changed_facts(
-            git, held.finish().tree, planned.target.tree, find_key=held.context.keys.opening
+            git, captured.finish().tree, planned.target.tree, find_key=captured.context.keys.opening
         )
     except EnvhistError:
         return planned
-    outside = tuple(_outside_of(changes, planned.target, options, held)) if with_outside else ()
+    outside = tuple(_outside_of(changes, planned.target, options, captured)) if with_outside else ()
     return replace(
         planned,
         outside=outside,
@@ -189,21 +191,21 @@ def _places(path: bytes) -> Iterator[bytes]:
 
 
 def _outside_of(
-    changes: Iterable[FactChange], target: Snapshot, options: RestoreOptions, held: CapturedTree
+    changes: Iterable[FactChange], target: Snapshot, options: RestoreOptions, captured: CapturedTree
 ) -> Iterator[FactChange]:
     """Yield packages of the machine that differ, those in use first; and services that ran."""
     changes = tuple(changes)
     machine = machine_probes()
     packages = [one for one in changes if one.probe in machine and PROBES[one.probe].kind == PACKAGES]
     if packages:
-        packages = list(mark_used(packages, _lists(held, target), _installed(held)))
+        packages = list(mark_used(packages, _lists(captured, target), _installed(captured)))
     yield from order_outside(packages)
     yield from order_outside(() if options.classes else _services_that_ran(changes, target))
 
 
-def _lists(held: CapturedTree, target: Snapshot) -> Iterator[str]:
+def _lists(captured: CapturedTree, target: Snapshot) -> Iterator[str]:
     """Yield the files that name packages of a machine, as they are now and as in the target."""
-    repository = held.context.repository
+    repository = captured.context.repository
     with CatFile(repository.git) as reader:
         for name in LISTS:
             path = os.path.join(repository.root, name)
@@ -214,12 +216,12 @@ def _lists(held: CapturedTree, target: Snapshot) -> Iterator[str]:
                 yield then.data[:MAX_LIST].decode("utf-8", "replace")
 
 
-def _installed(held: CapturedTree) -> dict[str, frozenset[str]]:
+def _installed(captured: CapturedTree) -> dict[str, frozenset[str]]:
     """Return the names of installed packages, by probe."""
     found = {}
     for name in RUNTIMES:
-        kept = held.facts.kept.get(name)
-        text = read_fact_text(name, held.facts.text(name, kept.oid)) if kept is not None else None
+        kept = captured.facts.kept.get(name)
+        text = read_fact_text(name, captured.facts.text(name, kept.oid)) if kept is not None else None
         lines = text.lines if text is not None else []
         found[name] = frozenset(os.fsdecode(line.partition(b" ")[0].rpartition(b"/")[2]) for line in lines)
     return found

@@ -50,17 +50,17 @@ class NothingToUndo(EnvhistError):
 
     exit_code = 4
     code = "nothing-to-undo"
-    usual_hint = "'git envlog --graph' shows the states there are"
+    usual_hint = "'git envlog --graph' shows the states"
 
 
 class Stepping:
     """Choose the snapshot for undo and redo."""
 
     def __init__(
-        self, here: RestoreContext, log: Callable[[], list[Snapshot]], with_trash: WithTrash
+        self, context: RestoreContext, log: Callable[[], list[Snapshot]], with_trash: WithTrash
     ) -> None:
         """`log`: the snapshots of the timeline, newest first."""
-        self._here = here
+        self._context = context
         self._log = log
         self._with_trash = with_trash
         self.left: SnapshotId | None = None
@@ -71,25 +71,25 @@ class Stepping:
     def back(self, steps: int, now: PresentState | None) -> Snapshot:
         """Return the state to undo to; `NothingToUndo` if there is none."""
         assert now is not None
-        here, further = State(now.content, now.tree), steps + now.further
+        context, further = State(now.content, now.tree), steps + now.further
         self.skipped = ""
         with self._compared(now) as states:
             walk = read_undo_stack(reversed(self._log()), states)
-            self.left = None if walk.here is None or walk.is_new(here) else walk.here.id
-            stop, dropped = walk.back(further, here), self._dropped(further, here, states)
+            self.left = None if walk.current is None or walk.is_new(context) else walk.current.id
+            stop, dropped = walk.back(further, context), self._dropped(further, context, states)
             if dropped is not None and not _is_as_good(stop, dropped, states):
                 self._note_dropped(dropped, stop)
             if stop is None:
-                raise _nothing_to_undo(walk, steps, here)
+                raise _nothing_to_undo(walk, steps, context)
         return stop
 
     def forward(self, steps: int, now: PresentState | None) -> Snapshot:
         """Return the state to redo; `NothingToUndo` if there is none."""
         assert now is not None
-        here = State(now.content, now.tree)
+        context = State(now.content, now.tree)
         with self._compared(now) as states:
             walk = read_undo_stack(reversed(self._log()), states)
-            stop, is_new = walk.forward(steps, here), walk.is_new(here)
+            stop, is_new = walk.forward(steps, context), walk.is_new(context)
         if stop is not None:
             return stop
         ahead = walk.cut_off or (walk.stops[walk.cursor + 1 :] if is_new else ())
@@ -102,17 +102,17 @@ class Stepping:
 
     @contextmanager
     def _compared(self, now: PresentState) -> Iterator[States]:
-        with closing(self._here.contents(now.git)) as contents:
+        with closing(self._context.contents(now.git)) as contents:
             yield States(contents)
 
-    def _dropped(self, steps: int, here: State, states: States) -> Snapshot | None:
+    def _dropped(self, steps: int, context: State, states: States) -> Snapshot | None:
         """Return the state that undo would lead to, had it not been dropped."""
-        capturing = self._here.capturing
+        capturing = self._context.capturing
         timeline = current_timeline(capturing.repository, capturing.settings)
         if timeline is None or not capturing.repository.list_refs(TRASH_REFS):
             return None
         snapshots, dropped_ids = self._with_trash(timeline)
-        stop = read_undo_stack(snapshots, states).back(steps, here) if snapshots else None
+        stop = read_undo_stack(snapshots, states).back(steps, context) if snapshots else None
         return stop if stop is not None and stop.id in dropped_ids else None
 
     def _note_dropped(self, dropped: Snapshot, stop: Snapshot | None) -> None:
@@ -130,8 +130,8 @@ def _is_as_good(stop: Snapshot | None, dropped: Snapshot, states: States) -> boo
     return states(State.of(stop), State.of(dropped)) is not Difference.MORE
 
 
-def _nothing_to_undo(walk: UndoStack, steps: int, here: State) -> NothingToUndo:
-    far = next((n for n in range(min(steps, len(walk.stops)), 0, -1) if walk.back(n, here)), 0)
+def _nothing_to_undo(walk: UndoStack, steps: int, context: State) -> NothingToUndo:
+    far = next((n for n in range(min(steps, len(walk.stops)), 0, -1) if walk.back(n, context)), 0)
     if far and far < steps:
         return NothingToUndo(
             f"there are fewer than {steps:,} earlier states",
@@ -168,22 +168,22 @@ class Restorer:
     def __init__(self, history: HistoryContext, capturing: CapturePipeline, with_trash: WithTrash) -> None:
         self._history = history
         self._capturing = capturing
-        here = RestoreContext(capturing, history.judge, history.open_sealed, history.resolve)
+        context = RestoreContext(capturing, history.judge, history.open_sealed, history.resolve)
         self._with_trash = with_trash
-        self._here = here
-        self._runner = RestoreRunner(here)
+        self._context = context
+        self._runner = RestoreRunner(context)
 
     def to(self, snapshot: Snapshot, options: RestoreOptions = DEFAULT_OPTIONS) -> RestoreResult:
         """Restore a snapshot."""
         if options.allow_unsigned or self._history.judge(snapshot).trusted:
             self._history.bring(snapshot, TOP)
         restored = self._run(options, RestoreRole.TO, lambda _: snapshot)
-        here = self._capturing
-        if restored.target.timeline == current_timeline(here.repository, here.settings):
+        context = self._capturing
+        if restored.target.timeline == current_timeline(context.repository, context.settings):
             return restored
         from git_envhist.restore.relocate import foreign_path_warning  # loaded late: hardly ever needed
 
-        warning = foreign_path_warning(here, restored, asked=options.relocate)
+        warning = foreign_path_warning(context, restored, asked=options.relocate)
         return replace(restored, warnings=(*restored.warnings, warning)) if warning else restored
 
     def undo(self, steps: int = 1, options: RestoreOptions = DEFAULT_OPTIONS) -> RestoreResult:
@@ -203,7 +203,7 @@ class Restorer:
     @property
     def _stepping(self) -> Stepping:
 
-        return Stepping(self._here, self._history.log, self._with_trash)
+        return Stepping(self._context, self._history.log, self._with_trash)
 
     @property
     def is_interrupted(self) -> bool:

@@ -175,7 +175,7 @@ class ServiceRestore:
         return found
 
     def _is_ours(self, snapshot: Snapshot) -> bool:
-        return self.runner.here.judge(snapshot).trusted is not False
+        return self.runner.context.judge(snapshot).trusted is not False
 
     def _states(self, snapshot: Snapshot) -> dict[str, bytes]:
         with CatFile(self.capturing.repository.git) as reader:

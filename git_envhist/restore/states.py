@@ -68,7 +68,7 @@ class UndoStack:
     """The snapshots of each state."""
 
     @property
-    def here(self) -> Snapshot | None:
+    def current(self) -> Snapshot | None:
         return self.stops[self.cursor] if self.stops else None
 
     def back(self, steps: int, now: State) -> Snapshot | None:
@@ -88,7 +88,9 @@ class UndoStack:
 
     def _difference(self, state: State) -> Difference:
         """Return the difference from the current state, or from where the last step led if that is less."""
-        return min((self._compared(one, state) for one in (self.here, self.arrived)), default=Difference.MORE)
+        return min(
+            (self._compared(one, state) for one in (self.current, self.arrived)), default=Difference.MORE
+        )
 
     def _compared(self, one: Snapshot | None, state: State) -> Difference:
         if one is None or one.content != state.content:
@@ -117,7 +119,7 @@ class UndoStack:
         is_led_to = snapshot.restore not in (None, RestoreRole.BEFORE)
         if difference is Difference.MORE or (difference is Difference.TIMES and is_led_to):
             self._append(snapshot)
-        elif self._compared(self.here, state) is not Difference.NONE:
+        elif self._compared(self.current, state) is not Difference.NONE:
             # Undo returns to the newest snapshot of a state.
             self.stops[self.cursor] = snapshot
         self._places[snapshot.id] = self.cursor

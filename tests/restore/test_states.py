@@ -160,7 +160,7 @@ def test_dropped_state_is_recognized_by_the_result_of_its_undo() -> None:
         person.capture()
     person.undo(2)
     kept = [one for one in person.chain if one.content != "a" or one.restore is not None]
-    here = read_undo_stack(kept, compare).here
+    here = read_undo_stack(kept, compare).current
     assert here is not None
     assert here.content == "a"
 
