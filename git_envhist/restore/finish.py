@@ -187,7 +187,7 @@ class _Applier:
         try:
             do()
         except StepSkipped as skip:
-            return skip.why
+            return skip.reason
         except OSError as error:
             return error.strerror or str(error)
         return None

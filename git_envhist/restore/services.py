@@ -90,7 +90,7 @@ class ServiceRestore:
 
     @contextmanager
     def _stopped(self, done: list[str], losses: list[SkippedPath]) -> Iterator[None]:
-        """All of them stopped; whatever happens, those that were are started."""
+        """Stop all services for the body; start those that were stopped, whatever happens."""
         stopped: list[Service] = []
         try:
             for service in self._services:

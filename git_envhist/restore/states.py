@@ -1,13 +1,12 @@
-"""Undo and redo: the states that one can step through, and the current one (pure).
+"""Undo and redo: the states to step through, and the current one (pure).
 
-The chain of snapshots only ever grows; the states are read from it. A capture is a state, and so is the environment
-that a restore replaced where no capture had it yet, and the environment that a restore led to. Undo and redo move a
-cursor along them. Anything new while the cursor is back takes the place of the states ahead: redo no longer reaches
-these, and they stay on the timeline like everything else.
+States are read from the chain of snapshots, which only grows. A capture is a state; so is the environment that a
+restore replaced, unless a capture has it already, and the environment after a restore. Undo and redo move a cursor
+along the states. New work replaces the states ahead of the cursor: redo does not reach them any longer, but they stay
+on the timeline.
 
-Equal bytes are not yet an equal state. Owners and attributes make a new one; times and hard links alone make one only
-where a restore set them, for every build changes times. Of equal states the newest snapshot is the one that undo
-returns to, with the times that were there last.
+States with equal contents may differ: owners and attributes make another state; times and hard links only if a restore
+set them, because every build changes times. Of equal states, undo returns to the newest snapshot.
 """
 
 from __future__ import annotations
@@ -144,7 +143,7 @@ def read_undo_stack(oldest_first: Iterable[Snapshot], compare: Compare) -> UndoS
     return walk
 
 
-# How two states of an environment differ that have the same content.
+# The difference of two states with equal contents.
 
 
 class States:

@@ -1,4 +1,4 @@
-"""The one change that a restore makes: exchange the entry of a path with the entry of its slot.
+"""Exchange the entry of a path with the entry of its slot: the only change that a restore makes.
 
 A swap is its own inverse, and its progress can be read from the slot. The path is checked right before, and the slot
 right after the swap; if either is not as planned, the swap is undone. On systems without an atomic exchange, three
@@ -28,7 +28,7 @@ GONE = "it no longer exists"
 
 @dataclass(frozen=True, slots=True)
 class StagedStep:
-    """A step with all that it needs: who is to come, and who expected there."""
+    """A planned step with the staged entry and the entry to be replaced."""
 
     step: PlanStep
     slot: int
@@ -41,7 +41,7 @@ class StepSkipped(Exception):
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
-        self.why = reason
+        self.reason = reason
 
 
 ContentCheck = Callable[[PlanStep, int, bytes], bool]

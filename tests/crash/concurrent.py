@@ -107,7 +107,7 @@ REFUSED, TRIES = 3, 6
 
 
 def work_and_restore(desk: Desk, seed: int) -> tuple[int, list[str]]:
-    """Run one restore; return its result and what is wrong."""
+    """Run one restore; return its result and the problems."""
     for turn in range(TRIES):
         done = desk.restore_beside_somebody(seed + A_TURN * turn)
         if done.status != REFUSED:

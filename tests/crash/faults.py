@@ -116,7 +116,7 @@ def first_open_of_ours(repo: Repo) -> int:
 
 
 def judge(repo: Repo, before: Before, done: Result | None = None) -> list[str]:
-    """Return what is wrong after a fault."""
+    """Return the problems after a fault."""
     wrong = []
     if complaint := git_fsck(repo.path):
         wrong.append(f"fsck: {complaint}")
@@ -141,7 +141,7 @@ def age_locks(repo: Repo) -> None:
 
 
 def judge_the_next(repo: Repo) -> list[str]:
-    """Return what is wrong with the next capture, and with leftovers after it."""
+    """Return the problems with the next capture, and with leftovers after it."""
     # A git that outlived the capture keeps its staging directory locked until it ends.
     deadline = time.monotonic() + 10
     done = repo.run("envlog", "capture", "--porcelain", "-m", "next")

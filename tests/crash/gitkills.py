@@ -140,7 +140,7 @@ NOT_MET = 999
 
 
 def one(template: Template, command: str, way: str, when: str) -> tuple[Result, list[str]]:
-    """Run a command whose n-th git is killed; return its result and what is wrong."""
+    """Run a command whose n-th git is killed; return its result and the problems."""
     with copied(template) as repo:
         here, before = listing(repo.path), _state(repo)
         done = with_a_killed_git(repo, COMMANDS[command], way, when)

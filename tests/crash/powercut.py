@@ -151,7 +151,7 @@ def take(repo: Repo, captures: int, log: Path, told: Told) -> None:
 
 
 def judge(path: Path, told: Told, writes: list[Write], at: int, figures: Counter[str]) -> list[str]:
-    """Return what is wrong after a cut."""
+    """Return the problems after a cut."""
     reached = writes[at - 1].end if at else 0
     repo = Repo(path, dict(os.environ))
     wrong = []

@@ -94,7 +94,7 @@ def everything(repo: Repo) -> set[str]:
 
 
 def judge(repo: Repo, bad: set[str], wanted: Known) -> list[str]:
-    """Return what is wrong after a kill, and after another repair."""
+    """Return the problems after a kill, and after another repair."""
     wrong = [] if bad <= everything(repo) else ["a damaged pack is nowhere"]
     age_locks(repo)
     looked = repo.run("envlog", "fsck", "--quick")

@@ -93,7 +93,7 @@ def sealed_with_others(repo: Repo) -> list[str]:
 
 
 def killed_at(template: Repo, kind: str, when: int, wanted: Opened) -> tuple[Result, list[str]]:
-    """Kill the command at one call on a copy of the repository; return what is wrong then, and after the next run."""
+    """Kill the command at one call on a copy of the repository; return the problems then, and after the next run."""
     with tempfile.TemporaryDirectory(prefix="reseal-", dir=template.path.parent) as place:
         repo = Repo(Path(place) / "repo", template.env)
         shutil.copytree(template.path, repo.path, symlinks=True)

@@ -191,7 +191,7 @@ def killed(repo: Repo, chance: random.Random, *words: str) -> str:
 
 
 def judge(repo: Repo, done: list[Act], reached: int, end: str, figures: Counter[str]) -> list[str]:
-    """Return what is wrong after a cut."""
+    """Return the problems after a cut."""
     act = next(act for act in reversed(done) if act.began < reached)
     wrong = []
     if complaint := git_fsck(repo.path):

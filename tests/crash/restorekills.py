@@ -248,7 +248,7 @@ def one_point(walk: Walk, row: Row, command: str, call: str, fault: str, when: i
 
 
 def badly_told(walk: Walk, done: Result) -> list[str]:
-    """Return what is wrong with the text of a refusal."""
+    """Return the problems with the text of a refusal."""
     wrong = []
     if "Traceback" in done.err or "unexpected failure" in done.err:
         wrong.append("told as a defect")
@@ -264,7 +264,7 @@ def badly_told(walk: Walk, done: Result) -> list[str]:
 
 
 def left_out(walk: Walk) -> list[str]:
-    """Restore again after some paths were skipped; return what is wrong."""
+    """Restore again after some paths were skipped; return the problems."""
     again = walk.repo.run("envrestore", walk.there)
     if again.status != 0 or walk.list_files() != walk.target:
         return [f"once more did not help: {again.status} {again.err}"]

@@ -164,7 +164,7 @@ def _shares_a_ref(repo: Repo) -> bool:
 def judge(
     repo: Repo, done: list[Act], under: Act | None, begin: Known, figures: Counter[tuple[str, str]]
 ) -> list[str]:
-    """Return what is wrong after a cut."""
+    """Return the problems after a cut."""
     age_locks(repo)
     wrong = [f"fsck: {complaint}"] if (complaint := git_fsck(repo.path)) else []
     before = done[-1].after if done else begin
@@ -193,7 +193,7 @@ def _lost(found: Known, before: Known, after: Known) -> list[str]:
 
 
 def _goes_on(repo: Repo, found: Known) -> list[str]:
-    """Return what is wrong with the steps after a cut."""
+    """Return the problems with the steps after a cut."""
     wrong = []
     checked = json.loads(repo.run("envlog", "fsck", "--quick", "--json").out)
     # The stat cache is written last and not synced: the next capture reads every file.

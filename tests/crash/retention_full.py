@@ -77,7 +77,7 @@ def badly_told(done: Result, error: str = "") -> list[str]:
 
 
 def after_it(repo: Repo, verb: str, wanted: Known) -> list[str]:
-    """Run the command again with free space; return what is wrong."""
+    """Run the command again with free space; return the problems."""
     age_locks(repo)
     done = repo.run("envlog", *VERBS[verb])
     # Steps completed before the failure are not repeated.
@@ -106,7 +106,7 @@ def without_it(template: Repo, verb: str) -> Known:
 
 
 def refused_at(template: Repo, verb: str, kind: str, error: str, when: int, wanted: Known) -> list[str]:
-    """Return what is wrong after a disk failed from one call on."""
+    """Return the problems after a disk failed from one call on."""
     with copy_of(template, verb) as repo:
         before = read_state(repo) if verb != "repair" else wanted
         done = repo.run("envlog", *VERBS[verb], prefix=traced(kind, f"error={error}", f"{when}+"))
@@ -143,14 +143,14 @@ def mounted(place: Path) -> Iterator[None]:
 
 
 def fill(place: Path, leave: int) -> Path:
-    """Fill the file system up to so many bytes."""
+    """Fill the file system up to a number of free bytes."""
     filler, found = place / "filler", os.statvfs(place)
     filler.write_bytes(b"\0" * (found.f_bavail * found.f_frsize - leave))
     return filler
 
 
 def without_room(template: Repo, verb: str, leave: int, wanted: Known, small: Path) -> list[str] | None:
-    """Return what is wrong with so many bytes left; None if that was enough."""
+    """Return the problems with a number of bytes left; None if that was enough."""
     shutil.copytree(template.path, small / "one", symlinks=True)
     repo = Repo(small / "one", template.env)
     if verb == "repair":

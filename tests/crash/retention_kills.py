@@ -72,7 +72,7 @@ def words_of(repo: Repo, verb: str) -> tuple[str, ...]:
 
 
 def judge(repo: Repo, verb: str, before: Known) -> list[str]:
-    """Return what is wrong after a kill."""
+    """Return the problems after a kill."""
     checked = repo.run_git("fsck", "--connectivity-only", "--no-dangling", check=False)
     wrong = [f"fsck: {checked.out}{checked.err}"] if checked.status or checked.out.strip() else []
     after = read_state(repo)
@@ -90,7 +90,7 @@ def judge(repo: Repo, verb: str, before: Known) -> list[str]:
 
 
 def finish(repo: Repo, verb: str, wanted: Known) -> list[str]:
-    """Run the command again and capture; return what is wrong."""
+    """Run the command again and capture; return the problems."""
     age_locks(repo)
     done = repo.run("envlog", *words_of(repo, verb))
     # Steps completed before the kill are not repeated.

@@ -156,7 +156,7 @@ def take(work: Path, rounds: int, there: Place) -> Iterator[Act]:
 
 
 def run(place: Path, verb: str, *words: str, out: Path, check: bool = False) -> list[str]:
-    """Run one step; return what is wrong."""
+    """Run one step; return the problems."""
     repo = Repo(place, dict(os.environ))
     said = ("envrestore", "--to", str(out)) if verb == "restore" else ("envlog", verb)
     done = repo.run(*said, *words)
@@ -165,7 +165,7 @@ def run(place: Path, verb: str, *words: str, out: Path, check: bool = False) -> 
 
 
 def judge(work: Path, done: list[Act], there: Place, reached: int) -> list[str]:
-    """Return what is wrong after a cut."""
+    """Return the problems after a cut."""
     shutil.rmtree(there.bare.path)
     shutil.copytree(there.stood_at(reached), there.bare.path)
     (there.bare.path / "hooks/post-receive").unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""No concurrent change during a restore is lost; `beside` tests this for long."""
+"""No concurrent change during a restore is lost; `concurrent` tests this for long."""
 
 from __future__ import annotations
 

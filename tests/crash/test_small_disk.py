@@ -38,7 +38,7 @@ class SmallDisk:
         return found.f_bavail * found.f_frsize
 
     def fill(self, leave: int) -> Path:
-        """Fill the file system up to so many bytes."""
+        """Fill the file system up to a number of free bytes."""
         return self.repo.write(".git/filler", b"\0" * (self.free - leave))
 
     def list_files(self) -> Listing:
