@@ -63,7 +63,6 @@ from git_envhist.restore.write_tree import SourceRepository, write_into
 from git_envhist.snapshots.layout import GIT_CHANGED
 from git_envhist.snapshots.names import RESERVED
 from git_envhist.snapshots.records import read_git_changes
-from git_envhist.snapshots.timelines import current_timeline, mark_fork, slug
 from git_envhist.workers import share_out
 from git_envhist.worktree.scan import is_settled
 from git_envhist.worktree.stat_cache import (
@@ -81,6 +80,7 @@ from git_envhist.worktree.stat_cache import (
     decode,
     pack_columns,
 )
+from git_envhist.worktree.timeline_name import current_timeline, mark_fork, slug
 
 # The directory of a fork: a linked worktree, or a directory that shares the history's repository. If forking fails,
 # exactly what was created here is removed.
@@ -244,7 +244,7 @@ def seed_stat_cache(
     head = original_cache.read_head()
     if head is None or head.base != snapshot.id:
         return
-    original_extent, own_extent = source.survey(None), own.survey(None)
+    original_extent, own_extent = source.read_scope(None), own.read_scope(None)
     if head.naming != original_extent.naming or not _same_extent(original_extent, own_extent):
         return
     started = time.time_ns()
@@ -599,8 +599,8 @@ class _Fork:
                 forked_from=self.snapshot.id,
                 progress=self.options.progress,
             )
-            with own.hold(request) as captured:
-                captured.told_as(self.snapshot)
+            with own.capture_tree(request) as captured:
+                captured.reuse_facts_of(self.snapshot)
                 captured_snapshot = captured.publish(request).snapshot
         assert captured_snapshot is not None
         return written, captured_snapshot
@@ -631,7 +631,7 @@ class _Fork:
         repository, original = self.fork_directory.repository, self.source
         # The first snapshot of a fork must be complete.
         settings = replace(read_settings(repository.read_config()), budget=UNLIMITED)
-        return CapturePipeline(repository, settings, original.keys, original.how, original.environ)
+        return replace(original, repository=repository, settings=settings)
 
     def _contents(self, made: Mapping[bytes, bytes]) -> ObjectReader:
         own = self.source.repository
@@ -671,7 +671,7 @@ def _fork_path(source: CapturePipeline, directory: str) -> str:
         raise Refused(f"'{directory}' is not empty", hint="name a new or empty directory")
     repository = source.repository
     refuse_place(root, repository, source.environ)
-    inside = [os.fsdecode(base) for base in source.survey(None).bases.values()]
+    inside = [os.fsdecode(base) for base in source.read_scope(None).bases.values()]
     for top in (*inside, repository.root, repository.git_dir, repository.common_dir):
         if f"{root}/".startswith(os.path.realpath(top).rstrip("/") + "/"):
             raise Refused(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from git_envhist.capture.pipeline import CapturePipeline
 from git_envhist.checks.runner import UNDER_CHECK, RunOptions, run
@@ -19,6 +19,7 @@ from git_envhist.checks.verdicts import (
     recorded_check,
 )
 from git_envhist.consent import NOT_APPROVED, may_run
+from git_envhist.context import HistoryContext
 from git_envhist.disk import locked, locked_now, state_directory
 from git_envhist.errors import EnvhistError, Refused, UsageError, in_words
 from git_envhist.git.repository import Repository
@@ -236,7 +237,7 @@ def check_live(
 def content_now(capturing: CapturePipeline) -> tuple[str | None, list[str]]:
     """Return the `Env-Content` of the environment now; None, with a warning, if it cannot be computed."""
     try:
-        with capturing.present() as captured:
+        with capturing.current_tree() as captured:
             return captured.content, []
     except (EnvhistError, OSError) as error:
         return None, [f"unknown whether the check changed the environment: {in_words(error)}"]
@@ -283,17 +284,6 @@ def _run(capturing: CapturePipeline, box: Sandbox, command: str, listener: Check
     return run(command, RunOptions(box.visible_at, capturing.environ, limit, listener.through, box.words))
 
 
-class HistoryContext(Protocol):
-    """The parts of a history that checks need."""
-
-    @property
-    def going(self) -> Restorer: ...
-    def resolve(self, text: str) -> Snapshot: ...
-    def judge(self, snapshot: Snapshot) -> Snapshot: ...
-    def log(self, limit: int | None = None, timeline: str | None = None) -> list[Snapshot]: ...
-    def forget_world(self) -> None: ...
-
-
 class NotApproved(Refused):
     """A hook or an agent asked for a check that no user has run here before."""
 
@@ -303,8 +293,11 @@ class NotApproved(Refused):
 class Checks:
     """Runs checks of the working tree and of older snapshots."""
 
-    def __init__(self, history: HistoryContext, capturing: CapturePipeline) -> None:
+    def __init__(
+        self, history: HistoryContext, capturing: CapturePipeline, restorer: Callable[[], Restorer]
+    ) -> None:
         self._history = history
+        self._restorer = restorer
         self._capturing = capturing
         self.writer = VerdictWriter(
             capturing.repository, capturing.settings, capturing.keys, capturing.environ
@@ -337,7 +330,7 @@ class Checks:
             warning = f"the check did not run; the snapshot was captured: {in_words(error)}"
             return replace(captured, warnings=(*captured.warnings, warning))
         finally:
-            self._history.forget_world()
+            self._history.refresh()
         return replace(captured, verdict=checked.verdict, warnings=(*captured.warnings, *checked.warnings))
 
     def now(self, command: str | None = None, listener: CheckListener = UNWATCHED) -> CheckResult:
@@ -399,21 +392,21 @@ class Checks:
         try:
             return check_live(self._capturing, self.writer, snapshot, command, listener)
         finally:
-            self._history.forget_world()
+            self._history.refresh()
 
     def _older(self, snapshot: Snapshot, command: str, listener: CheckListener) -> CheckResult:
 
-        restorer, writer = self._history.going, self.writer
+        restorer, writer = self._restorer(), self.writer
         try:
             return check_snapshot(self._capturing, writer, restorer, snapshot, command, listener)
         finally:
-            self._history.forget_world()
+            self._history.refresh()
 
     def _capture(self) -> CaptureResult:
         from git_envhist.capture.pipeline import CaptureOptions  # loaded late: with the capture itself
 
         captured = self._capturing.capture(CaptureOptions(if_changed=True, trigger=Trigger.MANUAL))
-        self._history.forget_world()
+        self._history.refresh()
         return captured
 
     def _command(self, command_given: str | None, snapshot: Snapshot | None) -> str:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from git_envhist.checks.verdicts import CommandExit
 from git_envhist.git.process import LOCAL_VARIABLES
+from git_envhist.platform import process_fields
 
 SHELL = ("/bin/sh", "-c")
 MAX_TAIL = 16 << 10
@@ -200,19 +201,18 @@ def _group_ends(child: subprocess.Popen[bytes], deadline: float) -> bool:
 def _only_dead(group: int) -> bool:
     """Return whether all processes of a group have ended: in a container, zombies may never be reaped."""
     try:
-        states = [_state(name) for name in os.listdir("/proc") if name.isdecimal()]
+        states = [_state(int(name)) for name in os.listdir("/proc") if name.isdecimal()]
     except OSError:
         return False
     group_states = [state for state, its_group in states if its_group == group]
     return bool(group_states) and all(state in DEAD for state in group_states)
 
 
-def _state(process: str) -> tuple[bytes, int]:
+def _state(pid: int) -> tuple[bytes, int]:
     """Return state and group of a process."""
     try:
-        with open(f"/proc/{process}/stat", "rb") as file:
-            words = file.read().rpartition(b")")[2].split()
-        return words[0], int(words[2])
+        fields = process_fields(pid)
+        return fields[0], int(fields[2])
     except (OSError, IndexError, ValueError):
         return b"", 0
 

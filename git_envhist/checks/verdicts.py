@@ -25,6 +25,7 @@ from git_envhist.secrets.seal import SealingKey, seal, unseal
 from git_envhist.snapshots.message import AUTHOR, signed
 from git_envhist.snapshots.publish import add_note_records
 from git_envhist.snapshots.records import verdict_record
+from git_envhist.worktree.timeline_name import ensure_timeline
 
 # The command of a check (pure): typed, configured, or recorded here by this user.
 
@@ -71,7 +72,7 @@ command.
 """
 BY_SIGNAL = range(129, 193)
 """The exit statuses of a shell for programs killed by a signal."""
-NOT_JUDGED, NOT_RUN, TIMED_OUT = 125, 127, 124
+NOT_JUDGED, NOT_RUN = 125, 127
 
 
 class CommandExit(NamedTuple):
@@ -191,13 +192,16 @@ class VerdictWriter:
             note = signed(note, snapshot.id, key)
         author_line = signature(actor, verdict.at)
         try:
-            add_note_records(self.repository, self.settings, snapshot, (note,), author_line)
+            add_note_records(self.repository, self._own_timeline, snapshot, (note,), author_line)
         except (EnvhistError, OSError) as error:
             return [
                 *warnings,
                 f"the verdict could not be stored; the snapshot is not affected: {in_words(error)}",
             ]
         return [*warnings, *self._remember(snapshot, verdict, typed)]
+
+    def _own_timeline(self) -> str:
+        return ensure_timeline(self.repository, self.settings)
 
     def _key(self, warnings: list[str]) -> Key | None:
         try:

@@ -23,13 +23,13 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from git_envhist.discovery import OBJECT_FORMAT, DirectoryId, identify, is_same, is_successor, make_repository
-from git_envhist.disk import locked, state_directory, sync_directory, system_errors
+from git_envhist.disk import Durability, locked, replace_file, state_directory, system_errors
 from git_envhist.git.process import Git
 from git_envhist.git.repository import Repository
 from git_envhist.lazy import dataclass, replace
 
 if TYPE_CHECKING:
-    from git_envhist.api import AroundHistory
+    from git_envhist.api import EnvHistory
 
 
 # Locks of those who go one by one: threads of a host that may be copied at any time, and its other processes.
@@ -139,7 +139,7 @@ class LibraryStorage:
                 make_repository(inner)
         return Repository(real, inner, inner, OBJECT_FORMAT, Git(inner, real), plain=True, library=True)
 
-    def open(self, root: str, rules: LibraryRules, looking_at: str | None = None) -> AroundHistory:
+    def open(self, root: str, rules: LibraryRules, looking_at: str | None = None) -> EnvHistory:
         """The verbs of a directory's history, under rules of its own; `looking_at`: captures are of that one."""
         repository = self.repository(root)
         if looking_at is not None:
@@ -180,14 +180,14 @@ def place_name(real: str) -> str:
     return hashlib.sha256(os.fsencode(real)).hexdigest()[:HEX]
 
 
-def _open_kept(repository: Repository, rules: LibraryRules) -> AroundHistory:
+def _open_kept(repository: Repository, rules: LibraryRules) -> EnvHistory:
     """The verbs of a kept history, under rules of its own; what the user configured for theirs plays no part."""
-    from git_envhist.api import AroundHistory  # loaded late: whoever imports the types alone needs none of it
+    from git_envhist.api import EnvHistory  # loaded late: whoever imports the types alone needs none of it
     from git_envhist.discovery import OpenedRepository  # loaded late: likewise
 
     # A hook's caller, or git's own variables for a name, have no say in whose name this is.
     environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_COMMITTER_")}
-    history = AroundHistory(OpenedRepository(repository), environ, directory=repository.root)
+    history = EnvHistory(OpenedRepository(repository), environ, directory=repository.root, one_command=True)
     history.settings = replace(
         history.settings,
         exclude=rules.exclude,
@@ -199,9 +199,9 @@ def _open_kept(repository: Repository, rules: LibraryRules) -> AroundHistory:
         user_name=rules.user_name or history.settings.user_name,
         user_email=rules.user_email or history.settings.user_email,
     )
-    if history.going.is_interrupted:
+    if history.restorer.is_interrupted:
         # A process that was killed on its way back meant to arrive.
-        history.going.continue_restore()
+        history.restorer.continue_restore()
     return history
 
 
@@ -302,10 +302,5 @@ def read_json(path: str, read: Callable[[Any], T], nothing: T) -> T:
 
 def write_json(path: str, value: object) -> None:
     """Put a small file in its place, whole and durable."""
-    new = f"{path}.new-{os.getpid()}-{os.urandom(3).hex()}"
-    with open(new, "w", encoding="utf-8", errors=SURROGATES) as file:
-        json.dump(value, file, ensure_ascii=False)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
-    sync_directory(os.path.dirname(path))
+    data = json.dumps(value, ensure_ascii=False).encode("utf-8", SURROGATES)
+    replace_file(path, data, durability=Durability.FULL, unique=True)

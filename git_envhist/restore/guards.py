@@ -41,7 +41,7 @@ from git_envhist.model import (
 )
 from git_envhist.objects.reader import ObjectReader
 from git_envhist.objects.trees import object_id
-from git_envhist.platform import DIRECTORY, SYSTEM, open_itself
+from git_envhist.platform import DIRECTORY, SYSTEM, list_mounts, open_itself
 from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.disk_entry import stat_entry
 from git_envhist.restore.options import RestoreOptions
@@ -49,13 +49,12 @@ from git_envhist.restore.plan import SkipReason
 from git_envhist.restore.processes import processes_with_open
 from git_envhist.restore.scope import above
 from git_envhist.restore.slots import FAN_OUT
-from git_envhist.snapshots.chunks import read_pointer
+from git_envhist.snapshots.chunks import count_chunks, read_pointer
 from git_envhist.text import show
 
 # Refusals because of the state of the environment; some can be overridden with an option.
 
 DOT_GIT = b".git"
-SHOWN = 3
 LOCKS = (b"index.lock", b"HEAD.lock", b"config.lock", b"packed-refs.lock", b"shallow.lock")
 
 
@@ -213,7 +212,6 @@ def _paths_text(number: int) -> str:
 MAX_SHOWN = 10
 USUAL = 255
 """The longest file name of nearly every file system, in bytes."""
-MOUNTINFO = "/proc/self/mountinfo"
 FOREIGN_TYPES = frozenset((b"vfat", b"msdos", b"exfat", b"drvfs"))
 """File systems with the name rules of Windows, on every system."""
 WINDOWS_OPTIONS = frozenset((b"windows_names", b"aname=drvfs"))
@@ -378,16 +376,13 @@ def _reserves(base: bytes) -> bool:
     device = os.stat(base).st_dev
     wanted = b"%d:%d" % (os.major(device), os.minor(device))
     try:
-        with open(MOUNTINFO, "rb") as file:
-            lines = [line.split() for line in file]
-    except OSError:
+        mounts = [mount for mount in list_mounts() if mount.device == wanted]
+    except (OSError, IndexError, ValueError):
         return False
-    for fields in lines:
-        if len(fields) > 5 and fields[2] == wanted and b"-" in fields:
-            kind, _, *options = fields[fields.index(b"-") + 1 :]
-            words = set(re.split(rb"[,;]", b",".join(options)))
-            if kind in FOREIGN_TYPES or not words.isdisjoint(WINDOWS_OPTIONS):
-                return True
+    for mount in mounts:
+        options = set(re.split(rb"[,;]", b",".join(mount.options)))
+        if mount.file_system in FOREIGN_TYPES or not options.isdisjoint(WINDOWS_OPTIONS):
+            return True
     return False
 
 
@@ -503,7 +498,7 @@ def _chunked_size(pointer: bytes, contents: ObjectReader, sizes: HeaderReader, f
     size = read_pointer(pointer).size
     if size <= free:
         return size
-    counted = contents.count_pieces(pointer)
+    counted = count_chunks(contents, pointer)
     known = sizes.of_many(counted)
     return sum(
         known[piece].size * often

@@ -15,6 +15,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import Any, NamedTuple
 
+from git_envhist.disk import Durability, replace_file, sync_directory, write_all
 from git_envhist.errors import Damaged
 from git_envhist.lazy import dataclass, replace
 from git_envhist.model import (
@@ -27,7 +28,7 @@ from git_envhist.model import (
     PlanStep,
     StoredAs,
 )
-from git_envhist.platform import DIRECTORY, NOFOLLOW, open_itself
+from git_envhist.platform import NOFOLLOW, open_itself
 from git_envhist.restore.disk_entry import DiskEntry
 from git_envhist.restore.environment_disk import EnvironmentDisk
 from git_envhist.restore.swap import StagedStep
@@ -75,7 +76,7 @@ def write_journal(directory: str, journal: RestoreJournal | bytes) -> None:
     """Write a journal, or its text, durably; the restore has started when this returns."""
     if _unlink(directory, PHASE):
         # A phase left by a restore that was killed at its very end belongs to that one.
-        _sync(directory)
+        sync_directory(directory)
     for phase in (Phase.DONE, Phase.UNDONE):
         _fill(os.path.join(directory, _reserved(phase)), _phase_text(phase))
     _write(directory, JOURNAL, journal if isinstance(journal, bytes) else journal_text(journal))
@@ -113,7 +114,7 @@ def set_phase(directory: str, phase: Phase) -> None:
     """Record the progress; works on a full disk if the journal was written by this version."""
     if _is_durable(directory, _reserved(phase), _phase_text(phase)):
         os.rename(os.path.join(directory, _reserved(phase)), os.path.join(directory, PHASE))
-        _sync(directory)
+        sync_directory(directory)
     elif not _is_durable(directory, PHASE, _phase_text(phase)):
         _write(directory, PHASE, _phase_text(phase))
 
@@ -130,7 +131,7 @@ def read_phase(directory: str) -> Phase:
 def remove_journal(directory: str) -> None:
     """Remove the journal of a completed restore, durably and before its phase, which must not be missing next to it."""
     if _unlink(directory, JOURNAL):
-        _sync(directory)
+        sync_directory(directory)
     for name in (PHASE, *RESERVED):
         _unlink(directory, name)
 
@@ -144,23 +145,16 @@ def _phase_text(phase: Phase) -> bytes:
 
 
 def _write(directory: str, name: str, data: bytes) -> None:
-    path = os.path.join(directory, name)
-    _fill(path + ".new", data, durable=True)
-    os.rename(path + ".new", path)
-    _sync(directory)
+    replace_file(os.path.join(directory, name), data, durability=Durability.FULL, exclusive=True)
 
 
-def _fill(path: str, data: bytes, *, durable: bool = False) -> None:
+def _fill(path: str, data: bytes) -> None:
     """Create a file with these bytes, replacing a leftover of the same name."""
     with suppress(FileNotFoundError):
         os.unlink(path)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | NOFOLLOW, 0o600)
     try:
-        done = 0
-        while done < len(data):
-            done += os.write(descriptor, data[done : done + (1 << 24)])
-        if durable:
-            os.fsync(descriptor)
+        write_all(descriptor, data, 0)
     finally:
         os.close(descriptor)
 
@@ -178,14 +172,6 @@ def _is_durable(directory: str, name: str, data: bytes) -> bool:
     finally:
         os.close(descriptor)
     return True
-
-
-def _sync(directory: str) -> None:
-    descriptor = os.open(directory, DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _read(directory: str, name: str) -> bytes | None:

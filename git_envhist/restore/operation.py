@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from git_envhist.capture.pipeline import CaptureOptions, CapturePipeline
 from git_envhist.capture.scope import CaptureScope
 from git_envhist.capture.worker import KnownWrites
 from git_envhist.discovery import refuse_home
-from git_envhist.disk import state_directory, sync_directory
+from git_envhist.disk import Durability, remove_if_present, replace_file, state_directory, sync_directory
 from git_envhist.errors import EnvhistError, Refused, in_words
 from git_envhist.git.process import Git
 from git_envhist.git.repository import Repository
@@ -181,9 +181,8 @@ class RestoreContext:
 
     def unbounded(self) -> CapturePipeline:
         """Return a capture pipeline without a size budget: the safety snapshot must be complete."""
-        own = self.capturing
-        settings = replace(own.settings, budget=UNLIMITED)
-        return CapturePipeline(own.repository, settings, own.keys, own.how, own.environ)
+        settings = replace(self.capturing.settings, budget=UNLIMITED)
+        return replace(self.capturing, settings=settings)
 
     def place(self, extent: CaptureScope) -> RestoreTarget:
         """Return the roots of the environment and the directory in which the restore works."""
@@ -228,9 +227,9 @@ def publish_now(
     """
     words = os.fsencode(operation_words(role, undone or source, paths))
     request = CaptureOptions(words, trigger=Trigger.RESTORE, restore=role, restored_from=source)
-    with capturing.hold(request, since) as captured:
+    with capturing.capture_tree(request, since) as captured:
         if target is not None:
-            captured.told_as(target)
+            captured.reuse_facts_of(target)
         return captured.publish(request).snapshot, differing(captured)
 
 
@@ -399,12 +398,7 @@ def _reached_end(phase: Phase, leads_to: str) -> str | None:
 def write_recovery(private: str, recovery: RecoveryGoal) -> None:
     """Write the recovery goal durably."""
     path = os.path.join(state_directory(private), RECOVERY_FILE)
-    with open(path + ".new", "w", encoding="ascii") as file:
-        json.dump(recovery._asdict(), file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(path + ".new", path)
-    sync_directory(private)
+    replace_file(path, json.dumps(recovery._asdict()).encode("ascii"), durability=Durability.FULL)
 
 
 def read_recovery(private: str) -> RecoveryGoal | None:
@@ -420,8 +414,7 @@ def read_recovery(private: str) -> RecoveryGoal | None:
 
 def delete_recovery(private: str) -> None:
     """Delete the recovery goal."""
-    with suppress(FileNotFoundError):
-        os.unlink(os.path.join(private, RECOVERY_FILE))
+    if remove_if_present(os.path.join(private, RECOVERY_FILE)):
         # After a power failure, a stale goal would undo later work.
         sync_directory(private)
 
@@ -445,7 +438,7 @@ class RestoreRunner:
             refuse_home(repository.root, self.context.capturing.environ)
         capturing = self.context.unbounded()
         with capturing.locked(CaptureOptions(waiting=options.waiting, dry_run=options.dry_run)):
-            capturing.refuse_broken_off()
+            capturing.refuse_unfinished_restore()
             capturing.sweep_staged()
             return self.run(capturing, options, role, choose)
 
@@ -467,7 +460,7 @@ class RestoreRunner:
             operations[0].predict(tip)
 
         request = CaptureOptions(progress=options.progress, dumps=options.dumps, dry_run=options.dry_run)
-        with capturing.hold(request, meanwhile=meanwhile) as captured:
+        with capturing.capture_tree(request, meanwhile=meanwhile) as captured:
             operation = operations[0]
             decided = operation.decide(captured)
         if decided.saved is None:
@@ -555,6 +548,7 @@ def verify_safety_capture(plan: RestorePlan, open_contents: Callable[[], ObjectR
 
 
 PART = "part"
+SAVED_BEFORE = {RestoreRole.TO: "restore of", RestoreRole.UNDO: "undo to", RestoreRole.REDO: "redo to"}
 LESS = "less"
 """Set if only a part of the snapshot is restored."""
 
@@ -601,8 +595,8 @@ class RestoreOperation:
         """Plan, check and publish the safety snapshot; a dry run or an idle restore publishes nothing."""
         options = self.options
         planned = self._plan_from(captured)
-        planned = replace(planned, roots=roots_changed(planned.plan, captured.taken.survey.bases))
-        refuse_names(planned.plan, captured.taken.survey.bases)
+        planned = replace(planned, roots=roots_changed(planned.plan, captured.taken.scope.bases))
+        refuse_names(planned.plan, captured.taken.scope.bases)
         planned = add_machine_facts(planned, captured, options)
         if options.planned is not None:
             options.planned(planned)
@@ -616,7 +610,7 @@ class RestoreOperation:
         safety = self._save(captured, planned.target)
         if options.saved is not None:
             options.saved(safety)
-        saved = SafetyCapture.of(captured, safety, self.context.place(captured.taken.survey), planned.plan)
+        saved = SafetyCapture.of(captured, safety, self.context.place(captured.taken.scope), planned.plan)
         return RestoreDecision(
             planned, saved, follow_up if self.extra is None else self.extra.recovery.follow_up
         )
@@ -710,7 +704,7 @@ class RestoreOperation:
             hidden = hidden_by_mounts(plan, captured.taken.out_of_reach)
             losses = (*closed_paths(plan), *planner.unreached, *hidden)
             return RestoreResult(target, plan, captured.taken.files, losses=losses, warnings=warnings)
-        pairs, findings = self._inspect(target, captured.taken.survey.bases)
+        pairs, findings = self._inspect(target, captured.taken.scope.bases)
         plan = planner.plan(finished.tree, target.tree, options, findings)
         if not options.dry_run:
             write_blobs(captured.context.repository.git, findings.blobs)
@@ -736,7 +730,7 @@ class RestoreOperation:
             )
 
     def _check(self, captured: CapturedTree, planned: RestoreResult) -> FollowUp:
-        bases = captured.taken.survey.bases
+        bases = captured.taken.scope.bases
         refuse_unsaved(planned.plan, captured.taken.gathered.missing)
         refuse_locked_repositories(planned.plan, bases)
         git = captured.context.repository.git

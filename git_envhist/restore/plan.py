@@ -15,7 +15,6 @@ from typing import NamedTuple
 from git_envhist.errors import Damaged
 from git_envhist.lazy import dataclass, replace
 from git_envhist.model import (
-    SQLITE_SIDECARS,
     TOP,
     DirectoryListing,
     DirectoryPair,
@@ -30,6 +29,7 @@ from git_envhist.model import (
     StoredAs,
     shown_path,
 )
+from git_envhist.model.entries import database_of_sidecar
 
 # Hard links. Each snapshot numbers its link groups itself, so the plan compares which names share a file. If that
 # differs, or the file does, all of its names are written again: the existing file may have further names outside.
@@ -142,7 +142,11 @@ def split_units(removals: Iterable[PlanStep], arrivals: Iterable[PlanStep]) -> t
     early, late = [], []
     for step in arrivals:
         step = _numbered(step, units)
-        if step.unit is not None and step.action is PlanAction.REPLACE and _owner(step.path) is not None:
+        if (
+            step.unit is not None
+            and step.action is PlanAction.REPLACE
+            and database_of_sidecar(step.path) is not None
+        ):
             early.append(replace(step, action=PlanAction.REMOVE, after=None))
             late.append(replace(step, action=PlanAction.WRITE, before=None))
         else:
@@ -160,19 +164,12 @@ def _units(steps: list[PlanStep]) -> Iterator[tuple[tuple[bytes, EnvPath], int]]
     displaced = {(step.root, step.path) for step in steps if step.action is not PlanAction.ADJUST}
     numbers: dict[tuple[bytes, EnvPath], int] = {}
     for root, path in displaced:
-        owner = _owner(path)
-        if owner is not None and (root, owner) in displaced:
+        database = database_of_sidecar(path)
+        owner = EnvPath(database or b"")
+        if database is not None and (root, owner) in displaced:
             number = numbers.setdefault((root, owner), len(numbers))
             yield (root, path), number
             yield (root, owner), number
-
-
-def _owner(path: EnvPath) -> EnvPath | None:
-    """Return the database that a sidecar file belongs to."""
-    for suffix in SQLITE_SIDECARS:
-        if path.endswith(suffix) and not path.endswith(b"/" + suffix) and path != suffix:
-            return EnvPath(path.removesuffix(suffix))
-    return None
 
 
 PRIVATE = b".envhist-restore"
@@ -251,7 +248,6 @@ class _Planner:
         self._removals: list[PlanStep] = []
         self._arrivals: list[PlanStep] = []
         self._skipped_paths: list[SkippedPath] = []
-        self._unchanged = 0
 
     def plan_entries(self) -> None:
         """Decide about everything but directories, from the top down."""
@@ -294,7 +290,6 @@ class _Planner:
         return RestorePlan(
             split_units(removals, arrivals),
             tuple(self._directories()),
-            self._unchanged,
             tuple(sorted(self._skipped_paths, key=lambda left: left.path)),
         )
 
@@ -314,7 +309,6 @@ class _Planner:
 
     def _plan_entries_of(self, key: Key, pair: DirectoryPair) -> None:
         before, after = _entries(pair.before), _entries(pair.after)
-        self._unchanged += pair.left_out
         for name in sorted(before.keys() | after.keys()):
             path = EnvPath(pair.path + b"/" + name if pair.path else name)
             if path == PRIVATE:
@@ -329,7 +323,6 @@ class _Planner:
                 self._remove_directory(key, after)
             return
         if before is not None and after is not None and same(before, after) and key not in self._renewed:
-            self._unchanged += 1
             return
         reason = self._skip_reason(key, before, after)
         if reason is not None:

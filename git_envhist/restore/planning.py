@@ -51,6 +51,7 @@ from git_envhist.restore.options import RestoreOptions
 from git_envhist.restore.plan import PlanRules, SkipReason, make_plan
 from git_envhist.restore.scope import CapturedExtent, Scope, extent_of, keep_above_mounts, keep_with_excluded
 from git_envhist.restore.untrusted import Findings
+from git_envhist.snapshots.chunks import stream_chunks
 from git_envhist.snapshots.manifest import BUDGET
 from git_envhist.snapshots.names import RESERVED, true_path
 from git_envhist.snapshots.records import ROOT_MARK
@@ -144,7 +145,7 @@ def written_records(since: KnownWrites, plan: RestorePlan, carried: ExecuteResul
         found[name] = (
             None if entry is None or row is None or entry.oid is None else WrittenFile(row, entry.oid)
         )
-    return replace(since, landed=written)
+    return replace(since, written=written)
 
 
 def _is_plain(entry: Entry) -> bool:
@@ -174,7 +175,7 @@ def read_again(contents: ObjectReader, plan: RestorePlan) -> None:
         if entry is not None and entry.oid is not None:
             blob = contents.blob(entry.oid)
             if entry.stored is StoredAs.PIECES:
-                for _ in contents.stream_pieces(blob):
+                for _ in stream_chunks(contents, blob):
                     pass
             elif entry.stored is StoredAs.SEALED:
                 contents.open_sealed(step.shown, blob)
@@ -232,17 +233,15 @@ def _updated(pair: DirectoryPair, old: DirectoryRecord, new: DirectoryRecord) ->
     if pair.before is None or pair.after is None:
         raise NeedsFullCompare
     before, after = dict(pair.before.entries), dict(pair.after.entries)
-    left_out = pair.left_out
     was, now = _Entries(pair.path, old), _Entries(pair.path, new)
     for index in _changed(old, new):
         name = new.names[index]
         if name not in before:
             # The pair did not list it, because it was the same on both sides.
             after[name] = was.at(index)
-            left_out -= 1
         before[name] = now.at(index)
     own = DirectoryListing(_own(pair.path, new), before)
-    return DirectoryPair(pair.root, pair.path, own, DirectoryListing(pair.after.own, after), left_out)
+    return DirectoryPair(pair.root, pair.path, own, DirectoryListing(pair.after.own, after))
 
 
 def _refuse_unusual(old: DirectoryRecord, new: DirectoryRecord) -> None:
@@ -351,7 +350,7 @@ class Planner:
     ) -> None:
         self._git = git
         self._contents = contents
-        self._survey = survey = taken.survey
+        self._survey = survey = taken.scope
         self._now = CapturedExtent.of(survey.ignore, survey.exclude, taken.out_of_reach)
         self._guess = prediction
         self._taken = taken

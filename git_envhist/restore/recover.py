@@ -44,7 +44,7 @@ def _recover(runner: RestoreRunner, goal: str) -> ExecuteResult:
     context = runner.context
     capturing = context.unbounded()
     with capturing.locked(CaptureOptions()):
-        place = context.place(capturing.survey(None))
+        place = context.place(capturing.read_scope(None))
         problems: list[str] = []
 
         def final_action(journal: RestoreJournal) -> None:

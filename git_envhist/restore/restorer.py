@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from git_envhist.context import HistoryContext
 from git_envhist.disk import system_errors
 from git_envhist.errors import EnvhistError, UnfinishedRestore
 from git_envhist.git.cat_file import CatFile
-from git_envhist.git.repository import TRASH_REFS
+from git_envhist.git.repository import TRASH_REFS, Repository
 from git_envhist.history.resolve import NOTHING_CAPTURED
 from git_envhist.history.timeline import subject
 from git_envhist.history.work import effects_since
@@ -29,14 +30,13 @@ from git_envhist.restore.operation import Choose, PresentState, RestoreContext, 
 from git_envhist.restore.options import DEFAULT_OPTIONS, RestoreOptions
 from git_envhist.restore.states import Difference, State, States, UndoStack, read_undo_stack
 from git_envhist.secrets.seal import unseal
-from git_envhist.snapshots.timelines import current_timeline
+from git_envhist.worktree.timeline_name import current_timeline
 
 if TYPE_CHECKING:
     from git_envhist.capture.pipeline import CapturePipeline
     from git_envhist.git.repository import Repository
     from git_envhist.restore.execute import ExecuteResult
     from git_envhist.restore.services import ServiceRestore
-    from git_envhist.secrets.keys import KeyRing
 
 
 # Undo and redo: choose the snapshot from the timeline and the environment now.
@@ -74,7 +74,7 @@ class Stepping:
         context, further = State(now.content, now.tree), steps + now.further
         self.skipped = ""
         with self._compared(now) as states:
-            walk = read_undo_stack(reversed(self._log()), states)
+            walk = read_undo_stack(reversed(self._log()), states, states.caches_alone)
             self.left = None if walk.current is None or walk.is_new(context) else walk.current.id
             stop, dropped = walk.back(further, context), self._dropped(further, context, states)
             if dropped is not None and not _is_as_good(stop, dropped, states):
@@ -88,7 +88,7 @@ class Stepping:
         assert now is not None
         context = State(now.content, now.tree)
         with self._compared(now) as states:
-            walk = read_undo_stack(reversed(self._log()), states)
+            walk = read_undo_stack(reversed(self._log()), states, states.caches_alone)
             stop, is_new = walk.forward(steps, context), walk.is_new(context)
         if stop is not None:
             return stop
@@ -112,7 +112,11 @@ class Stepping:
         if timeline is None or not capturing.repository.list_refs(TRASH_REFS):
             return None
         snapshots, dropped_ids = self._with_trash(timeline)
-        stop = read_undo_stack(snapshots, states).back(steps, context) if snapshots else None
+        stop = (
+            read_undo_stack(snapshots, states, states.caches_alone).back(steps, context)
+            if snapshots
+            else None
+        )
         return stop if stop is not None and stop.id in dropped_ids else None
 
     def _note_dropped(self, dropped: Snapshot, stop: Snapshot | None) -> None:
@@ -143,21 +147,6 @@ def _nothing_to_undo(walk: UndoStack, steps: int, context: State) -> NothingToUn
     )
 
 
-class HistoryContext(Protocol):
-    """The parts of a history that restores need."""
-
-    @property
-    def keys(self) -> KeyRing: ...
-    @property
-    def repository(self) -> Repository: ...
-    def forget_world(self) -> None: ...
-    def log(self, limit: int | None = None, timeline: str | None = None) -> list[Snapshot]: ...
-    def resolve(self, text: str) -> Snapshot: ...
-    def judge(self, snapshot: Snapshot) -> Snapshot: ...
-    def bring(self, snapshot: Snapshot, *paths: EnvPath) -> Snapshot: ...
-    def open_sealed(self, path: EnvPath, blob: bytes) -> bytes: ...
-
-
 RECENT_SNAPSHOTS = 50
 """The number of newest snapshots that usually contain the target."""
 
@@ -165,18 +154,26 @@ RECENT_SNAPSHOTS = 50
 class Restorer:
     """Runs restores, undo and redo of one history."""
 
-    def __init__(self, history: HistoryContext, capturing: CapturePipeline, with_trash: WithTrash) -> None:
+    def __init__(
+        self,
+        history: HistoryContext,
+        capturing: CapturePipeline,
+        with_trash: WithTrash,
+        tidy: Callable[[Repository], None],
+    ) -> None:
+        """`tidy` is called after a restore that took a snapshot, when the locks are released."""
         self._history = history
         self._capturing = capturing
         context = RestoreContext(capturing, history.judge, history.open_sealed, history.resolve)
         self._with_trash = with_trash
         self._context = context
         self._runner = RestoreRunner(context)
+        self._tidy = tidy
 
     def to(self, snapshot: Snapshot, options: RestoreOptions = DEFAULT_OPTIONS) -> RestoreResult:
         """Restore a snapshot."""
         if options.allow_unsigned or self._history.judge(snapshot).trusted:
-            self._history.bring(snapshot, TOP)
+            self._history.with_contents(snapshot, TOP)
         restored = self._run(options, RestoreRole.TO, lambda _: snapshot)
         context = self._capturing
         if restored.target.timeline == current_timeline(context.repository, context.settings):
@@ -209,7 +206,7 @@ class Restorer:
     def is_interrupted(self) -> bool:
         """Return whether an interrupted restore must be finished first."""
         try:
-            self._capturing.refuse_broken_off()
+            self._capturing.refuse_unfinished_restore()
         except UnfinishedRestore:
             return True
         return False
@@ -224,7 +221,7 @@ class Restorer:
     ) -> RestoreResult:
         """Write a snapshot into another directory; nothing in the environment is changed."""
         with self._with_system_errors():
-            self._history.bring(snapshot, TOP)
+            self._history.with_contents(snapshot, TOP)
             written = self._runner.write_to(snapshot, directory, options)
         if not self._is_captured(directory):
             return written
@@ -250,7 +247,7 @@ class Restorer:
         """Write the attachments of a snapshot into a directory."""
         from git_envhist.tracking.attachments import read_attachments, write_attachments
 
-        self._history.bring(snapshot, TOP)
+        self._history.with_contents(snapshot, TOP)
         with CatFile(self._history.repository.git) as reader:
             return write_attachments(directory, read_attachments(reader, snapshot, self._open_attachment))
 
@@ -270,12 +267,10 @@ class Restorer:
                 runner = self._service_restore if options.services else self._runner
                 restored = runner.restore(options, role, chosen)
             if restored.moment is not None:
-                from git_envhist.maintenance.merge_packs import AFTER_RESTORE, merge_packs_after
-
-                merge_packs_after(self._capturing.repository, AFTER_RESTORE)
+                self._tidy(self._capturing.repository)
             return replace(restored, effects=effects.get(restored.target.id, ()))
         finally:
-            self._history.forget_world()
+            self._history.refresh()
 
     def _effects_since(self, target: Snapshot) -> tuple[Effect, ...]:
         newest = self._history.log(RECENT_SNAPSHOTS)
@@ -285,7 +280,7 @@ class Restorer:
     def _is_captured(self, directory: str) -> bool:
         if self._history.repository.bare:
             return False
-        bases = self._capturing.survey(None).bases.values()
+        bases = self._capturing.read_scope(None).bases.values()
         inside = os.path.realpath(os.fsencode(directory)) + b"/"
         git_dir = os.path.realpath(os.fsencode(self._history.repository.git_dir)) + b"/"
         return not inside.startswith(git_dir) and any(

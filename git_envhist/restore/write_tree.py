@@ -339,7 +339,7 @@ def plan_of(
         if step.after is not None and step.after.kind is EntryKind.DIRECTORY
     ]
     top = PlannedDirectory(b"", TOP, None, filled.own)
-    return RestorePlan(tuple(steps), (*reversed(directories), top), 0, (*filled.left_alone, *unplaced))
+    return RestorePlan(tuple(steps), (*reversed(directories), top), (*filled.left_alone, *unplaced))
 
 
 OTHER_ROOT = "in an additional root"
@@ -477,7 +477,7 @@ def _rules(
 def _plan(pairs: list[DirectoryPair], rules: PlanRules) -> RestorePlan:
     plan = make_plan((pair for pair in pairs if not pair.root), rules)
     skipped_roots = _skipped_roots(sorted({pair.root for pair in pairs if pair.root}))
-    return RestorePlan(plan.steps, plan.directories, plan.unchanged, (*plan.left_alone, *skipped_roots))
+    return RestorePlan(plan.steps, plan.directories, (*plan.left_alone, *skipped_roots))
 
 
 def _skipped_roots(roots: Iterable[bytes]) -> tuple[SkippedPath, ...]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist import fork as seeding
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError
 from git_envhist.fork import seed_stat_cache
 from git_envhist.model import EnvPath
@@ -40,8 +40,10 @@ def seed_again(source: Repo, made: Repo, lost: frozenset[EnvPath] = frozenset())
     """Write the stat cache as if the fork had just been written."""
     shutil.rmtree(cache(made))
     _wait_until_settled(made)
-    theirs, mine = (AroundHistory.open(str(one.path), workers="here") for one in (source, made))
-    seed_stat_cache(theirs._capturing, mine._capturing, theirs.log()[0], lost)
+    theirs, mine = (
+        EnvHistory.open(str(one.path), workers="here", one_command=True) for one in (source, made)
+    )
+    seed_stat_cache(theirs.capturing, mine.capturing, theirs.log()[0], lost)
 
 
 def _wait_until_settled(made: Repo) -> None:
@@ -97,8 +99,8 @@ def test_records_of_another_snapshot_are_not_used(rich: Repo) -> None:
     rich.write("build/out", os.urandom(100))
     rich.run("envlog", "capture", "later", check=True)
     shutil.rmtree(cache(made))
-    theirs, mine = (AroundHistory.open(str(one.path), workers="here") for one in (rich, made))
-    seed_stat_cache(theirs._capturing, mine._capturing, theirs.log()[-1], frozenset())
+    theirs, mine = (EnvHistory.open(str(one.path), workers="here", one_command=True) for one in (rich, made))
+    seed_stat_cache(theirs.capturing, mine.capturing, theirs.log()[-1], frozenset())
     assert not cache(made).exists()
 
 
@@ -134,7 +136,7 @@ def test_file_created_while_forking_is_captured(rich: Repo) -> None:
 def test_records_of_the_original_are_used_for_the_fork(
     rich: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    history = AroundHistory.open(str(rich.path), workers="here")
+    history = EnvHistory.open(str(rich.path), workers="here", one_command=True)
     moment = history.log()[0]
 
     def read(*_: object) -> None:

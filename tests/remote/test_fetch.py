@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError
 from git_envhist.platform import SYSTEM
 from git_envhist.remote.errors import RemoteFailed
@@ -284,7 +284,7 @@ def test_a_ref_of_it_that_leads_nowhere_is_in_nobodys_way(
     fetched = colleague.path / ".git/envhist/fetched.git"
     (fetched / "refs/envhist/remotes/origin/lab").mkdir()
     (fetched / "refs/envhist/remotes/origin/lab/gone-000001").write_text("a" * 40 + "\n")
-    warning = "warning: 'origin/lab/gone-000001' leads nowhere: fetch it again, or import it\n"
+    warning = "warning: 'origin/lab/gone-000001' points to no commit: fetch or import it again\n"
     for words in (("--all",), ("--all", "-5"), ("--all", "--json"), ("show", shared)):
         listed = colleague.run("envlog", *words, check=True)
         assert listed.err in (warning, ""), words
@@ -370,20 +370,20 @@ def test_what_came_before_the_line_broke_and_is_no_more_there_is_not_taken(
 def test_what_packs_are_known_is_told_whole_or_not_at_all(colleague: Repo) -> None:
     """Half of a list makes packs new that are not, and what is new goes where anything of it is refused."""
     colleague.run("envlog", "fetch", check=True)
-    fetched = FetchedStore.of(AroundHistory.open(str(colleague.path)).repository)
+    fetched = FetchedStore.of(EnvHistory.open(str(colleague.path), one_command=True).repository)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
     try:
         with pytest.raises(EnvhistError, match="cannot write below"):
-            fetched.begin("origin")
+            fetched.begin_fetch("origin")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert fetched.begin("origin") is None
-    assert fetched.begin("origin") == fetched.packs() != frozenset()
-    fetched.vouch(["pack-of-an-import"])
-    assert fetched.begin("origin") == {*fetched.packs(), "pack-of-an-import"}
-    fetched.end("origin")
-    assert fetched.begin("origin") is None
+    assert fetched.begin_fetch("origin") is None
+    assert fetched.begin_fetch("origin") == fetched.packs() != frozenset()
+    fetched.add_checked_packs(["pack-of-an-import"])
+    assert fetched.begin_fetch("origin") == {*fetched.packs(), "pack-of-an-import"}
+    fetched.end_fetch("origin")
+    assert fetched.begin_fetch("origin") is None
 
 
 @pytest.mark.parametrize(
@@ -406,14 +406,14 @@ def test_a_full_fetch_that_was_broken_off_asks_only_for_what_is_missing(
     calls = repo.path.parent / "calls"
     breaks = repo.write("../breaks", f'echo >>{calls}; [ $(wc -l <{calls}) -lt 7 ] && git-upload-pack "$@"\n')
     colleague.git("config", "remote.origin.uploadpack", f"sh {breaks}")
-    history = AroundHistory.open(str(colleague.path))
+    history = EnvHistory.open(str(colleague.path), one_command=True)
     with pytest.raises(RemoteFailed):
         history.fetch(full=True)
     tip = next(iter(refs_of_fetched(colleague).values()))
     there = len(FetchedStore.of(history.repository).missing([tip]))
     assert 20 <= there < 100, "some turns arrived"
     colleague.git("config", "--unset", "remote.origin.uploadpack")
-    assert AroundHistory.open(str(colleague.path)).fetch(full=True).full
+    assert EnvHistory.open(str(colleague.path), one_command=True).fetch(full=True).full
     assert git_fsck(colleague.path / ".git/envhist/fetched.git") == ""
 
 
@@ -524,6 +524,28 @@ def test_fetch_does_not_bring_back_what_this_repository_pushed(repo: Repo, bare:
     repo.git("update-ref", ref, f"{tip}~1")
     repo.run("envlog", "fetch", check=True)
     assert refs_of_fetched(repo)
+
+
+@pytest.mark.full
+def test_own_timeline_of_a_remote_is_a_revision_after_its_push(repo: Repo, bare: Repo) -> None:
+    one = capture(repo, "one")
+    repo.write("b", "2")
+    two = capture(repo, "two")
+    name = f"origin/{timeline(repo)}"
+    assert repo.run("envlog", "show", name).status == 4, "nothing was pushed yet"
+    repo.run("envlog", "push", "--yes", check=True)
+    told = repo.run("envlog", "fetch", check=True).out
+    assert f"nothing new: {timeline(repo)} was pushed from here" in told
+    repo.write("b", "3")
+    capture(repo, "three")
+    for revision, expected in ((name, two), (f"{name}~1", one)):
+        assert json.loads(repo.run("envlog", "show", revision, "--json", check=True).out)["id"] == expected
+    assert "three" not in repo.run("envlog", "--oneline", name, check=True).out
+    assert "b" in repo.run("envdiff", name, "--name-only", check=True).out.split()
+    # It is no timeline of its own in a list.
+    assert len(repo.run("envlog", "--all", "--oneline", "--no-fold", check=True).out.splitlines()) == 3
+    repo.run("envlog", "push", "--delete", timeline(repo), check=True)
+    assert repo.run("envlog", "show", name).status == 4
 
 
 def _words(line: str) -> list[str]:

@@ -29,15 +29,15 @@ def missing(path: bytes, why: MissingReason = MissingReason.DISK) -> list[Missin
 
 @pytest.mark.parametrize("path", [b"a/b", b"a/b/c", b"a/b/c/d", b"a", b""])
 def test_unsaved_path_and_its_directories_are_not_replaced(path: bytes) -> None:
-    going = RestorePlan((step(b"a/b/c", EntryKind.FILE), step(b"a/b", EntryKind.DIRECTORY)), (), 0)
+    going = RestorePlan((step(b"a/b/c", EntryKind.FILE), step(b"a/b", EntryKind.DIRECTORY)), ())
     with pytest.raises(Refused):
         refuse_unsaved(going, missing(path))
 
 
 def test_unsaved_path_outside_the_plan_or_mounted_refuses_nothing() -> None:
-    going = RestorePlan((step(b"a/b", EntryKind.DIRECTORY),), (), 0)
+    going = RestorePlan((step(b"a/b", EntryKind.DIRECTORY),), ())
     refuse_unsaved(going, missing(b"a/bc"))
     refuse_unsaved(going, missing(b"x"))
     refuse_unsaved(going, missing(b"a/b/c", MissingReason.MOUNT))
-    stays = RestorePlan((step(b"a/b", EntryKind.FILE, EntryKind.FILE),), (), 0)
+    stays = RestorePlan((step(b"a/b", EntryKind.FILE, EntryKind.FILE),), ())
     refuse_unsaved(stays, missing(b"a/b/c"))

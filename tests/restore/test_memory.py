@@ -21,7 +21,7 @@ def test_pairs_release_each_directory_of_files_after_it_is_compared(
     for number in range(DIRECTORIES):
         repo.write(f"d/e{number}/file", b"1")
         repo.write(f"d/e{number}/other", b"2")
-    history = EnvHistory.open(str(repo.path), environ=repo.env, workers="here")
+    history = EnvHistory.open(str(repo.path), environ=repo.env, workers="here", one_command=True)
     trees = [history.capture("first").snapshot]
     for number in range(DIRECTORIES):
         repo.write(f"d/e{number}/file", b"%d" % number)

@@ -149,5 +149,5 @@ def test_number_of_further_mounts_is_reported() -> None:
     missing = [MissingPath(EnvPath(path), MissingReason.MOUNT) for path in (b"b", b"a/c", b"z")]
     left = [SkippedPath(EnvPath(path), SkipReason.MOUNTED) for path in (b"b", b"b/inner", b"a/c/d", b"then")]
     with pytest.raises(Refused, match=r"'a/c' is a mount point and .*; 1 more are, too"):
-        refuse_mounted(RestorePlan((), (), 0, tuple(left)), missing)
-    refuse_mounted(RestorePlan((), (), 0, (SkippedPath(EnvPath(b"then"), SkipReason.MOUNTED),)), missing)
+        refuse_mounted(RestorePlan((), (), tuple(left)), missing)
+    refuse_mounted(RestorePlan((), (), (SkippedPath(EnvPath(b"then"), SkipReason.MOUNTED),)), missing)

@@ -52,7 +52,7 @@ def test_process_with_an_open_file_is_found(tmp_path: Path, guest: subprocess.Po
 
 def replacing(top: Path, *paths: str) -> AffectedPaths:
     steps = [_replaced(os.fsencode(path)) for path in paths]
-    return AffectedPaths.by(RestorePlan(tuple(steps), (), 0), {b"": os.fsencode(top)})
+    return AffectedPaths.by(RestorePlan(tuple(steps), ()), {b"": os.fsencode(top)})
 
 
 def _replaced(path: bytes) -> PlanStep:

@@ -200,7 +200,7 @@ def test_directory_with_unsaved_contents_is_not_removed(repo: Repo) -> None:
 
 def test_new_files_and_tracked_files_can_be_kept(two: tuple[Repo, str, Listing, Listing]) -> None:
     repo, first, then, _ = two
-    told = repo.run("envrestore", "--keep-new", "--keep-code", first, check=True).out
+    told = repo.run("envrestore", "--keep-new", "--keep-tracked", first, check=True).out
     assert repo.read("app.py") == b"print('broken')\n"
     assert repo.read("new/deep/file") == b"came later"
     assert repo.read(".env.local") == b"API=1\n"
@@ -304,6 +304,38 @@ def test_undo_steps_through_snapshots_and_redo_returns_to_the_uncaptured_state(r
     assert repo.run("envlog", "undo", "x").status == 129
 
 
+@pytest.mark.full
+def test_undo_skips_a_state_that_differs_only_in_caches(repo: Repo) -> None:
+    repo.write("pkg/a.py", b"1")
+    repo.write("node_modules/x/index.js", b"x")
+    capture(repo, "one")
+    repo.write("pkg/a.py", b"2")
+    two = capture(repo, "two")
+    # A check compiles a module after the capture.
+    repo.write("pkg/__pycache__/a.pyc", b"compiled")
+    repo.write("node_modules/.cache/x", b"cached")
+    repo.run("envlog", "undo", check=True)
+    assert repo.read("pkg/a.py") == b"1"
+    assert repo.run("envlog", "-1", "--format=%s").out == f"undo of {two[:7]}\n"
+    repo.run("envlog", "redo", check=True)
+    assert repo.read("pkg/a.py") == b"2"
+    assert repo.read("pkg/__pycache__/a.pyc") == b"compiled"
+    assert repo.run("envlog", "redo").status == 4
+
+
+@pytest.mark.full
+def test_undo_returns_a_cache_that_was_removed(repo: Repo) -> None:
+    repo.write("a", b"1")
+    capture(repo, "one")
+    repo.write("a", b"2")
+    repo.write(".next/build", b"built")
+    capture(repo, "two")
+    (repo.path / ".next/build").unlink()
+    (repo.path / ".next").rmdir()
+    repo.run("envlog", "undo", check=True)
+    assert (repo.read("a"), repo.read(".next/build")) == (b"2", b"built")
+
+
 def test_redo_after_new_work_is_refused_with_a_reason(repo: Repo) -> None:
     for word in ("one", "two"):
         repo.write("file", word.encode())
@@ -360,7 +392,7 @@ def test_tracked_files_that_differ_from_head_are_counted(repo: Repo) -> None:
     repo.write("app.py", b"two")
     repo.git("commit", "-qam", "two")
     told = repo.run("envrestore", first, check=True).out
-    assert "1 tracked file now differs from HEAD (to keep your code: --keep-code)\n" in told
+    assert "1 tracked file now differs from HEAD (to keep your code: --keep-tracked)\n" in told
     repo.write("other", b"x")
     told = repo.run("envrestore", first, check=True).out
     assert "1 tracked file differs from HEAD, as before\n" in told
@@ -368,7 +400,7 @@ def test_tracked_files_that_differ_from_head_are_counted(repo: Repo) -> None:
     repo.git("add", "second.py")
     repo.git("commit", "-qm", "three")
     told = repo.run("envrestore", first, check=True).out
-    assert "2 tracked files now differ from HEAD (1 did before; to keep your code: --keep-code)\n" in told
+    assert "2 tracked files now differ from HEAD (1 did before; to keep your code: --keep-tracked)\n" in told
 
 
 def test_attachments_are_written_back(repo: Repo, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.cli.views.restore import problems
 from git_envhist.model import EnvPath, RestorePlan, RestoreResult, SkippedPath
 from tests.crash.faults import needs_strace
@@ -49,7 +49,7 @@ def first_word(repo: Repo) -> str:
     return repo.run("envlog", "-1", "--format=%s", check=True).out.strip()
 
 
-@pytest.mark.parametrize("words", [["--", "a"], ["--only=files"], ["--keep-new"], ["--keep-code"]])
+@pytest.mark.parametrize("words", [["--", "a"], ["--only=files"], ["--keep-new"], ["--keep-tracked"]])
 def test_partial_restore_has_an_intent_of_its_own(repo: Repo, words: list[str]) -> None:
     for name in ("a", "b"):
         repo.write(name, "1")
@@ -136,7 +136,7 @@ def test_unreadable_ignore_file_is_reported(repo: Repo) -> None:
     repo.write(".envhistignore", b"cache/\n", 0)
     repo.write("cache/a", b"1")
     done = repo.run("envlog", "capture", "x", check=True, prefix=as_ordinary_user())
-    assert "'.envhistignore' cannot be read, so that it leaves nothing out: permission denied" in done.err
+    assert "'.envhistignore' cannot be read and is ignored: permission denied" in done.err
 
 
 def test_first_capture_and_list_have_equal_counts(repo: Repo) -> None:
@@ -149,9 +149,23 @@ def test_first_capture_and_list_have_equal_counts(repo: Repo) -> None:
 
 def test_count_of_hidden_losses_is_exact(repo: Repo) -> None:
     capture(repo, "one")
-    snapshot = AroundHistory.open(str(repo.path), workers="here").resolve("@")
+    snapshot = EnvHistory.open(str(repo.path), workers="here", one_command=True).resolve("@")
     few, many = (tuple(SkippedPath(EnvPath(b"%d" % n), "why") for n in range(count)) for count in (3, 25))
     for kept, losses in ((few, many), (many, few), (many, many)):
-        *told, last = problems(RestoreResult(snapshot, RestorePlan((), (), 0), kept=kept, losses=losses))
+        *told, last = problems(RestoreResult(snapshot, RestorePlan((), ()), kept=kept, losses=losses))
         assert last.startswith(f"and {len(kept) + len(losses) - len(told)} more")
-    assert len(list(problems(RestoreResult(snapshot, RestorePlan((), (), 0), kept=few, losses=few)))) == 6
+    assert len(list(problems(RestoreResult(snapshot, RestorePlan((), ()), kept=few, losses=few)))) == 6
+
+
+@pytest.mark.full
+def test_output_in_a_pipe_has_no_sign_beyond_ascii_for_what_is_removed(repo: Repo) -> None:
+    repo.write("a/x", b"1")
+    capture(repo, "one")
+    for number in range(20):
+        repo.write(f"b/{number}", b"2")
+    (repo.path / "a/x").unlink()
+    capture(repo, "two")
+    for words in (("-n", ":/one"), (), (":/one",), ("--undo",)):
+        done = repo.run("envrestore", *words, check=True)
+        assert "\u2212" not in done.out + done.err, words
+    assert "b/ -20" in repo.run("envrestore", "-n", ":/one", check=True).out

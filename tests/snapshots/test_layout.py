@@ -50,7 +50,7 @@ def test_two_nested_repositories_never_share_a_place(one: EnvPath, other: EnvPat
 
 
 @given(paths, st.sampled_from((b"", dotgit_directory(EnvPath(b"a/.git")), root_directory(b"/etc"))))
-def test_a_directory_is_told_from_the_top_of_its_root(path: EnvPath, root: bytes) -> None:
+def test_a_directory_is_told_from_the_top_of_its_realm(path: EnvPath, root: bytes) -> None:
     assert split_root(stored_below(root, path)) == (root, path)
     assert split_root(root) == (root, b"")
     assert stored_below(root, EnvPath(b"")) == root
