@@ -36,7 +36,7 @@ from git_envhist.disk import cannot_write, state_directory
 from git_envhist.errors import EnvhistError, Refused, UsageError, in_words
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import Git, GitResult, clean_environment
-from git_envhist.git.refs import GITDIR, git_directory_of, has_submodules, is_own, module_of
+from git_envhist.git.refs import GITDIR, git_directory_of, has_submodules, is_own_submodule, submodule_of
 from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, RefUpdate, Repository
 from git_envhist.lazy import replace
 from git_envhist.model import CaptureProgress, EnvPath, ForkPlan, ForkResult, RestoreResult, Snapshot, Trigger
@@ -388,8 +388,8 @@ class SubmoduleInstaller(NamedTuple):
         for root in self.origins:
             parent = os.path.join(os.path.realpath(os.fsencode(root)), os.path.dirname(path))
             place = git_directory_of(parent, pointer)
-            module_name = None if place is None else module_of(place, self.repository.common_dir)
-            if place is None or module_name is None or is_own(place, self.repository.git_dir):
+            module_name = None if place is None else submodule_of(place, self.repository.common_dir)
+            if place is None or module_name is None or is_own_submodule(place, self.repository.git_dir):
                 continue
             name = os.fsdecode(module_name)
             # A git directory of a removed worktree may still exist in the main one.
@@ -572,7 +572,7 @@ class _Fork:
             self.fork_directory.orphan,
             written.verified,
             0.0,
-            left_alone=written.plan.left_alone,
+            skipped=written.plan.skipped,
             kept=written.kept,
             losses=written.losses,
             warnings=written.warnings,

@@ -382,7 +382,7 @@ class Checks:
         self, restored: RestoreResult, command: str, listener: CheckListener = UNWATCHED
     ) -> CheckResult:
         """Check the result of a restore."""
-        return self._live(restored.moment or restored.target, command, listener)
+        return self._live(restored.snapshot or restored.target, command, listener)
 
     def _resolved(self, revision: str | Snapshot) -> Snapshot:
         found = self._history.resolve(revision) if isinstance(revision, str) else revision

@@ -250,7 +250,7 @@ class Sandbox(NamedTuple):
             )
             return f"the check would run files of the living environment, named in {first}{more}"
         other_roots = [
-            os.fsdecode(item.path) for item in self.written.plan.left_alone if item.path.endswith(b"://")
+            os.fsdecode(item.path) for item in self.written.plan.skipped if item.path.endswith(b"://")
         ]
         if other_roots:
             return f"the check would see the present additional root '{other_roots[0]}'"

@@ -135,7 +135,7 @@ def execute(
             raise
         sync_directory(os.path.dirname(place.private))
         applied = apply(journal, disk, fresh=True)
-        early = ApplyResult(prepared.left_alone, prepared.losses)
+        early = ApplyResult(prepared.skipped, prepared.losses)
         return _verify_and_finish(place, disk, journal, early, applied, final_action)
 
 
@@ -181,7 +181,7 @@ def revert_interrupted(
         kept = finish(journal, disk, place.private, undone=True, final_action=lambda: final_action(journal))
         return ExecuteResult(
             0,
-            (*_kept_files(place, kept), *applied.left_alone),
+            (*_kept_files(place, kept), *applied.skipped),
             describe_losses(applied.losses),
             True,
             journal.notes,
@@ -231,7 +231,7 @@ def _verify_and_finish(
     applied: ApplyResult,
     final_action: FinalAction,
 ) -> ExecuteResult:
-    left = (*early.left_alone, *applied.left_alone)
+    left = (*early.skipped, *applied.skipped)
     skipped = frozenset(EnvPath(item.path) for item in left)
     differences, rows = verify(journal, disk, place.open_contents, skipped=skipped, how=place.how)
     imprecise = ((item.path, item.field) for item in differences if item.field == NOT_STORABLE)

@@ -53,7 +53,7 @@ def no_progress(done: int, total: int) -> None:
 class ApplyResult:
     """The skipped paths, and metadata that could not be set."""
 
-    left_alone: tuple[SkippedPath, ...]
+    skipped: tuple[SkippedPath, ...]
     losses: tuple[tuple[bytes, str], ...] = ()
 
 

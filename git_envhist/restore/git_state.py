@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from git_envhist.errors import EnvhistError, Refused, in_words
 from git_envhist.git.process import Git
-from git_envhist.git.refs import MAX_LENGTH, common_dir_of, git_directory_of, is_own, module_of
+from git_envhist.git.refs import MAX_LENGTH, common_dir_of, git_directory_of, is_own_submodule, submodule_of
 from git_envhist.git.repository import Repository
 from git_envhist.git.status import GitStatus
 from git_envhist.lazy import replace
@@ -214,9 +214,9 @@ class SubmodulePointers(NamedTuple):
             return None
         directory = os.path.join(os.path.realpath(base), pair.path)
         named = git_directory_of(directory, self.contents.plain(entry))
-        if named is None or is_own(named, self.git_dir):
+        if named is None or is_own_submodule(named, self.git_dir):
             return None
-        if module_of(named, common_dir_of(self.git_dir)) is not None:
+        if submodule_of(named, common_dir_of(self.git_dir)) is not None:
             return SkippedSubmodule(OF_OTHER_TREE, directory, named)
         has_own = own_place(directory, self.git_dir) is not None
         return SkippedSubmodule(DANGLING, directory, named) if has_own and not os.path.exists(named) else None
@@ -225,7 +225,7 @@ class SubmodulePointers(NamedTuple):
 def own_place(directory: bytes, git_dir: str) -> bytes | None:
     """Return the git directory of a submodule of this working tree; None if there is none."""
     now = git_directory_of(directory, _read(os.path.join(directory, NAME)))
-    return now if now is not None and is_own(now, git_dir) and os.path.exists(now) else None
+    return now if now is not None and is_own_submodule(now, git_dir) and os.path.exists(now) else None
 
 
 def skip_submodules(rules: PlanRules, skipped: Mapping[EnvPath, SkippedSubmodule]) -> PlanRules:
@@ -287,7 +287,7 @@ def missing_commits(
     git: Git, plan: RestorePlan, skipped: Mapping[EnvPath, SkippedSubmodule]
 ) -> tuple[MissingSubmoduleCommit, ...]:
     """Return the missing commits of submodules in a plan."""
-    others = [left.path for left in plan.left_alone if left.why == OF_OTHER_TREE and left.path in skipped]
+    others = [left.path for left in plan.skipped if left.why == OF_OTHER_TREE and left.path in skipped]
     return tuple(one for path in others for one in _found(git, path, skipped[path]))
 
 

@@ -41,7 +41,7 @@ from git_envhist.model import (
 )
 from git_envhist.objects.reader import ObjectReader
 from git_envhist.objects.trees import object_id
-from git_envhist.platform import DIRECTORY, SYSTEM, list_mounts, open_itself
+from git_envhist.platform import DIRECTORY, SYSTEM, list_mounts, open_nofollow
 from git_envhist.restore.disk_calls import DiskCalls
 from git_envhist.restore.disk_entry import stat_entry
 from git_envhist.restore.options import RestoreOptions
@@ -90,7 +90,7 @@ def _reason(item: MissingPath) -> str:
 
 def refuse_left_out(plan: RestorePlan, options: RestoreOptions) -> None:
     """Refuse if the chosen paths are all excluded now; the hint says how to restore them."""
-    left = [item.path for item in plan.left_alone if item.why == SkipReason.LEFT_OUT_NOW]
+    left = [item.path for item in plan.skipped if item.why == SkipReason.LEFT_OUT_NOW]
     if options.pathspecs and left and not (plan.steps or plan.directories):
         raise Refused(
             f"{_name(left[0])} is excluded from the environment by .envhistignore or envhist.exclude",
@@ -104,7 +104,7 @@ def refuse_mounted(plan: RestorePlan, missing: Iterable[MissingPath]) -> None:
     hidden = {
         item.path for left in hidden_by_mounts(plan, missing) if (item := _at_or_above(left.path, mounts))
     }
-    kept = tuple(left.path + b"/" for left in plan.left_alone if left.why == SkipReason.HOLDS_MOUNT)
+    kept = tuple(left.path + b"/" for left in plan.skipped if left.why == SkipReason.HOLDS_MOUNT)
     blocking = {path for path in mounts if kept and path.startswith(kept)}
     if hidden or blocking:
         first = min(hidden | blocking)
@@ -121,7 +121,7 @@ def hidden_by_mounts(plan: RestorePlan, missing: Iterable[MissingPath]) -> tuple
     mounts = _mounts(missing)
     return tuple(
         left
-        for left in plan.left_alone
+        for left in plan.skipped
         if left.why == SkipReason.HOLDS_MOUNT
         or (left.why == SkipReason.MOUNTED and mounts and _at_or_above(left.path, mounts) is not None)
     )
@@ -190,7 +190,7 @@ def _nested(steps: Iterable[PlanStep]) -> Iterator[tuple[bytes, PlanStep]]:
 
 def _is_sqlite(path: bytes) -> bool:
     try:
-        descriptor = open_itself(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = open_nofollow(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:

@@ -26,7 +26,7 @@ from git_envhist.diff.compare import as_sealed_then
 from git_envhist.diff.walk import compare_directories, differing_directories, same_environment
 from git_envhist.errors import EnvhistError
 from git_envhist.git.cat_file import CatFile
-from git_envhist.git.diff import matching, patterns_of
+from git_envhist.git.pathspecs import matching, patterns_of
 from git_envhist.git.process import Git
 from git_envhist.lazy import replace
 from git_envhist.model import (
@@ -373,7 +373,7 @@ class Planner:
             self.spared = SubmodulePointers(self._git.git_dir, self._survey.bases, contents).skipped_files(
                 pairs
             )
-        with CatFile(self._git, largest=BUDGET.size) as reader:
+        with CatFile(self._git, max_size=BUDGET.size) as reader:
             then = extent_of(reader, after)
         pairs = keep_unread_attributes(pairs, then.unread)
         chosen = chosen_paths(self._git, pairs, options, (before, after))
@@ -393,7 +393,7 @@ class Planner:
             plan = make_plan(map(findings.reduced, selected), findings.rules(rules))
             others = sorted({pair.root for pair in pairs}.difference(pair.root for pair in selected))
             left = tuple(SkippedPath(EnvPath(root + ROOT_MARK), SkipReason.OTHER_ROOT) for root in others)
-            plan = replace(plan, left_alone=(*plan.left_alone, *left))
+            plan = replace(plan, skipped=(*plan.skipped, *left))
         self.unreached = tuple(_unreached(plan, pairs))
         return plan if chosen is None or plan.steps else _without_parents(plan, frozenset(chosen))
 
@@ -411,7 +411,7 @@ class Planner:
 
 def _unreached(plan: RestorePlan, pairs: Iterable[DirectoryPair]) -> Iterator[SkippedPath]:
     """Return the target paths skipped because an undeletable directory is in their place."""
-    excluded = {left.path: left for left in plan.left_alone if left.why == SkipReason.HOLDS_LEFT_OUT}
+    excluded = {left.path: left for left in plan.skipped if left.why == SkipReason.HOLDS_LEFT_OUT}
     for pair in pairs if excluded else ():
         for entry in pair.after.entries.values() if pair.after is not None else ():
             left = excluded.get(shown_path(pair.root, entry.path))
@@ -470,7 +470,7 @@ def _refuse_unmatched(git: Git, trees: Sequence[str], pathspecs: Sequence[bytes]
 
 def closed_paths(plan: RestorePlan) -> tuple[SkippedPath, ...]:
     """Return the paths that the plan skips because they are immutable."""
-    return tuple(item for item in plan.left_alone if item.why == SkipReason.IMMUTABLE)
+    return tuple(item for item in plan.skipped if item.why == SkipReason.IMMUTABLE)
 
 
 def roots_changed(plan: RestorePlan, bases: Mapping[bytes, bytes]) -> tuple[tuple[str, str], ...]:

@@ -20,10 +20,10 @@ from git_envhist.config import read_settings
 from git_envhist.discovery import homes_of, open_plain
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.git.process import clean_environment, read_all
-from git_envhist.git.refs import git_directory_of, is_own
+from git_envhist.git.refs import git_directory_of, is_own_submodule
 from git_envhist.git.repository import Repository
 from git_envhist.model import EntryKind, EnvPath, OutsideReference, PlanStep, RestoreResult, Snapshot
-from git_envhist.platform import DIRECTORY, open_itself
+from git_envhist.platform import DIRECTORY, open_nofollow
 from git_envhist.restore.disk_calls import DiskCalls, open_directory
 from git_envhist.restore.planning import tracked
 from git_envhist.worktree.timeline_name import current_timeline
@@ -257,7 +257,11 @@ def _git_file_problem(own: Repository, path: EnvPath, data: bytes, relocation: R
     """
     top = os.path.realpath(os.fsencode(own.root))
     git_directory = git_directory_of(os.path.join(top, os.path.dirname(path)), data)
-    if git_directory is None or _is_inside(git_directory, top) or is_own(git_directory, own.git_dir):
+    if (
+        git_directory is None
+        or _is_inside(git_directory, top)
+        or is_own_submodule(git_directory, own.git_dir)
+    ):
         return None if git_directory is None or os.path.exists(git_directory) else NO_GIT
     relocated = git_directory_of(top, relocation.replaced(data)) if relocation.occurs_in(data) else None
     if relocated is not None and _is_inside(relocated, top) and os.path.exists(relocated):
@@ -305,7 +309,7 @@ def _write_file(top: int, path: EnvPath, change: Callable[[bytes], bytes | None]
             if new is None:
                 return TOO_LONG
             calls.fchmod(descriptor, mode | stat.S_IWUSR)
-            writing = open_itself(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=directory)
+            writing = open_nofollow(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=directory)
             try:
                 calls.write(writing, new, 0)
                 calls.truncate(writing, len(new))
@@ -352,7 +356,7 @@ def _read_link(top: int, path: EnvPath) -> bytes:
 
 
 def _open_file(directory: int, name: bytes) -> int:
-    return open_itself(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+    return open_nofollow(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
 
 
 def _first_line(data: bytes) -> bytes:
@@ -400,7 +404,7 @@ def foreign_path_warning(source: CapturePipeline, restored: RestoreResult, *, as
     timeline, own = restored.target.timeline, source.repository.root
     if timeline == current_timeline(source.repository, source.settings):
         return None
-    if restored.moment is None:
+    if restored.snapshot is None:
         return NOTHING_RESTORED if asked and not restored.plan.steps else None
     root = working_tree_of(source, timeline) or original_path(own, restored.plan.steps)
     if root is None or root == own:

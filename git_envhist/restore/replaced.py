@@ -32,10 +32,10 @@ class ReplacedEntries:
         self._disk = disk
         self._contents = contents
         self._known = known
-        self.left_alone: list[SkippedPath] = []
+        self.skipped: list[SkippedPath] = []
 
     def of(self, steps: Iterable[PlanStep]) -> Iterator[tuple[int, DiskEntry | None]]:
-        """Yield the number of each executable step with the entry at its path; skipped steps are in `left_alone`."""
+        """Yield the number of each executable step with the entry at its path; skipped steps are in `skipped`."""
         steps = list(steps)
         vacated = {(step.root, step.path) for step in steps if step.action is PlanAction.REMOVE}
         found: list[tuple[int, PlanStep, DiskEntry | None]] = []
@@ -46,12 +46,12 @@ class ReplacedEntries:
                 if reason is None:
                     found.append((number, step, now))
                     continue
-                self.left_alone.append(SkippedPath(step.shown, reason))
+                self.skipped.append(SkippedPath(step.shown, reason))
                 if step.unit is not None:
                     broken.add(step.unit)
         for number, step, now in found:
             if step.unit in broken:
-                self.left_alone.append(SkippedPath(step.shown, UNIT))
+                self.skipped.append(SkippedPath(step.shown, UNIT))
             else:
                 yield number, now
 

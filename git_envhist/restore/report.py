@@ -111,7 +111,7 @@ MAX_SHOWN = 5
 
 def unstable_path_warnings(git: Git, tree: str, plan: RestorePlan | None = None) -> tuple[str, ...]:
     """Return warnings about restored files that changed while they were captured; without a plan, about all of them."""
-    with CatFile(git, largest=BUDGET.size) as reader:
+    with CatFile(git, max_size=BUDGET.size) as reader:
         found = reader.read(f"{tree}:{os.fsdecode(RESERVED + b'/' + UNSTABLE)}")
     items = read_missing(found.data) if found is not None else []
     if plan is not None:

@@ -266,7 +266,7 @@ class Restorer:
             with self._with_system_errors():
                 runner = self._service_restore if options.services else self._runner
                 restored = runner.restore(options, role, chosen)
-            if restored.moment is not None:
+            if restored.snapshot is not None:
                 self._tidy(self._capturing.repository)
             return replace(restored, effects=effects.get(restored.target.id, ()))
         finally:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from git_envhist.errors import Refused
-from git_envhist.platform import DIRECTORY, list_directory, open_itself
+from git_envhist.platform import DIRECTORY, list_directory, open_nofollow
 from git_envhist.restore.disk_calls import DiskCalls, open_directory
 from git_envhist.restore.disk_entry import DiskEntry, stat_entry
 
@@ -38,7 +38,7 @@ class Slots:
         """Create the directories of the slots and `kept/`, so that later steps need no inode for them."""
         make_directory(self.calls, self.private, KEPT)
         make_directory(self.calls, self.private, SLOTS)
-        slots = open_itself(SLOTS, DIRECTORY, dir_fd=self.private)
+        slots = open_nofollow(SLOTS, DIRECTORY, dir_fd=self.private)
         try:
             for group in sorted({number >> FAN_OUT for number in numbers}):
                 make_directory(self.calls, slots, b"%x" % group)
@@ -83,7 +83,7 @@ class Slots:
     def keep_named(self, directory: int, name: bytes, label: bytes) -> bytes:
         """Move an entry to `kept/` and return its path."""
         make_directory(self.calls, self.private, KEPT)
-        kept = open_itself(KEPT, DIRECTORY, dir_fd=self.private)
+        kept = open_nofollow(KEPT, DIRECTORY, dir_fd=self.private)
         try:
             for number in range(1, 1 << 20):
                 place = b"%d-%b" % (number, label[:MAX_NAME])
@@ -145,7 +145,7 @@ def open_private(calls: DiskCalls, parent: int, name: bytes) -> int:
     """Open a directory that belongs to this user, created if missing; return a descriptor."""
     make_directory(calls, parent, name)
     try:
-        private = open_itself(name, DIRECTORY, dir_fd=parent)
+        private = open_nofollow(name, DIRECTORY, dir_fd=parent)
     except NotADirectoryError as error:
         raise _not_owned(name) from error
     found = os.fstat(private)
@@ -179,13 +179,13 @@ def remove_tree(calls: DiskCalls, directory: int, name: bytes) -> None:
 
 def _remove_directory(calls: DiskCalls, directory: int, name: bytes) -> None:
     # Parent directories stay open, so that no path exceeds the system's limit.
-    chain = [(directory, name, open_itself(name, DIRECTORY, dir_fd=directory))]
+    chain = [(directory, name, open_nofollow(name, DIRECTORY, dir_fd=directory))]
     try:
         while chain:
             _, _, here = chain[-1]
             below = _remove_entries(calls, here)
             if below is not None:
-                chain.append((here, below, open_itself(below, DIRECTORY, dir_fd=here)))
+                chain.append((here, below, open_nofollow(below, DIRECTORY, dir_fd=here)))
                 continue
             above, removed, here = chain.pop()
             os.close(here)

@@ -129,7 +129,7 @@ class StageResult:
     """The staged steps, the skipped paths, and metadata that this file system cannot store."""
 
     staged: tuple[StagedStep, ...]
-    left_alone: tuple[SkippedPath, ...] = ()
+    skipped: tuple[SkippedPath, ...] = ()
     losses: tuple[tuple[bytes, str], ...] = ()
     """Pairs of displayed path and `owner`, `attributes`, `device` or `hard link`."""
 
@@ -198,7 +198,7 @@ class _Stager:
         with closing(self._open_contents()) as contents:
             checked = ReplacedEntries(self._disk, contents, known)
             self._replaced = dict(checked.of(steps))
-        self._skipped = checked.left_alone
+        self._skipped = checked.skipped
 
     def _prepare_slots(self, steps: Sequence[PlanStep]) -> None:
         numbers: dict[bytes, list[int]] = {}

@@ -14,7 +14,7 @@ from enum import Enum
 from git_envhist.errors import Damaged
 from git_envhist.lazy import dataclass
 from git_envhist.model import EntryKind, PlanStep
-from git_envhist.platform import DIRECTORY, list_directory, open_itself
+from git_envhist.platform import DIRECTORY, list_directory, open_nofollow
 from git_envhist.restore.disk_calls import ExchangeUnsupported
 from git_envhist.restore.disk_entry import DiskEntry, is_same_file, is_unchanged, stat_entry
 from git_envhist.restore.environment_disk import EnvironmentDisk
@@ -247,7 +247,7 @@ class Swap:
 
 
 def _is_empty(directory: int, name: bytes) -> bool:
-    descriptor = open_itself(name, DIRECTORY, dir_fd=directory)
+    descriptor = open_nofollow(name, DIRECTORY, dir_fd=directory)
     try:
         return not list_directory(descriptor)
     finally:

@@ -246,7 +246,7 @@ class Findings(NamedTuple):
 
     def losses(self, plan: RestorePlan, pairs: Iterable[DirectoryPair]) -> Iterator[SkippedPath]:
         """Yield what a plan drops or reduces; `pairs`: the directories as they are in the snapshot."""
-        for left in plan.left_alone:
+        for left in plan.skipped:
             if self.dropped.get(left.path) == left.why:
                 yield left
         written_paths = _written_paths(plan)
@@ -343,7 +343,7 @@ class _Objects:
 
 def manifested_paths(git: Git, tree: str) -> Iterator[tuple[bytes, bool]]:
     """Yield each displayed path, and whether it is a directory; without the tops."""
-    with CatFile(git, largest=BUDGET.size) as reader:
+    with CatFile(git, max_size=BUDGET.size) as reader:
         manifest_reader = SnapshotReader(_Objects(reader), bytes.fromhex(tree))
         for outer in manifest_reader.manifest:
             for inner in manifest_reader.shards_below(outer):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 from git_envhist.errors import EnvhistError
 from git_envhist.model import TOP, Entry, EntryKind, EnvPath, SkippedPath, StoredAs
-from git_envhist.platform import DIRECTORY, open_itself
+from git_envhist.platform import DIRECTORY, open_nofollow
 from git_envhist.restore.compare_files import file_equals, has_bytes
 from git_envhist.restore.disk_calls import NO_LINKS, DiskCalls, open_directory
 from git_envhist.restore.plan import PRIVATE, SkipReason, check_kinds, skip_reason
@@ -236,7 +236,7 @@ class OpenPath:
             shared += 1
         self._close_below(shared)
         for name in names[shared:MAX_COUNT]:
-            self._open.append(open_itself(name, DIRECTORY, dir_fd=self._here))
+            self._open.append(open_nofollow(name, DIRECTORY, dir_fd=self._here))
             self._names.append(name)
         if len(names) > MAX_COUNT:
             self._deepest = open_directory(self._here, b"/".join(names[MAX_COUNT:]))
@@ -335,7 +335,7 @@ class WrittenTree(NamedTuple):
     """The entries at the top, by name."""
     counts: Counter[EnvPath]
     """The number of entries written below each directory at the top, and (under the empty name) at the top."""
-    left_alone: tuple[SkippedPath, ...]
+    skipped: tuple[SkippedPath, ...]
     losses: tuple[tuple[bytes, str], ...]
 
 

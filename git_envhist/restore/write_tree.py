@@ -79,7 +79,7 @@ class FillResult(NamedTuple):
     """The number of entries below each directory at the top."""
     written: int
     """The number of paths that were written and verified."""
-    left_alone: tuple[SkippedPath, ...]
+    skipped: tuple[SkippedPath, ...]
     existing: tuple[SkippedPath, ...]
     losses: tuple[tuple[bytes, str], ...]
 
@@ -243,7 +243,7 @@ def _result(
         if entry.kind is EntryKind.DIRECTORY
     }
     count = len(written.tops) + sum(below.values()) - sum(1 + below.get(item.path, 0) for item in existing)
-    return FillResult(written.own, written.tops, below, count, written.left_alone, tuple(existing), losses)
+    return FillResult(written.own, written.tops, below, count, written.skipped, tuple(existing), losses)
 
 
 # Sources to fill a directory from: a whole trusted snapshot, read while it is written; or a plan.
@@ -339,7 +339,7 @@ def plan_of(
         if step.after is not None and step.after.kind is EntryKind.DIRECTORY
     ]
     top = PlannedDirectory(b"", TOP, None, filled.own)
-    return RestorePlan(tuple(steps), (*reversed(directories), top), (*filled.left_alone, *unplaced))
+    return RestorePlan(tuple(steps), (*reversed(directories), top), (*filled.skipped, *unplaced))
 
 
 OTHER_ROOT = "in an additional root"
@@ -382,7 +382,7 @@ def write_into(
         if options.dry_run:
             return planned
         written = _write_planned(planned, directory, source, made)
-    return replace(written, moment=snapshot, seconds=time.monotonic() - started)
+    return replace(written, snapshot=snapshot, seconds=time.monotonic() - started)
 
 
 def _is_whole(options: RestoreOptions) -> bool:
@@ -477,7 +477,7 @@ def _rules(
 def _plan(pairs: list[DirectoryPair], rules: PlanRules) -> RestorePlan:
     plan = make_plan((pair for pair in pairs if not pair.root), rules)
     skipped_roots = _skipped_roots(sorted({pair.root for pair in pairs if pair.root}))
-    return RestorePlan(plan.steps, plan.directories, (*plan.left_alone, *skipped_roots))
+    return RestorePlan(plan.steps, plan.directories, (*plan.skipped, *skipped_roots))
 
 
 def _skipped_roots(roots: Iterable[bytes]) -> tuple[SkippedPath, ...]:

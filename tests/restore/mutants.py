@@ -37,7 +37,7 @@ MUTANTS = (
            "same = (now.size, now.mtime_ns, now.mode)",
            "concurrent_changes"),
     Mutant("disk_calls.py", "NOREPLACE, EXCHANGE = 1, 2", "NOREPLACE, EXCHANGE = 0, 2", "concurrent_changes"),
-    Mutant("disk_calls.py", "above, here = here, open_itself(name, DIRECTORY, dir_fd=here)",
+    Mutant("disk_calls.py", "above, here = here, open_nofollow(name, DIRECTORY, dir_fd=here)",
            "above, here = here, os.open(name, DIRECTORY, dir_fd=here)", "concurrent_changes"),
     Mutant("finish.py", "return is_unchanged(staged.new, inside)", "return True", "concurrent_changes"),
     Mutant("finish.py", "return _has_only_staged_entries(slots, staged, started) and _remove_entries(slots, staged)",

@@ -111,7 +111,7 @@ def desk(tmp_path: Path) -> Desk:
 @pytest.mark.parametrize("how", ["edit", "save_over"])
 def test_file_edited_after_the_plan_is_kept_and_reported(desk: Desk, how: str) -> None:
     outcome = desk.engine.restore(desk.second, desk.first, meanwhile=getattr(desk, how)("a/file"))
-    assert outcome.left_alone == {b"a/file": CHANGED}
+    assert outcome.skipped == {b"a/file": CHANGED}
     assert desk.path("a/file").read_bytes() == b"by hand"
     assert desk.unlike_the_first() == {b"a/file"}
     assert outcome.differences == ()
@@ -123,7 +123,7 @@ def test_file_edited_right_before_the_swap_is_kept(desk: Desk, how: str, calls: 
     call = "exchange" if calls is MeddlingCalls else "move"
     meddling = calls(call, b"file", getattr(desk, how)("a/file"))
     outcome = desk.engine.restore(desk.second, desk.first, calls=meddling)
-    assert outcome.left_alone == {b"a/file": CHANGED}
+    assert outcome.skipped == {b"a/file": CHANGED}
     assert desk.path("a/file").read_bytes() == b"by hand"
     assert desk.unlike_the_first() == {b"a/file"}
     assert outcome.kept == ()
@@ -139,7 +139,7 @@ def test_file_edited_and_saved_again_during_the_swap_is_kept_twice(desk: Desk) -
 
     calls = MeddlingCalls("exchange", b"file", edit_twice)
     outcome = desk.engine.restore(desk.second, desk.first, calls=calls)
-    assert outcome.left_alone == {b"a/file": CHANGED}
+    assert outcome.skipped == {b"a/file": CHANGED}
     assert desk.path("a/file").read_bytes() == b"second"
     assert [kept.path for kept in outcome.kept] == [b"a/file"]
     assert held(outcome.kept[0].why) == b"first"
@@ -156,7 +156,7 @@ def test_edit_with_forged_size_and_time_is_detected(desk: Desk) -> None:
         os.utime(desk.path("a/file"), ns=(before.st_atime_ns, before.st_mtime_ns))
 
     outcome = desk.engine.restore(desk.second, desk.first, meanwhile=forge)
-    assert outcome.left_alone == {b"a/file": CHANGED}
+    assert outcome.skipped == {b"a/file": CHANGED}
     assert desk.path("a/file").read_bytes() == b"NEW"
 
 
@@ -170,7 +170,7 @@ def test_edit_with_forged_size_and_time_is_detected_by_continue(desk: Desk) -> N
     os.link(desk.path("log"), desk.path("log2"))
     desk.path("log2").unlink()
     applied, kept = desk.engine.continue_restore()
-    assert {left.path: left.why for left in applied.left_alone} == {b"a/file": CHANGED}
+    assert {left.path: left.why for left in applied.skipped} == {b"a/file": CHANGED}
     assert kept == ()
     assert desk.path("a/file").read_bytes() == b"NEW"
     assert desk.unlike_the_first() == {b"a/file"}
@@ -183,14 +183,14 @@ def test_file_saved_while_a_restore_is_aborted_is_kept(desk: Desk) -> None:
     with desk.engine.disk(MeddlingCalls("exchange", b"file", desk.save_over("a/file"))) as disk:
         applied = abort(journal, disk)
         kept = finish(journal, disk, desk.engine.private, undone=True)
-    assert [left.path for left in applied.left_alone] == [b"a/file"]
+    assert [left.path for left in applied.skipped] == [b"a/file"]
     assert desk.path("a/file").read_bytes() == b"by hand"
     assert [held(item.why) for item in kept] == [b"new"]
 
 
 def test_file_created_in_the_place_of_a_new_file_is_kept(desk: Desk) -> None:
     outcome = desk.engine.restore(desk.second, desk.first, meanwhile=desk.edit("came"[:4] + "/back"))
-    assert outcome.left_alone == {b"came": CREATED}
+    assert outcome.skipped == {b"came": CREATED}
     assert desk.path("came/back").read_bytes() == b"by hand"
 
 
@@ -198,13 +198,13 @@ def test_file_created_in_the_place_of_a_new_file_is_kept(desk: Desk) -> None:
 def test_file_created_right_before_the_swap_is_kept(desk: Desk, calls: type[MeddlingCalls]) -> None:
     meddling = calls("move to", b"came", desk.edit("came/back"))
     outcome = desk.engine.restore(desk.second, desk.first, calls=meddling)
-    assert outcome.left_alone == {b"came": CREATED}
+    assert outcome.skipped == {b"came": CREATED}
     assert desk.path("came/back").read_bytes() == b"by hand"
 
 
 def test_directory_with_a_new_file_is_kept(desk: Desk) -> None:
     outcome = desk.engine.restore(desk.second, desk.first, meanwhile=desk.edit("made/just now"))
-    assert outcome.left_alone == {b"made": NOT_EMPTY}
+    assert outcome.skipped == {b"made": NOT_EMPTY}
     assert desk.unlike_the_first() == {b"made/just now"}
 
 
@@ -214,7 +214,7 @@ def test_directory_with_a_file_created_during_the_swap_is_put_back(
 ) -> None:
     meddling = calls("move", b"made", desk.edit("made/just now"))
     outcome = desk.engine.restore(desk.second, desk.first, calls=meddling)
-    assert outcome.left_alone == {b"made": NOT_EMPTY}
+    assert outcome.skipped == {b"made": NOT_EMPTY}
     assert desk.unlike_the_first() == {b"made/just now"}
 
 
@@ -249,7 +249,7 @@ def test_edit_before_an_abort_is_kept(desk: Desk, how: str) -> None:
     else:
         assert desk.path("a/file").read_bytes() == b"by hand"
         assert held(places[b"a/file"]) == b"new"
-        assert b"a/file" in {left.path for left in applied.left_alone}
+        assert b"a/file" in {left.path for left in applied.skipped}
     assert (Path(places[b"came"]) / "more").read_bytes() == b"by hand"
 
 
@@ -452,7 +452,7 @@ def test_running_program_and_mapped_file_keep_their_contents(repo: Repo) -> None
             assert engine.list_files() == then
             assert running.poll() is None
             assert mapped[:5] == b"other"
-            assert outcome.left_alone == {}
+            assert outcome.skipped == {}
         finally:
             running.kill()
             running.wait()

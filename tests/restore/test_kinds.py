@@ -52,7 +52,7 @@ def test_restored_tree_equals_the_original_for_rsync(repo: Repo, tmp_path: Path,
     outcome = engine.restore(engine.capture(), first)
     assert engine.list_files() == then
     assert tree_differences(tmp_path / "copy", repo.path) == ()
-    assert (outcome.differences, outcome.left_alone, outcome.prepared.losses) == ((), {}, ())
+    assert (outcome.differences, outcome.skipped, outcome.prepared.losses) == ((), {}, ())
     assert repo.git("-C", "nested", "log", "--format=%s") == "nested"
 
 
@@ -68,7 +68,7 @@ def test_restore_is_complete_when_calls_transfer_few_bytes(
     in_small_helpings(monkeypatch)
     outcome = engine.restore(second, first)
     monkeypatch.undo()
-    assert (outcome.differences, outcome.left_alone) == ((), {})
+    assert (outcome.differences, outcome.skipped) == ((), {})
     assert engine.list_files() == then
 
 
@@ -163,7 +163,7 @@ def test_step_refused_by_the_system_is_reported_and_the_others_are_done(repo: Re
     repo.write("b", b"2")
     second = engine.capture()
     outcome = engine.restore(second, first, calls=Failing("exchange", 1, errno.EPERM))
-    assert outcome.left_alone == {b"a": os.strerror(errno.EPERM)}
+    assert outcome.skipped == {b"a": os.strerror(errno.EPERM)}
     assert (repo.read("a"), repo.read("b")) == (b"2", b"1")
 
 
@@ -274,5 +274,5 @@ def test_replaced_file_is_read_when_no_capture_recorded_it(repo: Repo) -> None:
     os.utime(repo.path / "a", ns=(at, at))
     with engine.disk() as disk:
         prepared = stage(engine.plan(second, first), disk, engine.contents, how="here")
-        assert [item.path for item in prepared.left_alone] == [b"a"]
+        assert [item.path for item in prepared.skipped] == [b"a"]
         disk.clear()

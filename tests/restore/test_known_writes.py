@@ -149,8 +149,8 @@ def test_next_capture_reads_the_written_files(repo: Repo, history: EnvHistory) -
     history.capture("two")
     assert first is not None
     done = history.restore(first)
-    assert done.moment is not None
+    assert done.snapshot is not None
     # The recorded ids are not relied on.
     with history.capturing.capture_tree(CaptureOptions()) as held:
         assert b"sub" in held.taken.gathered.directories
-        assert held.content == done.moment.content == first.content
+        assert held.content == done.snapshot.content == first.content

@@ -34,7 +34,7 @@ def test_list_of_snapshots_reports_an_interrupted_restore(repo: Repo) -> None:
     (repo.path / ".git/envhist/restore").mkdir(exist_ok=True)
     (repo.path / ".git/envhist/restore/journal").write_bytes(b"")
     told = repo.run("envrestore", check=True).out
-    assert told.startswith("a restore was broken off here: first git envrestore --continue")
+    assert told.startswith("a restore was interrupted: first git envrestore --continue")
 
 
 def test_reading_commands_report_an_interrupted_restore(repo: Repo) -> None:
@@ -44,7 +44,7 @@ def test_reading_commands_report_an_interrupted_restore(repo: Repo) -> None:
     (repo.path / ".git/envhist/restore").mkdir(exist_ok=True)
     (repo.path / ".git/envhist/restore/journal").write_bytes(b"")
     for words in looks:
-        assert "a restore was broken off here" in repo.run(*words, check=True).err
+        assert "a restore was interrupted" in repo.run(*words, check=True).err
     assert not repo.run("envdiff", "@", "@", check=True).err
 
 
