@@ -535,7 +535,7 @@ class SafetyCapture(NamedTuple):
         return cls(
             safety,
             place,
-            CapturedRows(captured.taken.records),
+            CapturedRows(captured.environment.records),
             changed_since(captured, safety.id, plan),
             differing(captured),
         )
@@ -595,8 +595,8 @@ class RestoreOperation:
         """Plan, check and publish the safety snapshot; a dry run or an idle restore publishes nothing."""
         options = self.options
         planned = self._plan_from(captured)
-        planned = replace(planned, roots=roots_changed(planned.plan, captured.taken.scope.bases))
-        refuse_names(planned.plan, captured.taken.scope.bases)
+        planned = replace(planned, roots=roots_changed(planned.plan, captured.environment.scope.bases))
+        refuse_names(planned.plan, captured.environment.scope.bases)
         planned = add_machine_facts(planned, captured, options)
         if options.planned is not None:
             options.planned(planned)
@@ -610,7 +610,9 @@ class RestoreOperation:
         safety = self._save(captured, planned.target)
         if options.saved is not None:
             options.saved(safety)
-        saved = SafetyCapture.of(captured, safety, self.context.place(captured.taken.scope), planned.plan)
+        saved = SafetyCapture.of(
+            captured, safety, self.context.place(captured.environment.scope), planned.plan
+        )
         return RestoreDecision(
             planned, saved, follow_up if self.extra is None else self.extra.recovery.follow_up
         )
@@ -669,7 +671,7 @@ class RestoreOperation:
 
     def _idle(self, captured: CapturedTree, planned: RestoreResult) -> RestoreResult:
         """Return a plan with nothing to do; refuse if the restore skips mounted directories."""
-        refuse = partial(refuse_mounted, planned.plan, captured.taken.out_of_reach)
+        refuse = partial(refuse_mounted, planned.plan, captured.environment.out_of_reach)
         if self.options.dry_run:
             return planned if self.options.force else preview_refusals(planned, refuse)
         if not self.options.force:
@@ -695,22 +697,22 @@ class RestoreOperation:
             )
         finished = captured.finish()
         git = captured.context.repository.git.with_objects(captured.staging.path)
-        planner = Planner(git, self.context.contents(git), captured.taken, self.prediction)
+        planner = Planner(git, self.context.contents(git), captured.environment, self.prediction)
         warnings = tuple(captured.warnings)
         if target.trusted is not False:
             plan = planner.plan(finished.tree, target.tree, options)
             warnings += unstable_path_warnings(git, target.tree, plan)
             self.unfetched = missing_commits(self.capturing.repository.git, plan, planner.spared)
-            hidden = hidden_by_mounts(plan, captured.taken.out_of_reach)
+            hidden = hidden_by_mounts(plan, captured.environment.out_of_reach)
             losses = (*closed_paths(plan), *planner.unreached, *hidden)
-            return RestoreResult(target, plan, captured.taken.files, losses=losses, warnings=warnings)
-        pairs, findings = self._inspect(target, captured.taken.scope.bases)
+            return RestoreResult(target, plan, captured.environment.files, losses=losses, warnings=warnings)
+        pairs, findings = self._inspect(target, captured.environment.scope.bases)
         plan = planner.plan(finished.tree, target.tree, options, findings)
         if not options.dry_run:
             write_blobs(captured.context.repository.git, findings.blobs)
         warnings += unstable_path_warnings(git, target.tree, plan)
         return untrusted_warnings(
-            RestoreResult(target, plan, files=captured.taken.files, warnings=warnings), findings, pairs
+            RestoreResult(target, plan, files=captured.environment.files, warnings=warnings), findings, pairs
         )
 
     def _inspect(
@@ -730,14 +732,14 @@ class RestoreOperation:
             )
 
     def _check(self, captured: CapturedTree, planned: RestoreResult) -> FollowUp:
-        bases = captured.taken.scope.bases
-        refuse_unsaved(planned.plan, captured.taken.gathered.missing)
+        bases = captured.environment.scope.bases
+        refuse_unsaved(planned.plan, captured.environment.scan_result.missing)
         refuse_locked_repositories(planned.plan, bases)
         git = captured.context.repository.git
         with closing(self.context.contents(git)) as contents:
             refuse_without_space(planned.plan, bases, captured.staging.path, git, contents)
         if not self.options.force:
-            refuse_mounted(planned.plan, captured.taken.out_of_reach)
+            refuse_mounted(planned.plan, captured.environment.out_of_reach)
             refuse_open_databases(planned.plan, bases)
         return plan_follow_up(self.context.capturing, planned.target, captured.view, self.options)
 

@@ -123,12 +123,12 @@ def changed_since(captured: CapturedTree, commit: str, plan: RestorePlan) -> Kno
         for entry in (step.before, step.after):
             if entry is not None and entry.kind is EntryKind.DIRECTORY:
                 whole.add(_recorded(step.root, step.path))
-    for path in captured.taken.gathered.directories:
+    for path in captured.environment.scan_result.directories:
         changed.setdefault(path, set())
-        if not _is_complete(captured.taken.records, path):
+        if not _is_complete(captured.environment.records, path):
             whole.add(path)
     found: dict[bytes, frozenset[bytes] | None] = {path: frozenset(names) for path, names in changed.items()}
-    return KnownWrites(commit, found | dict.fromkeys(whole), records=captured.taken.records)
+    return KnownWrites(commit, found | dict.fromkeys(whole), records=captured.environment.records)
 
 
 def written_records(since: KnownWrites, plan: RestorePlan, carried: ExecuteResult) -> KnownWrites:

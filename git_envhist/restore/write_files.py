@@ -4,7 +4,7 @@ An empty directory needs no slots and no swaps. This process creates the directo
 write and verify the files in them. Hard links are written after all files, and the metadata of a directory is set when
 it is complete.
 
-This is the hot path of a full restore: see docs/performance.md and tests/restore/measure.py.
+This is the hot path of a full restore: see docs/internals/performance.md and tests/restore/measure.py.
 """
 
 from __future__ import annotations

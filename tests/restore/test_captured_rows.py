@@ -21,7 +21,7 @@ def test_each_file_has_the_row_of_its_stat_data(repo: Repo) -> None:
     os.sync()
     # Old enough for its time to prove something, otherwise unknown.
     with history.capturing.capture_tree(CaptureOptions()) as held:
-        seen = CapturedRows(held.taken.records)
+        seen = CapturedRows(held.environment.records)
         for path in (b"a/b/file", b"top"):
             found = os.lstat(os.path.join(os.fsencode(repo.path), path))
             expected = (
@@ -44,4 +44,4 @@ def test_file_as_recent_as_the_capture_has_no_row(repo: Repo) -> None:
     later = os.stat(repo.path / "young").st_mtime_ns + OLD * 3600
     os.utime(repo.path / "young", ns=(later, later))
     with history.capturing.capture_tree(CaptureOptions()) as held:
-        assert CapturedRows(held.taken.records)(b"", EnvPath(b"young")) is None
+        assert CapturedRows(held.environment.records)(b"", EnvPath(b"young")) is None

@@ -152,5 +152,5 @@ def test_next_capture_reads_the_written_files(repo: Repo, history: EnvHistory) -
     assert done.snapshot is not None
     # The recorded ids are not relied on.
     with history.capturing.capture_tree(CaptureOptions()) as held:
-        assert b"sub" in held.taken.gathered.directories
+        assert b"sub" in held.environment.scan_result.directories
         assert held.content == done.snapshot.content == first.content
