@@ -38,8 +38,7 @@ from git_envhist.model import (
 )
 from git_envhist.probes import PACKAGES, kinds
 from git_envhist.restore.options import RestoreOptions
-from git_envhist.restore.plan import NOT_CAPTURED as PLAN_NOT_CAPTURED
-from git_envhist.restore.scope import LEFT_OUT_THEN, NOT_CAPTURED
+from git_envhist.restore.plan import SkipReason
 from git_envhist.text import escape
 
 # What `--only` takes beside the names of classes: the words at the left of what `git envdiff` tells.
@@ -163,7 +162,7 @@ MAX_TOLD = 20
 MAX_OUTSIDE = 3
 Signed = Callable[[str], str]
 WAY_BACK = "git envrestore --undo"
-SHORTER = dict.fromkeys((NOT_CAPTURED, LEFT_OUT_THEN, PLAN_NOT_CAPTURED), "never captured")
+SHORTER: dict[str, str] = dict.fromkeys((SkipReason.NOT_CAPTURED, SkipReason.LEFT_OUT_THEN), "never captured")
 """What of a reason stands behind a count."""
 TITLES = (
     (PlanAction.WRITE, "write"),
