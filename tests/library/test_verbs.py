@@ -100,7 +100,7 @@ def test_unknown_keyword_or_word_is_refused(history: EnvHistory, repo: Repo, tmp
             intents(history, **said)
     with pytest.raises(SnapshotNotFound):
         history.log(timeline="nowhere/at-all", span="@..")
-    with pytest.raises(UsageError, match="below zero"):
+    with pytest.raises(UsageError, match="negative"):
         history.prune(keep_last=-1)
 
 

@@ -327,9 +327,9 @@ CONFIG = (
         "config envhist.service",
         "how to take a server's state along; from the user's own configuration alone",
         (
-            "services/test_services.py::test_a_dump_that_fails_costs_a_warning_and_never_the_snapshot",
-            "services/test_services.py::test_a_state_is_sealed_and_shares_what_did_not_change",
-            "services/test_services.py::test_commands_come_from_the_users_configuration_alone",
+            "services/test_services.py::test_failed_dump_gives_a_warning_and_the_snapshot_is_taken",
+            "services/test_services.py::test_service_state_is_sealed_and_shares_unchanged_chunks",
+            "services/test_services.py::test_commands_come_only_from_the_users_configuration",
         ),
     ),
     Line(
@@ -369,7 +369,7 @@ ENVDIFF = (
         "git's pathspecs, with their magic",
         (
             "cli/test_envdiff.py::test_pathspecs_are_gits_and_start_where_the_user_stands",
-            "diff/test_compare.py::test_pathspecs_mean_what_git_diff_means_by_them",
+            "diff/test_compare.py::test_pathspecs_agree_with_git_diff",
         ),
     ),
     Line(
@@ -440,8 +440,8 @@ ENVDIFF = (
         "classes of changes",
         (
             "cli/test_envdiff.py::test_only_chooses_classes",
-            "probes/test_sqlite.py::test_what_changed_in_a_database_is_told_in_a_row",
-            "probes/test_data_directories.py::test_a_cluster_is_told_by_version_and_how_its_server_left_it",
+            "probes/test_sqlite.py::test_changes_of_a_database_are_shown_in_one_row",
+            "probes/test_data_directories.py::test_cluster_is_listed_with_version_and_state",
         ),
     ),
     Line(
@@ -511,7 +511,7 @@ LIST = (
     Line(
         "envlog --in-summary",
         "whose summary contains the text",
-        ("probes/test_story.py::test_a_list_finds_when_something_came",),
+        ("probes/test_package_changes.py::test_log_finds_the_snapshot_that_added_a_package",),
     ),
     Line(
         "envlog -S",
@@ -1016,24 +1016,24 @@ LIST = (
         "envlog gc",
         "packs are few and small, what no moment holds is gone, everything else is as it was",
         (
-            "maintenance/test_collect.py::test_every_snapshot_stays_as_it_was_and_packs_become_one",
-            "maintenance/test_collect.py::test_what_no_ref_reaches_goes_and_its_space_comes_back",
-            "maintenance/test_collect.py::test_what_the_user_reaches_stays_wherever_it_stands",
-            "maintenance/test_collect.py::test_packs_that_a_clone_inherited_go_and_leave_what_it_needs",
-            "maintenance/test_collect.py::test_git_gc_and_its_caches_go_on_after_it",
-            "maintenance/test_gc.py::test_the_program_tells_what_became_of_it",
+            "maintenance/test_collect.py::test_gc_keeps_every_snapshot_and_leaves_one_pack",
+            "maintenance/test_collect.py::test_gc_frees_the_space_of_unreachable_objects",
+            "maintenance/test_collect.py::test_objects_reachable_from_any_user_state_are_kept",
+            "maintenance/test_collect.py::test_inherited_packs_of_a_clone_are_removed_and_needed_objects_kept",
+            "maintenance/test_collect.py::test_git_gc_and_its_caches_work_after_gc",
+            "maintenance/test_gc.py::test_gc_prints_its_result",
         ),
     ),
     Line(
         "envlog gc --prune",
         "since when a pack must not have been used, for what no moment holds to go",
         (
-            "maintenance/test_gc.py::test_prune_takes_times_as_git_does",
-            "maintenance/test_collect.py::test_what_nothing_reaches_stays_for_a_while_by_itself",
+            "maintenance/test_gc.py::test_prune_accepts_times_like_git",
+            "maintenance/test_collect.py::test_unreachable_objects_are_kept_for_two_weeks_by_default",
         ),
     ),
     Line(
-        "envlog gc --no-prune", "only packs", ("maintenance/test_gc.py::test_prune_takes_times_as_git_does",)
+        "envlog gc --no-prune", "only packs", ("maintenance/test_gc.py::test_prune_accepts_times_like_git",)
     ),
     Line(
         "envlog gc --empty-trash",
@@ -1043,68 +1043,68 @@ LIST = (
     Line(
         "envlog gc --auto",
         "what comes by itself once a day, in the background",
-        ("maintenance/test_gc.py::test_once_a_day_it_comes_by_itself_and_nobody_waits",),
+        ("maintenance/test_gc.py::test_capture_starts_gc_once_a_day_without_waiting",),
     ),
     Line(
         "python gc",
         "packs, and takes away what nothing reaches",
-        ("maintenance/test_gc.py::test_the_program_tells_what_became_of_it",),
+        ("maintenance/test_gc.py::test_gc_prints_its_result",),
     ),
     Line(
         "python daily",
         "what is done once a day",
-        ("maintenance/test_gc.py::test_once_a_day_it_comes_by_itself_and_nobody_waits",),
+        ("maintenance/test_gc.py::test_capture_starts_gc_once_a_day_without_waiting",),
     ),
     Line(
         "envlog du",
         "what holds the space, by moment, directory and class; what dropping or leaving out frees, truly",
         (
-            "maintenance/test_du.py::test_what_a_moment_frees_is_what_comes_back_when_it_goes",
-            "maintenance/test_du.py::test_what_a_directory_frees_is_what_its_objects_take",
-            "maintenance/test_du.py::test_what_moments_free_together_is_more_than_each_alone",
-            "maintenance/test_du.py::test_the_words_and_the_json",
+            "maintenance/test_du.py::test_snapshot_frees_what_dropping_it_frees",
+            "maintenance/test_du.py::test_directory_frees_the_size_of_its_objects",
+            "maintenance/test_du.py::test_snapshots_free_more_together_than_alone",
+            "maintenance/test_du.py::test_du_prints_text_and_json",
         ),
     ),
-    Line("envlog du --max-count", "so many rows", ("maintenance/test_du.py::test_the_words_and_the_json",)),
+    Line("envlog du --max-count", "so many rows", ("maintenance/test_du.py::test_du_prints_text_and_json",)),
     Line(
         "python du",
         "the same",
-        ("maintenance/test_du.py::test_what_moments_free_together_is_more_than_each_alone",),
+        ("maintenance/test_du.py::test_snapshots_free_more_together_than_alone",),
     ),
     Line(
         "envlog fsck",
         "every byte; damaged paths and moments are named; status 1; a share every day, told by envlog",
         (
-            "maintenance/test_fsck.py::test_a_whole_history_is_whole",
-            "maintenance/test_fsck.py::test_a_flipped_bit_is_named_by_path_and_moment",
-            "maintenance/test_fsck.py::test_a_damaged_index_costs_nothing",
-            "maintenance/test_fsck.py::test_damaged_notes_keep_what_can_be_read",
-            "maintenance/test_fsck.py::test_a_damaged_cache_is_found_and_forgotten",
-            "maintenance/test_fsck.py::test_a_share_is_checked_every_day_and_trouble_is_shown",
+            "maintenance/test_fsck.py::test_intact_history_has_no_faults",
+            "maintenance/test_fsck.py::test_flipped_bit_is_reported_by_path_and_snapshot",
+            "maintenance/test_fsck.py::test_repair_of_a_damaged_index_loses_nothing",
+            "maintenance/test_fsck.py::test_repair_of_notes_keeps_everything_readable",
+            "maintenance/test_fsck.py::test_repair_deletes_a_damaged_cache",
+            "maintenance/test_fsck.py::test_daily_check_reads_a_share_and_stores_problems",
         ),
     ),
     Line(
         "envlog fsck --quick",
         "whether all is there",
         (
-            "maintenance/test_fsck.py::test_a_pack_cut_short_is_found_at_once",
-            "maintenance/test_fsck.py::test_a_lost_pack_is_found",
+            "maintenance/test_fsck.py::test_truncated_pack_is_found_by_a_quick_check",
+            "maintenance/test_fsck.py::test_missing_pack_is_found",
         ),
     ),
     Line(
         "envlog fsck --repair",
         "brings back what can be had, sets the rest aside; the user's git goes on; nothing is deleted",
         (
-            "maintenance/test_fsck.py::test_what_still_stands_in_the_working_tree_comes_back",
-            "maintenance/test_fsck.py::test_what_a_remote_has_comes_back",
-            "maintenance/test_fsck.py::test_a_bad_ref_is_set_aside_and_its_history_is_there_again",
-            "maintenance/test_fsck.py::test_a_lost_moment_in_the_middle_takes_no_other_along",
+            "maintenance/test_fsck.py::test_repair_recovers_objects_from_the_working_tree",
+            "maintenance/test_fsck.py::test_repair_recovers_objects_from_a_remote",
+            "maintenance/test_fsck.py::test_repair_replaces_a_bad_ref_by_its_history",
+            "maintenance/test_fsck.py::test_repair_drops_a_lost_snapshot_and_keeps_the_others",
         ),
     ),
     Line(
         "python fsck",
         "the same",
-        ("maintenance/test_fsck.py::test_a_share_is_checked_every_day_and_trouble_is_shown",),
+        ("maintenance/test_fsck.py::test_daily_check_reads_a_share_and_stores_problems",),
     ),
     Line(
         "envlog fetch",
@@ -1306,13 +1306,13 @@ DIFF = (
         "classes of changes",
         (
             "cli/test_envdiff.py::test_only_chooses_classes",
-            "probes/test_story.py::test_packages_are_told_by_place_with_versions",
-            "probes/test_ecosystems.py::test_names_with_slashes_are_told_by_their_place",
-            "probes/test_article.py::test_a_database_and_its_clients_are_told_though_git_saw_nothing",
-            "probes/test_declared.py::test_the_story_says_what_was_installed_by_hand",
-            "probes/test_configuration.py::test_keys_of_tracked_and_ignored_configuration_are_told",
-            "probes/test_services.py::test_a_server_that_starts_moves_and_stops_is_told",
-            "probes/test_tools.py::test_versions_that_are_asked_for_are_told_where_they_change",
+            "probes/test_package_changes.py::test_packages_are_shown_by_place_with_versions",
+            "probes/test_ecosystems.py::test_names_with_slashes_are_shown_with_their_place",
+            "probes/test_database_clients.py::test_installed_database_and_clients_are_listed_when_git_sees_no_change",
+            "probes/test_declared.py::test_summary_names_packages_installed_by_hand",
+            "probes/test_configuration.py::test_changed_keys_of_tracked_and_ignored_configuration_are_shown",
+            "probes/test_services.py::test_started_moved_and_stopped_server_is_shown",
+            "probes/test_tools.py::test_changed_required_versions_are_shown",
         ),
     ),
     Line(
@@ -1321,7 +1321,7 @@ DIFF = (
         (
             "remote/test_works_here.py::test_a_failure_there_is_read_here",
             "remote/test_works_here.py::test_one_machine_is_told_whole",
-            "diff/test_path_classes.py::test_each_is_told_or_set_apart",
+            "diff/test_path_classes.py::test_each_change_is_listed_or_set_apart",
         ),
     ),
     Line(
@@ -1496,11 +1496,11 @@ RESTORE = (
         "envrestore --services",
         "runs the configured stop, restore and start commands",
         (
-            "services/test_services.py::test_a_restore_brings_the_state_along_and_undo_what_was_there",
-            "services/test_services.py::test_what_can_be_refused_is_refused_before_anything_is_stopped",
-            "services/test_services.py::test_what_a_service_did_not_do_is_told_with_a_status_of_its_own",
-            "services/test_real_servers.py::test_postgresql_is_dumped_and_brought_back_while_it_runs",
-            "services/test_real_servers.py::test_redis_is_stopped_given_its_data_and_started",
+            "services/test_services.py::test_restore_loads_the_state_and_undo_reverts_it",
+            "services/test_services.py::test_restore_is_refused_before_any_service_is_stopped",
+            "services/test_services.py::test_failed_service_command_has_its_own_exit_status",
+            "services/test_real_servers.py::test_running_postgresql_is_dumped_and_restored",
+            "services/test_real_servers.py::test_redis_is_stopped_restored_and_started",
         ),
     ),
     Line(
@@ -1602,155 +1602,155 @@ RESTORE = (
         "envlog drop",
         "forgets moments; every other one stays what it is, and so does its id",
         (
-            "retention/test_drop.py::test_what_is_dropped_is_gone_and_all_else_is_as_it_was",
-            "retention/test_drop.py::test_verdicts_stay_ones_own",
+            "retention/test_drop.py::test_dropped_snapshot_is_gone_and_others_are_unchanged",
+            "retention/test_drop.py::test_verdict_is_carried_to_equal_content_after_a_rewrite",
             "retention/test_drop.py::test_tasks_and_effects_stay_on_the_timeline",
         ),
     ),
     Line(
         "envlog drop --dry-run",
         "says which, and drops nothing",
-        ("retention/test_drop.py::test_the_words_for_what_is_in_the_trash",),
+        ("retention/test_drop.py::test_drop_and_undrop_print_results_and_hints",),
     ),
     Line(
         "envlog undrop",
         "back to where they stood; without words, what can be brought back",
         (
-            "retention/test_drop.py::test_what_is_brought_back_stands_where_it_stood",
-            "retention/test_drop.py::test_the_words_for_what_is_in_the_trash",
+            "retention/test_drop.py::test_undropped_snapshot_has_its_former_position",
+            "retention/test_drop.py::test_drop_and_undrop_print_results_and_hints",
         ),
     ),
     Line(
         "envlog undrop --all",
         "everything that is in the trash",
-        ("retention/test_drop.py::test_everything_can_go_and_a_capture_begins_anew",),
+        ("retention/test_drop.py::test_capture_works_after_everything_was_dropped",),
     ),
     Line(
         "envlog undrop --dry-run",
         "says which, and brings nothing back",
-        ("retention/test_drop.py::test_the_words_for_what_is_in_the_trash",),
+        ("retention/test_drop.py::test_drop_and_undrop_print_results_and_hints",),
     ),
     Line(
         "python drop",
         "moments let go",
-        ("retention/test_drop.py::test_what_is_brought_back_stands_where_it_stood",),
+        ("retention/test_drop.py::test_undropped_snapshot_has_its_former_position",),
     ),
     Line(
         "python undrop",
         "and brought back",
-        ("retention/test_drop.py::test_what_is_brought_back_stands_where_it_stood",),
+        ("retention/test_drop.py::test_undropped_snapshot_has_its_former_position",),
     ),
     Line(
         "envlog prune",
         "what a policy keeps, and why",
         (
-            "retention/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
-            "retention/test_policy.py::test_what_somebody_said_something_of_stays",
-            "retention/test_prune.py::test_after_thirty_days_the_trash_is_emptied_and_the_room_is_free",
+            "retention/test_prune.py::test_dry_run_prints_the_same_decisions_with_reasons",
+            "retention/test_policy.py::test_annotated_snapshots_are_kept",
+            "retention/test_prune.py::test_trash_expires_after_thirty_days_and_frees_its_space",
         ),
     ),
     Line(
         "envlog prune --dry-run",
         "decides alike, and lets nothing go",
-        ("retention/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",),
+        ("retention/test_prune.py::test_dry_run_prints_the_same_decisions_with_reasons",),
     ),
     Line(
         "envlog prune --keep-last",
         "the newest so many",
         (
-            "retention/test_policy.py::test_the_last_so_many_stay",
-            "retention/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
+            "retention/test_policy.py::test_last_n_snapshots_are_kept",
+            "retention/test_prune.py::test_dry_run_prints_the_same_decisions_with_reasons",
         ),
     ),
     Line(
         "envlog prune --keep-hourly",
         "of so many spans (hourly) the newest each",
         (
-            "retention/test_policy.py::test_of_an_hour_a_day_and_a_week_the_newest_stays_and_spans_without_a_moment_do_not_count",
-            "retention/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
+            "retention/test_policy.py::test_newest_of_each_hour_day_and_week_is_kept_and_empty_periods_do_not_count",
+            "retention/test_prune.py::test_dry_run_prints_the_same_decisions_with_reasons",
         ),
     ),
     Line(
         "envlog prune --keep-daily",
         "of so many spans (daily) the newest each",
         (
-            "retention/test_policy.py::test_of_an_hour_a_day_and_a_week_the_newest_stays_and_spans_without_a_moment_do_not_count",
-            "retention/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
+            "retention/test_policy.py::test_newest_of_each_hour_day_and_week_is_kept_and_empty_periods_do_not_count",
+            "retention/test_prune.py::test_dry_run_prints_the_same_decisions_with_reasons",
         ),
     ),
     Line(
         "envlog prune --keep-weekly",
         "of so many spans (weekly) the newest each",
         (
-            "retention/test_policy.py::test_of_an_hour_a_day_and_a_week_the_newest_stays_and_spans_without_a_moment_do_not_count",
-            "retention/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
+            "retention/test_policy.py::test_newest_of_each_hour_day_and_week_is_kept_and_empty_periods_do_not_count",
+            "retention/test_prune.py::test_dry_run_prints_the_same_decisions_with_reasons",
         ),
     ),
     Line(
         "envlog prune --all",
         "every timeline of the repository",
-        ("retention/test_prune.py::test_every_timeline_of_the_repository_is_thinned_where_that_is_asked",),
+        ("retention/test_prune.py::test_all_timelines_are_pruned_on_request",),
     ),
     Line(
         "config envhist.keeplast",
         "the policy that holds where none is given",
         (
-            "retention/test_prune.py::test_without_words_what_is_configured_holds",
-            "retention/test_prune.py::test_once_a_day_it_comes_by_itself",
+            "retention/test_prune.py::test_configured_policy_applies_without_options",
+            "retention/test_prune.py::test_daily_run_prunes_by_the_configured_policy",
         ),
     ),
     Line(
         "config envhist.keephourly",
         "the policy that holds where none is given",
         (
-            "retention/test_prune.py::test_without_words_what_is_configured_holds",
-            "retention/test_prune.py::test_once_a_day_it_comes_by_itself",
+            "retention/test_prune.py::test_configured_policy_applies_without_options",
+            "retention/test_prune.py::test_daily_run_prunes_by_the_configured_policy",
         ),
     ),
     Line(
         "config envhist.keepdaily",
         "the policy that holds where none is given",
         (
-            "retention/test_prune.py::test_without_words_what_is_configured_holds",
-            "retention/test_prune.py::test_once_a_day_it_comes_by_itself",
+            "retention/test_prune.py::test_configured_policy_applies_without_options",
+            "retention/test_prune.py::test_daily_run_prunes_by_the_configured_policy",
         ),
     ),
     Line(
         "config envhist.keepweekly",
         "the policy that holds where none is given",
         (
-            "retention/test_prune.py::test_without_words_what_is_configured_holds",
-            "retention/test_prune.py::test_once_a_day_it_comes_by_itself",
+            "retention/test_prune.py::test_configured_policy_applies_without_options",
+            "retention/test_prune.py::test_daily_run_prunes_by_the_configured_policy",
         ),
     ),
     Line(
         "python prune",
         "thinned by a policy",
-        ("retention/test_prune.py::test_a_moment_named_while_it_is_decided_stays",),
+        ("retention/test_prune.py::test_snapshot_named_during_a_prune_is_kept",),
     ),
     Line(
         "python thin",
         "what is done by itself once a day",
         (
-            "retention/test_prune.py::test_once_a_day_it_comes_by_itself",
-            "retention/test_prune.py::test_beyond_the_size_the_oldest_go_first_and_the_trash_does_not_wait",
+            "retention/test_prune.py::test_daily_run_prunes_by_the_configured_policy",
+            "retention/test_prune.py::test_size_limit_drops_the_oldest_and_purges_the_trash",
         ),
     ),
     Line(
         "envlog purge",
         "a path is nowhere, in no object; what was pushed is told",
         (
-            "retention/test_purge.py::test_a_file_is_nowhere_and_all_else_is_as_it_was",
-            "retention/test_purge.py::test_whatever_stands_there_is_nowhere",
-            "retention/test_purge.py::test_the_trash_and_every_timeline_are_without_it",
-            "retention/test_purge.py::test_what_is_not_ours_is_told_and_not_touched",
-            "retention/test_purge.py::test_what_was_fetched_goes_and_what_was_pushed_is_told",
+            "retention/test_purge.py::test_purged_file_is_nowhere_and_all_else_is_unchanged",
+            "retention/test_purge.py::test_purge_erases_every_kind_of_entry",
+            "retention/test_purge.py::test_purge_covers_the_trash_and_every_timeline",
+            "retention/test_purge.py::test_purge_reports_and_keeps_objects_that_are_not_ours",
+            "retention/test_purge.py::test_purge_deletes_fetched_timelines_and_reports_pushed_ones",
         ),
     ),
     Line(
         "envlog purge --dry-run",
         "says what holds them, and erases nothing",
-        ("retention/test_purge.py::test_a_dry_run_erases_nothing_and_a_path_that_is_nowhere_is_told",),
+        ("retention/test_purge.py::test_dry_run_erases_nothing_and_reports_unknown_paths",),
     ),
     Line(
         "envlog key --reseal",
@@ -1773,12 +1773,12 @@ RESTORE = (
     Line(
         "envlog purge --variable-names",
         "erases names of variables that were stored without being sealed",
-        ("secrets/test_variable_names.py::test_names_stored_in_the_clear_are_warned_of_once_and_purged",),
+        ("secrets/test_variable_names.py::test_unsealed_names_are_reported_once_and_purged",),
     ),
     Line(
         "python purge",
         "a path erased",
-        ("retention/test_purge.py::test_a_purged_path_is_nowhere_after_any_series",),
+        ("retention/test_purge.py::test_purged_path_is_nowhere_after_any_series",),
     ),
     Line(
         "envlog task",
@@ -1928,9 +1928,7 @@ RESTORE = (
     Line(
         "envlog undo --services",
         "with the state of the services",
-        (
-            "services/test_services.py::test_undo_and_redo_of_envlog_take_the_services_along_and_show_names_them",
-        ),
+        ("services/test_services.py::test_undo_and_redo_restore_services_and_show_lists_them",),
     ),
     Line(
         "envlog undo --force",
@@ -1958,9 +1956,7 @@ RESTORE = (
     Line(
         "envlog redo --services",
         "with the state of the services",
-        (
-            "services/test_services.py::test_undo_and_redo_of_envlog_take_the_services_along_and_show_names_them",
-        ),
+        ("services/test_services.py::test_undo_and_redo_restore_services_and_show_lists_them",),
     ),
     Line(
         "envlog redo --force",
@@ -2001,7 +1997,7 @@ SETTINGS = (
     Line(
         "a slip in the configuration",
         "a warning, and the default stays",
-        ("test_config.py::test_a_value_that_makes_no_sense_is_told_and_the_default_stays",),
+        ("test_config.py::test_invalid_value_gives_a_warning_and_the_default",),
     ),
 )
 
@@ -2124,7 +2120,7 @@ PYTHON = (
         "whether a key of ours signed a snapshot; what none signed is a claim",
         (
             "secrets/test_foreign_snapshots.py::test_own_snapshots_are_trusted",
-            "secrets/test_foreign_snapshots.py::test_a_forged_message_under_a_copied_mac_is_a_claim",
+            "secrets/test_foreign_snapshots.py::test_forged_message_with_a_copied_mac_is_unsigned",
         ),
     ),
     Line(
