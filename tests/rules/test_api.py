@@ -106,7 +106,7 @@ def test_map_lists_existing_options_only() -> None:
 
 def test_page_of_the_library_names_every_verb() -> None:
     told = (
-        (CHECKOUT / "docs/api.md").read_text(encoding="utf-8").partition("## The verbs, and the programs")[2]
+        (CHECKOUT / "docs/guide/api.md").read_text(encoding="utf-8").partition("## Programs and methods")[2]
     )
     verbs = {verb.partition(".")[0] for verbs in VERBS.values() for verb in verbs}
     assert not {verb for verb in verbs if verb not in told}
