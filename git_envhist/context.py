@@ -240,7 +240,7 @@ class HistoryContext(ABC):
     def with_contents(self, snapshot: Snapshot, *paths: EnvPath) -> Snapshot:
         """Fetch missing contents of these paths if the snapshot was fetched; return the snapshot.
 
-        The path of the top stands for all contents. Raise `TreeTooLarge` for trees of unlimited size that plain git
+        The path of the top means all contents. Raise `TreeTooLarge` for trees of unlimited size that plain git
         brought: those of a fetch were checked when they arrived.
         """
         if is_fetched(snapshot.timeline):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One promise."""
+    """A promise, and the tests that check it."""
 
     id: str
     says: str

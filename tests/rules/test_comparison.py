@@ -20,7 +20,7 @@ def rows(heading: str) -> list[str]:
 
 
 def told_here(row: str) -> list[str]:
-    """What does it here: the second column's words of code."""
+    """Code in the second column of the table: what does it here."""
     return re.findall(r"`([^`]+)`", row.split(" | ")[1])
 
 
