@@ -321,8 +321,9 @@ class Staging:
 
     @classmethod
     def create(cls, common_state: str, pack_dir: str, shared: int = 0) -> Self:
-        """Create a staging on the file system of the repository's packs; `shared`: the mode of
-        `core.sharedRepository`.
+        """Create a staging on the file system of the repository's packs.
+
+        `shared`: the mode of `core.sharedRepository`.
         """
         common_state, pack_dir = os.path.abspath(common_state), os.path.abspath(pack_dir)
         try:

@@ -15,7 +15,8 @@ from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import Git
 from git_envhist.git.repository import NOTES_REFS, Repository
 from git_envhist.lazy import pattern
-from git_envhist.secrets.keys import Key, OpeningKey, read_opening_key
+from git_envhist.secrets.key_text import read_opening_key
+from git_envhist.secrets.keys import Key, OpeningKey
 from git_envhist.snapshots.fetched import FetchedStore, without_fetched_objects
 
 DIRECTORY = b"keys"

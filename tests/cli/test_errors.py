@@ -103,7 +103,7 @@ CASES = {
         ("envlog", "-C", "../bare"), 128, "not-a-repository", "not a git repository", "git init", _elsewhere,
     ),
     "key": Case(
-        ("envlog", "key", "import", "key"), 128, "sealing", "this is not an exported key", "git envlog key", _break_key,
+        ("envlog", "key", "import", "key"), 128, "sealing", "not an exported key", "git envlog key", _break_key,
     ),
     "no key": Case(
         ("envlog", "key", "import", "nowhere"), 128, "cannot-read", "cannot read 'nowhere'", "key import",
