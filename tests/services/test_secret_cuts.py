@@ -20,8 +20,8 @@ from git_envhist.snapshots.chunks import (
     SMALLEST,
     cut,
     cut_with_cutter,
-    padded,
-    secret_cuts,
+    cut_with_secret,
+    pad,
     substitution,
 )
 
@@ -36,7 +36,7 @@ def dump_of(rows: int, seed: int = 1) -> bytes:
 
 
 def pieces_of(data: bytes, secret: bytes = SECRET) -> list[bytes]:
-    return [piece for piece, times in secret_cuts([data], secret) for _ in range(times)]
+    return [piece for piece, times in cut_with_secret([data], secret) for _ in range(times)]
 
 
 def stored_length(piece: bytes) -> int:
@@ -53,7 +53,7 @@ def lengths(pieces: Iterable[bytes]) -> list[int]:
 def test_right_guess_of_a_dump_gives_no_length_of_its_pieces(prefix: bytes) -> None:
     dump = prefix + dump_of(20_000)
     guess = lengths(piece for piece, _ in cut([dump]))
-    sealed = [len(padded(zlib.compress(piece, 6))) for piece in pieces_of(dump)]
+    sealed = [len(pad(zlib.compress(piece, 6))) for piece in pieces_of(dump)]
     assert len(sealed) > 5
     assert guess != lengths(pieces_of(dump))
     offsets = {sum(map(len, pieces_of(dump)[:number])) for number in range(1, len(sealed))}
@@ -89,7 +89,7 @@ def test_dump_that_changed_a_little_shares_its_pieces_with_the_one_before() -> N
 
 @given(st.integers(0, 1 << 19))
 def test_padding_hides_the_length_at_a_cost_of_a_sixteenth(size: int) -> None:
-    length = len(padded(bytes(size)))
+    length = len(pad(bytes(size)))
     assert length >= max(256, size)
     assert length <= max(512, size * 17 / 16 + 256)
     assert length % 256 == 0
@@ -98,7 +98,7 @@ def test_padding_hides_the_length_at_a_cost_of_a_sixteenth(size: int) -> None:
 def test_piece_of_an_earlier_version_is_read_without_its_padding_and_a_new_one_with_it() -> None:
     piece = dump_of(100)
     deflated = zlib.compress(piece, 6)
-    assert sealed_chunks._inflate(deflated, "it") == sealed_chunks._inflate(padded(deflated), "it") == piece
+    assert sealed_chunks._inflate(deflated, "it") == sealed_chunks._inflate(pad(deflated), "it") == piece
 
 
 @pytest.mark.parametrize("without_the_cutter", [False, True])
@@ -110,7 +110,7 @@ def test_pieces_are_the_dump_and_none_is_too_long(
         monkeypatch.setitem(sys.modules, "pyfastcdc", None)
     data = os.urandom(size)
     blocks = [data[at : at + 100_000] for at in range(0, size, 100_000)]
-    found = [piece for piece, times in secret_cuts(blocks, SECRET) for _ in range(times)]
+    found = [piece for piece, times in cut_with_secret(blocks, SECRET) for _ in range(times)]
     assert b"".join(found) == data
     assert all(0 < len(piece) <= MAX_SIZE for piece in found)
 
@@ -120,4 +120,4 @@ def test_without_the_cutter_lengths_follow_from_the_key_alone(monkeypatch: pytes
     first, other = pieces_of(bytes(1 << 20)), pieces_of(bytes(1 << 20), b"t" * 64)
     assert list(map(len, first)) == list(map(len, pieces_of(os.urandom(1 << 20))))
     assert list(map(len, first)) != list(map(len, other))
-    assert chunks.padded(b"") == bytes(256)
+    assert chunks.pad(b"") == bytes(256)
