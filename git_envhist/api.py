@@ -258,7 +258,7 @@ class EnvHistory(HistoryContext):
 
         `renames`: report a removed and an added file as one change if at least this percentage of them is equal.
         """
-        from git_envhist.diff.facts import compare_moments  # loaded late: keeps envlog fast
+        from git_envhist.diff.facts import compare_snapshots  # loaded late: keeps envlog fast
 
         chosen = tuple(map(os.fsencode, as_sequence(pathspecs)))
         for one in (before, after) if renames is not None else ():
@@ -266,7 +266,7 @@ class EnvHistory(HistoryContext):
                 # Renames are found by contents.
                 self.with_contents(self.snapshot_of(one), TOP)
         with self.sides(before, after) as (git, old, new):
-            changes = compare_moments(git, old, new, chosen, renames, self.keys.opening)
+            changes = compare_snapshots(git, old, new, chosen, renames, self.keys.opening)
             return SnapshotDiff(_revision_text(before), _revision_text(after), *changes)
 
     @contextmanager

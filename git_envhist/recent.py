@@ -29,7 +29,7 @@ from git_envhist.git.repository import Repository
 from git_envhist.history.times import read_time_span
 from git_envhist.model import Change, ChangeSide, EntryKind, EnvPath, Fact, FactChange
 from git_envhist.model.work import LogEvent, RecentChanges
-from git_envhist.platform import open_itself
+from git_envhist.platform import open_nofollow
 from git_envhist.probes import PACKAGES, tree_leaf, tree_probes
 from git_envhist.probes.base import File, FileProbe
 from git_envhist.secrets.masking import mask_text
@@ -334,7 +334,7 @@ def _files(
 
 
 def _read(path: bytes) -> bytes:
-    with open(path, "rb", opener=lambda name, flags: open_itself(name, flags | os.O_NONBLOCK)) as file:
+    with open(path, "rb", opener=lambda name, flags: open_nofollow(name, flags | os.O_NONBLOCK)) as file:
         return file.read(MAX_PACKAGE_FILE)
 
 

@@ -23,7 +23,7 @@ from git_envhist.disk import (
     sync_directory,
 )
 from git_envhist.errors import Damaged, Refused, UnfinishedRestore
-from git_envhist.git.refs import hint_after, in_words
+from git_envhist.git.refs import describe_gits, hint_after
 from git_envhist.git.repository import RefUpdate, Repository
 from git_envhist.lazy import dataclass
 from git_envhist.maintenance.repack import (
@@ -69,7 +69,7 @@ def refuse_beside_writers(repository: Repository) -> None:
     writers = may_write(repository.gits_at_work() or ())
     if writers:
         raise Refused(
-            f"packs cannot be removed while another git may use them: {in_words(writers)}",
+            f"packs cannot be removed while another git may use them: {describe_gits(writers)}",
             hint=hint_after(writers),
         )
 

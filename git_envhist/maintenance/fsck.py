@@ -21,7 +21,7 @@ from git_envhist.maintenance.merge_packs import SINGLE, list_is_damaged
 from git_envhist.model import BrokenSnapshot, Fault, FsckReport, Snapshot
 from git_envhist.objects.commits import parse_commit
 from git_envhist.objects.compress import crc32
-from git_envhist.objects.own_packs import drop_caches, forget_second_names, own_names
+from git_envhist.objects.own_packs import drop_caches, own_names, remove_spare_links
 from git_envhist.objects.pack_index import PackIndex
 from git_envhist.objects.pack_reader import PackFile
 from git_envhist.objects.pack_writer import PackWriter
@@ -166,7 +166,7 @@ def repair_pack(repository: Repository, bad: DamagedPack) -> str:
         staging.publish([pack] if pack else [])
         staging.make_permanent()
     place = state_directory(os.path.join(repository.common_state, DAMAGED))
-    forget_second_names(repository.common_state, repository.pack_dir, [bad.name])
+    remove_spare_links(repository.common_state, repository.pack_dir, [bad.name])
     drop_caches(repository.pack_dir, [bad.name])
     # git stops seeing the pack with its index. No file is deleted.
     for suffix in (".idx", ".rev", ".bitmap", ".pack", ".keep"):

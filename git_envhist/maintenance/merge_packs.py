@@ -32,12 +32,12 @@ from git_envhist.git.repository import Repository
 from git_envhist.objects.own_packs import (
     GONE,
     drop_caches,
-    forget_second_names,
     names_of,
     own_names,
     packs_named,
     put_aside,
     put_back,
+    remove_spare_links,
 )
 from git_envhist.objects.pack_reader import entries
 from git_envhist.objects.pack_writer import PackWriter
@@ -216,7 +216,7 @@ def _remove(staging: Staging, common_state: str, paths: Sequence[str], is_needed
         batch = bases[start : start + BATCH]
         if start and is_needed():
             break
-        forget_second_names(common_state, pack_dir, batch)
+        remove_spare_links(common_state, pack_dir, batch)
         put_aside(pack_dir, aside, batch)
         if is_needed():
             put_back(aside, pack_dir, batch)

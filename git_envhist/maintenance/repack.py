@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from git_envhist.disk import COMMON_LOCK, locked, sync, sync_directory, system_errors
 from git_envhist.errors import EnvhistError, GitFailed
 from git_envhist.git.process import Git, GitStream, memory_file, quote_alternate
-from git_envhist.git.refs import RunningGit, callers, hint_after, in_words
+from git_envhist.git.refs import RunningGit, callers, describe_gits, hint_after
 from git_envhist.git.repository import Repository
 from git_envhist.lazy import dataclass
 from git_envhist.maintenance.merge_packs import no_git_works_from_packs, works_from_packs
@@ -27,10 +27,10 @@ from git_envhist.objects.own_packs import (
     HARMLESS,
     drop_caches,
     drop_graphs_of,
-    forget_second_names,
     may_write,
     put_aside,
     put_back,
+    remove_spare_links,
 )
 from git_envhist.objects.pack_index import PackIndex
 from git_envhist.objects.pack_writer import StagedPack
@@ -243,7 +243,7 @@ def remove_packs(
     tips = tips_of(repository.git)
     # A git that started meanwhile has listed these packs and would miss them until they are put back.
     _wait_for_others(repository, removes=False)
-    forget_second_names(repository.common_state, repository.pack_dir, bases)
+    remove_spare_links(repository.common_state, repository.pack_dir, bases)
     aside = os.path.join(staging.path, ASIDE)
     staging.keep_after_error()
     with system_errors(repository.pack_dir):
@@ -290,7 +290,8 @@ def _busy(gits: Sequence[RunningGit]) -> RepositoryBusy:
     ours = callers()
     others = [git for git in gits if git.pid not in ours and git.command not in HARMLESS]
     return RepositoryBusy(
-        f"packs cannot be removed while another git may use them: {in_words(others)}", hint=hint_after(others)
+        f"packs cannot be removed while another git may use them: {describe_gits(others)}",
+        hint=hint_after(others),
     )
 
 

@@ -754,9 +754,9 @@ class RestoreOperation:
             )
         except (EnvhistError, OSError) as error:
             warning = f"{NOT_RECORDED}: {in_words(error)}"
-            return replace(done, moment=planned.safety, warnings=(*done.warnings, warning))
+            return replace(done, snapshot=planned.safety, warnings=(*done.warnings, warning))
         if differing is None:
-            return replace(done, moment=moment)
+            return replace(done, snapshot=moment)
         before = len(differing & saved.differed) if saved.differed is not None else None
         edits = tuple(
             step.path
@@ -765,7 +765,7 @@ class RestoreOperation:
         )
         return replace(
             done,
-            moment=moment,
+            snapshot=moment,
             tracked_differing=len(differing),
             tracked_differed=before,
             edits_replaced=edits,

@@ -111,7 +111,7 @@ TOLD = 5
 
 def unstable_path_warnings(git: Git, tree: str, plan: RestorePlan | None = None) -> tuple[str, ...]:
     """Warnings about what a plan, or else the whole of a moment, brings as it was read while it changed."""
-    with CatFile(git, largest=BUDGET.size) as reader:
+    with CatFile(git, max_size=BUDGET.size) as reader:
         found = reader.read(f"{tree}:{os.fsdecode(RESERVED + b'/' + UNSTABLE)}")
     items = read_missing(found.data) if found is not None else []
     if plan is not None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from git_envhist.errors import Damaged
 from git_envhist.lazy import dataclass, field
 from git_envhist.model import SnapshotId
-from git_envhist.model.snapshots import earlier_hashes
+from git_envhist.model.snapshots import hashes_before_rewrites
 from git_envhist.objects.commits import Commit, encode_commit, parse_commit
 from git_envhist.secrets.keys import SigningKey, constant_time_equal
 from git_envhist.snapshots.layout import ObjectSink
@@ -124,7 +124,7 @@ def rewrite_commit(
 
 def _were_trailer(link: ChainCommit, bare: bytes) -> str | None:
     """Return the abbreviated earlier hashes of this commit, at most the newest MAX_WERE."""
-    hashes = earlier_hashes(bare)
+    hashes = hashes_before_rewrites(bare)
     if link.commit != link.id:
         hashes = (*hashes, link.commit[:SHORT])
     return " ".join(hashes[-MAX_WERE:]) or None

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from git_envhist.disk import Durability, append_line, cannot_write, state_directory
 from git_envhist.errors import Damaged, EnvhistError, GitFailed, GitKilled
 from git_envhist.git.cat_file import CatFile
-from git_envhist.git.config import moment_of
+from git_envhist.git.config import time_of
 from git_envhist.git.refs import HASH_BYTES
 from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, RefUpdate, Repository
 from git_envhist.lazy import dataclass
@@ -190,7 +190,7 @@ def gather(
 
 
 def _time_of(commit: Commit) -> tuple[object, ...]:
-    return (moment_of(commit.committer),)
+    return (time_of(commit.committer),)
 
 
 def _objects_of_others(repository: Repository, timeline: str) -> frozenset[str]:
@@ -419,7 +419,7 @@ def older_than(
 ) -> tuple[ChainCommit, ...]:
     """Return the snapshots before a chain with an unreadable parent, oldest first."""
     known = {link.id for link in links}
-    before = moment_of(links[0].data.committer)
+    before = time_of(links[0].data.committer)
     with CatFile(repository.git) as reader:
         known |= {link.id for bundle in read_trash(repository, reader) for link in bundle.links}
         older = [

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from git_envhist.disk import Durability, lock_file, make_private, replace_file, sync_directory
-from git_envhist.platform import open_cloexec_guarded
+from git_envhist.platform import guarded_open
 from git_envhist.secrets.keys import KeyDirectory
 
 NEW = ".new-"
@@ -35,7 +35,7 @@ def lock_keys(place: KeyDirectory) -> Iterator[None]:
     """Lock a directory of keys. Without lock if it cannot be created: storing a key will report that."""
     try:
         make_private(place.directory)
-        descriptor = open_cloexec_guarded(place.path(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = guarded_open(place.path(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
         yield
         return

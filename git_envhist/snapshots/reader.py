@@ -39,13 +39,13 @@ from git_envhist.snapshots.quoting import quote
 from git_envhist.text import show
 
 if TYPE_CHECKING:
-    from git_envhist.objects.reader import OwnFirst
+    from git_envhist.objects.reader import PackFirstReader
 
 
 class TreeReader:
     """Look up stored paths in one tree (given by any name); each directory is read once."""
 
-    def __init__(self, reader: CatFile | OwnFirst, tree_ish: str, id_length: int) -> None:
+    def __init__(self, reader: CatFile | PackFirstReader, tree_ish: str, id_length: int) -> None:
         self._reader = reader
         self._tree_ish = tree_ish
         self._id_length = id_length

@@ -93,7 +93,7 @@ class WrappedKeys:
 
 def _in_notes(git: Git, key_id: str) -> Iterator[bytes]:
     refs = git.ask("for-each-ref", "--format=%(refname)", NOTES_REFS).out.splitlines()
-    with CatFile(git, largest=MAX_SIZE) as reader:
+    with CatFile(git, max_size=MAX_SIZE) as reader:
         for ref in refs:
             try:
                 found = reader.read(ref + b":" + path_of(key_id))

@@ -35,7 +35,7 @@ from typing import Any, Protocol
 from git_envhist.lazy import dataclass
 from git_envhist.model import SQLITE_HEADER, SQLITE_SIDECARS, MissingReason
 from git_envhist.model.entries import database_of_sidecar
-from git_envhist.platform import open_itself
+from git_envhist.platform import open_nofollow
 from git_envhist.worktree.read_file import FileVanished, KindChanged, Unreadable, open_file, stat_of
 from git_envhist.worktree.scan import ScannedDirectory, ScannedEntry
 from git_envhist.worktree.stat_cache import COLUMNS, MODE, SIZE
@@ -185,7 +185,7 @@ def _lock_log(shared_memory: int) -> None:
 
 def _open_memory(name: bytes) -> int:
     try:
-        return open_itself(name + SHARED_MEMORY, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return open_nofollow(name + SHARED_MEMORY, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return -1
     except OSError as error:

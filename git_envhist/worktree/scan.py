@@ -59,7 +59,7 @@ class PathDirectoryCursor(DirectoryCursor):
         try:
             if root_name_of(path) != self._root or not self._is_at_expected() or not self._climb(wanted):
                 self._start(root_name_of(path))
-            for name in wanted[len(self._way) :]:
+            for name in wanted[len(self._names) :]:
                 self._go_down(name)
         except OSError:
             # The current directory is unknown now; start from the top next time.
@@ -68,7 +68,7 @@ class PathDirectoryCursor(DirectoryCursor):
         return os.stat(b".")
 
     def close(self) -> None:
-        self._way, self._seen, self._root = [], [], None
+        self._names, self._seen, self._root = [], [], None
 
     def _start(self, root: bytes) -> None:
         self.close()
@@ -81,9 +81,9 @@ class PathDirectoryCursor(DirectoryCursor):
         return identity_of(os.stat(b".")) == self._seen[-1]
 
     def _climb(self, wanted: list[bytes]) -> bool:
-        while self._way != wanted[: len(self._way)]:
+        while self._names != wanted[: len(self._names)]:
             os.chdir(b"..")
-            self._way.pop()
+            self._names.pop()
             self._seen.pop()
             # A directory that was moved has another parent.
             if not self._is_at_expected():
@@ -97,7 +97,7 @@ class PathDirectoryCursor(DirectoryCursor):
         os.chdir(name)
         if identity_of(os.stat(b".")) != identity_of(before):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        self._way.append(name)
+        self._names.append(name)
         self._seen.append(identity_of(before))
 
 

@@ -110,7 +110,7 @@ CASES = {
     ),
     "remote": Case(("envlog", "push", "nowhere"), 128, "no-remote", "'nowhere'", "", _opened),
     "broken off": Case(
-        ("envlog", "capture"), 128, "restore-left", "a restore was broken off here", "--continue", _broken_off,
+        ("envlog", "capture"), 128, "restore-left", "a restore was interrupted", "--continue", _broken_off,
     ),
     "bisect": Case(("envlog", "bisect", "--", "true"), 4, "no-such-snapshot", "'good'", "to check one", _opened),
     "agent": Case(

@@ -19,7 +19,16 @@ INNER = {
     **dict.fromkeys(("checks", "restorer", "dropper", "pruner"), "objects that do the work"),
     **dict.fromkeys(("capturing", "capturing_fetched", "progress_handler"), "objects that do the work"),
     **dict.fromkeys(
-        ("judge", "snapshot_of", "snapshots_of", "tree_of", "with_contents", "open_sealed", "newest"),
+        (
+            "judge",
+            "snapshot_of",
+            "snapshots_of",
+            "tree_of",
+            "with_contents",
+            "open_sealed",
+            "newest",
+            "pushed_tip",
+        ),
         "questions of packages",
     ),
     **dict.fromkeys(

@@ -151,7 +151,7 @@ def test_an_agent_stands_with_what_it_captures(repo: Repo) -> None:
     history = EnvHistory.open(repo.path, agent=agent, workers="here")
     moment = history.capture("mine")
     restored = history.restore(moment)
-    for one in (moment.snapshot, restored.moment or moment.snapshot):
+    for one in (moment.snapshot, restored.snapshot or moment.snapshot):
         assert isinstance(one, Snapshot)
         actor = one.actor
         assert (actor.agent, actor.agent_version, actor.session) == ("refactorer", "2.1", "s-1")

@@ -48,7 +48,7 @@ def test_snapshot_frees_what_dropping_it_frees(repo: Repo, history: EnvHistory) 
     trees = [f"{one.commit}^{{tree}}" for one in moments]
     middle = reached(repo, trees[1]) - reached(repo, trees[0]) - reached(repo, trees[2])
 
-    rows = {row.name: row for row in history.du().by_moment}
+    rows = {row.name: row for row in history.du().by_snapshot}
 
     assert rows[moments[1].id].frees == sum(sizes[oid] for oid in middle) + sizes[moments[1].commit]
     assert rows[moments[1].id].frees > 9_000
@@ -82,7 +82,7 @@ def test_directory_frees_the_size_of_its_objects(repo: Repo, history: EnvHistory
 
 def test_snapshots_free_more_together_than_alone(repo: Repo, history: EnvHistory) -> None:
     moments = three(repo, history)
-    alone = {row.name: row.frees for row in history.du().by_moment}
+    alone = {row.name: row.frees for row in history.du().by_snapshot}
     chosen = [moments[1].id, moments[2].id]
 
     together = history.du(*chosen).together

@@ -61,10 +61,10 @@ def test_the_python_that_a_virtual_environment_stands_on_is_told(repo: Repo) -> 
     capture(repo, "after")
     base = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
     told = json.loads(repo.run("envdiff", "--json", "@~1", "@", check=True).out)["facts"]
-    stands_on = {one["key"]: one["after"] for one in told if one["probe"] == "tools"}
+    tools = {one["key"]: one["after"] for one in told if one["probe"] == "tools"}
     assert os.path.dirname(base) in (
-        stands_on[".venv/base-python"],
-        os.path.dirname(stands_on[".venv/base-python"]),
+        tools[".venv/base-python"],
+        os.path.dirname(tools[".venv/base-python"]),
     )
 
 

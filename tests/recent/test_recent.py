@@ -243,4 +243,4 @@ def test_in_a_directory_that_is_gone_it_says_so(repo: Repo) -> None:
     words = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
     done = repo.execute("sh", "-c", words, "sh", "git-envlog", "recent", check=False)
     assert done.status == 128
-    assert done.err == "error: the directory that this was called in is gone\nhint: cd to one that is there\n"
+    assert done.err == "error: the current directory was removed\nhint: cd to an existing directory\n"

@@ -189,7 +189,7 @@ def test_tasks_and_effects_stay_on_the_timeline(repo: Repo) -> None:
     history.tasks.add("write it")
     repo.write("more", "1")
     history.tasks.set(1, TaskStatus.IN_PROGRESS)
-    begun = history.tasks.all()[0].begun_at
+    begun = history.tasks.all()[0].started_id
     history.effects.note("deployed")
     repo.write("more", "2")
     repo.run("envlog", "capture", check=True)
@@ -197,9 +197,9 @@ def test_tasks_and_effects_stay_on_the_timeline(repo: Repo) -> None:
     assert begun == before[2]
     repo.run("envlog", "drop", before[2], check=True)
     (task,) = open_history(repo).tasks.all()
-    assert (task.text, task.status, task.begun_at) == ("write it", TaskStatus.IN_PROGRESS, before[1])
+    assert (task.text, task.status, task.started_id) == ("write it", TaskStatus.IN_PROGRESS, before[1])
     (effect,) = open_history(repo).effects.all()
-    assert (effect.text, effect.stands_on) == ("deployed", before[1])
+    assert (effect.text, effect.snapshot_id) == ("deployed", before[1])
     assert before[1][:7] in repo.run("envlog", "resume", check=True).out
 
 

@@ -44,7 +44,7 @@ def test_purge_names_the_process_that_holds_a_lock(
     repo: Repo, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     for module in (disk, staging):
-        monkeypatch.setattr(module, "LIMIT", 0.1)
+        monkeypatch.setattr(module, "LOCK_TIMEOUT", 0.1)
     repo.write("tab\t", b"1")
     capture(repo, "one")
     history = EnvHistory.open(str(repo.path), environ=repo.env)

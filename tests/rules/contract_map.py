@@ -369,7 +369,7 @@ ENVDIFF = (
         "git's pathspecs, with their magic",
         (
             "cli/test_envdiff.py::test_pathspecs_are_gits_and_start_where_the_user_stands",
-            "diff/test_compare.py::test_pathspecs_mean_what_git_diff_means_by_them",
+            "diff/test_compare.py::test_pathspecs_agree_with_git_diff",
         ),
     ),
     Line(
@@ -1321,7 +1321,7 @@ DIFF = (
         (
             "remote/test_works_here.py::test_a_failure_there_is_read_here",
             "remote/test_works_here.py::test_one_machine_is_told_whole",
-            "diff/test_path_classes.py::test_each_is_told_or_set_apart",
+            "diff/test_path_classes.py::test_each_change_is_listed_or_set_apart",
         ),
     ),
     Line(
@@ -2001,7 +2001,7 @@ SETTINGS = (
     Line(
         "a slip in the configuration",
         "a warning, and the default stays",
-        ("test_config.py::test_a_value_that_makes_no_sense_is_told_and_the_default_stays",),
+        ("test_config.py::test_invalid_value_gives_a_warning_and_the_default",),
     ),
 )
 

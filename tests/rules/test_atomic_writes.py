@@ -26,7 +26,7 @@ EXCEPTIONS = {
     "git_envhist.rewrite.salvage": "puts a damaged ref aside",
     "git_envhist.secrets.keys": "puts a damaged list aside",
     "git_envhist.snapshots.staging": "publishes packs",
-    "git_envhist.snapshots.timelines": "puts a damaged name aside",
+    "git_envhist.worktree.timeline_name": "puts a damaged name aside",
 }
 OTHERS = [source for source in sources() if source.name != "git_envhist.disk"]
 

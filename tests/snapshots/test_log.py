@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged, GitFailed
 from git_envhist.git.cat_file import CatFile
-from git_envhist.git.config import identity_line, moment_of
+from git_envhist.git.config import identity_line, time_of
 from git_envhist.model import Actor, ChangeCount, IntentSource, RestoreRole, Trigger, Verdict, VerdictStatus
 from git_envhist.objects.commits import encode_commit, parse_commit
 from git_envhist.snapshots.log import read_chain, read_snapshot
@@ -275,7 +275,7 @@ def test_time_is_parsed_after_any_identity(name: str, email: str, at: datetime) 
     line = identity_line(name, email, moment)
     assert line.count(b"<") == line.count(b">") == 1
     assert b"\n" not in line
-    assert moment_of(line) == moment
+    assert time_of(line) == moment
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_malformed_commit_is_damage(data: bytes) -> None:
 )
 def test_impossible_commit_time_is_damage(line: bytes) -> None:
     with pytest.raises(Damaged):
-        moment_of(line)
+        time_of(line)
 
 
 def import_chain(repo: Repo, count: int) -> None:

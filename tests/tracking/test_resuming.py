@@ -144,7 +144,7 @@ def test_what_a_later_version_told_is_refused_and_what_an_earlier_one_told_is_re
     told(format=None, event=f"{task.mark}1", status="in-progress")
     assert [one.status for one in history.tasks.all()] == [TaskStatus.IN_PROGRESS]
     told(format=TASK_FORMAT + 1, event=f"{task.mark}2", status="half-way")
-    with pytest.raises(NewerRecord, match=f"in format '{TASK_FORMAT + 1}'"):
+    with pytest.raises(NewerRecord, match=f"have format '{TASK_FORMAT + 1}'"):
         history.tasks.all()
     for words in (("task",), ("resume",)):
         refused = repo.run("envlog", *words)

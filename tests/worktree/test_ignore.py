@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.errors import UsageError
-from git_envhist.git.diff import with_positive
+from git_envhist.git.pathspecs import with_positive
 from git_envhist.worktree.ignore import (
     BadPattern,
     NotAPattern,

@@ -63,7 +63,7 @@ def likely_lines(session: Session) -> Iterator[str]:
     """Yield the lines for at most five snapshots, the newest first."""
     history = session.history
     if history.restorer.broken_off:
-        yield "a restore was broken off here: first git envrestore --continue, or --abort to take it back"
+        yield "a restore was interrupted: first git envrestore --continue, or --abort to undo it"
     moments = likely_targets(history.catalog.own.snapshots, "")
     if not moments:
         print_error_line(f"hint: {NOTHING_CAPTURED}")

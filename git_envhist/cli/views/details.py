@@ -243,7 +243,7 @@ def changes_of(
 def diff_source(history: EnvHistory, snapshot: Snapshot, pathspecs: Sequence[bytes]) -> DiffSource:
     """A snapshot and the one before it, side by side."""
     from git_envhist.cli.views.diff_source import DiffSource  # loaded late: keeps envlog fast
-    from git_envhist.git.diff import empty_tree  # loaded late: likewise
+    from git_envhist.git.cat_file import empty_tree  # loaded late: likewise
 
     git = history.repository.git
     before = snapshot.parent or empty_tree(git, snapshot.commit)
@@ -267,7 +267,7 @@ def anchored_paths(session: Session) -> tuple[bytes, ...]:
     """The pathspecs of the command line, spelled as from the top of the environment."""
     if not session.paths:
         return ()
-    from git_envhist.git.diff import anchored, directory_prefix  # loaded late: keeps envlog fast
+    from git_envhist.git.pathspecs import anchored, directory_prefix  # loaded late: keeps envlog fast
 
     root = os.fsencode(session.history.repository.root)
     prefix = directory_prefix(os.getcwdb(), root)

@@ -123,7 +123,7 @@ def require_plan(
 
 def not_restored_line(session: Session, restored: RestoreResult, *, partly: bool) -> str:
     """One line where anything beside the part is not as it was in the moment; nothing else."""
-    target, now = restored.target, restored.moment
+    target, now = restored.target, restored.snapshot
     if now is None and target.restore is RestoreRole.TO and target.restored_from:
         # What is here is what the restore of a part left.
         source = _find(session, target.restored_from)
@@ -205,7 +205,7 @@ def dry_run_lines(
         if rows:
             yield f"{title}:"
             yield from (f"    {_row(row, signed)}" for row in rows)
-    yield from _left_lines(notable_skips(restored.plan.left_alone))
+    yield from _left_lines(notable_skips(restored.plan.skipped))
     yield from (f"service {escape(line)}" for line in restored.services)
     if restored.head is not None:
         yield f"then: {escape(restored.head)}"
@@ -220,7 +220,7 @@ def done_lines(
     restored: RestoreResult, back: str | None = WAY_BACK, rest: str = "", *, did: str = "restored"
 ) -> Iterator[str]:
     """What came of it; `back` is the command that takes it back, `rest` says what of the moment did not come."""
-    if restored.moment is None:
+    if restored.snapshot is None:
         yield from _idle_lines(restored, rest)
         return
     # Where all that was to be done was to remove, there is nothing to read back.
@@ -229,7 +229,7 @@ def done_lines(
     if rest:
         yield rest
     if not restored.plan.steps:
-        yield from _left_lines(notable_skips(restored.plan.left_alone))
+        yield from _left_lines(notable_skips(restored.plan.skipped))
     if restored.head is not None:
         yield escape(restored.head)
     if restored.relocated:
@@ -310,7 +310,7 @@ def _is_idle(restored: RestoreResult) -> bool:
 
 
 def _idle_lines(restored: RestoreResult, rest: str = "") -> Iterator[str]:
-    left = notable_skips(restored.plan.left_alone)
+    left = notable_skips(restored.plan.skipped)
     if left:
         yield "nothing to restore: what differs stays as it is"
         yield from _left_lines(left)
@@ -395,7 +395,7 @@ def counts_line(restored: RestoreResult) -> str:
         for step in restored.plan.steps
     )
     words.append(f"unchanged {max(0, restored.files - touched):,}")
-    left = notable_skips(restored.plan.left_alone)
+    left = notable_skips(restored.plan.skipped)
     if left:
         reasons = sorted({SHORTER.get(item.why.partition(" (")[0], item.why) for item in left})
         words.append(f"left alone {len(left):,} ({'; '.join(map(escape, reasons[:2]))})")
