@@ -8,6 +8,7 @@ that were added or removed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 
 from git_envhist.lazy import dataclass, pattern
 from git_envhist.model import Change, ChangeKind, ChangeSide, EntryKind, EnvPath, FactChange
@@ -17,23 +18,6 @@ from git_envhist.model.entries import database_of_sidecar
 
 PACKAGES, ENV, DATABASES, FILES = CLASSES = ("packages", "env", "databases", "files")
 
-INSTALLED = frozenset(
-    (
-        *(b"node_modules", b"bower_components", b"jspm_packages", b".yarn", b".pnpm-store"),
-        *(
-            b".venv",
-            b"venv",
-            b"site-packages",
-            b"dist-packages",
-            b"__pypackages__",
-            b".tox",
-            b".nox",
-            b"conda-meta",
-        ),
-        *(b".bundle", b"gems"),
-    )
-)
-"""Directories that package managers fill."""
 CACHE, BUILT = "cache", "built"
 CACHE_DIRECTORIES = frozenset(
     (
@@ -57,13 +41,21 @@ BUILDS = frozenset(
 DATABASE_ENDINGS = (b".db", b".db3", b".sqlite", b".sqlite3", b".s3db", b".sl3")
 
 
+@cache
+def _package_directories() -> frozenset[bytes]:
+    from git_envhist.probes import package_directories  # loaded late: only changed files need it
+
+    return package_directories()
+
+
 def class_of(path: bytes) -> str:
     """Return the class of a path."""
     from git_envhist.probes.variables import is_variables  # loaded late: only changed files need it
 
     directories = path.split(b"/")
     name = directories.pop()
-    if not INSTALLED.isdisjoint(directories) or name in INSTALLED:
+    installed = _package_directories()
+    if not installed.isdisjoint(directories) or name in installed:
         return PACKAGES
     if is_variables(path):
         return ENV
@@ -76,8 +68,9 @@ def generated_in(directory: bytes) -> tuple[str, bytes]:
     Directories of package managers are not generated directories; their changes are packages.
     """
     names = directory.split(b"/")
+    installed = _package_directories()
     for depth, name in enumerate(names):
-        if name in INSTALLED:
+        if name in installed:
             break
         if name in CACHE_DIRECTORIES or name in BUILDS:
             return (CACHE if name in CACHE_DIRECTORIES else BUILT), b"/".join(names[: depth + 1])
@@ -209,8 +202,9 @@ def _is_socket_or_pipe(change: Change) -> bool:
 def _installed_in(path: bytes) -> bytes | None:
     """Return the outermost package manager's directory above a path."""
     names = path.split(b"/")
+    installed = _package_directories()
     for depth, name in enumerate(names[:-1]):
-        if name in INSTALLED:
+        if name in installed:
             return b"/".join(names[: depth + 1])
     return None
 

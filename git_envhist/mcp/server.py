@@ -289,7 +289,7 @@ def _plan(plans: Shown) -> Callable[..., Any]:
         cursor: Cursor = None,
     ) -> Json:
         """What going back to a moment would do, path by path; changes nothing. `restore` takes its plan_id."""
-        chosen = [("--keep-code", keep_code), ("--keep-new", keep_new)]
+        chosen = [("--keep-tracked", keep_code), ("--keep-new", keep_new)]
         words = [*(word for word, wanted in chosen if wanted), *_given("--only", ",".join(only) or None)]
         told = await run(
             "envrestore", ["--json", "--dry-run", *words, *_operands(revision), *_paths(paths)], {}

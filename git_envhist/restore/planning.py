@@ -127,12 +127,12 @@ def changed_since(held: CapturedTree, commit: str, plan: RestorePlan) -> KnownWr
         for entry in (step.before, step.after):
             if entry is not None and entry.kind is EntryKind.DIRECTORY:
                 whole.add(_recorded(step.root, step.path))
-    for path in held.taken.gathered.directories:
+    for path in held.environment.scan_result.directories:
         changed.setdefault(path, set())
-        if not _is_complete(held.taken.records, path):
+        if not _is_complete(held.environment.records, path):
             whole.add(path)
     found: dict[bytes, frozenset[bytes] | None] = {path: frozenset(names) for path, names in changed.items()}
-    return KnownWrites(commit, found | dict.fromkeys(whole), records=held.taken.records)
+    return KnownWrites(commit, found | dict.fromkeys(whole), records=held.environment.records)
 
 
 def written_records(since: KnownWrites, plan: RestorePlan, carried: ExecuteResult) -> KnownWrites:

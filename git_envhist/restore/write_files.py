@@ -4,8 +4,8 @@ What stands in nobody's way needs no slots and no swaps. The directories are mad
 them is read and written by workers meanwhile, each file at once and whole. Hard links come when all files are there,
 and a directory gets its own line when nothing more comes into it.
 
-This is the hot path of a full restore: docs/performance.md says where its time goes, tests/restore/measure.py measures
-it.
+This is the hot path of a full restore: docs/internals/performance.md says where its time goes,
+tests/restore/measure.py measures it.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from git_envhist.model import EnvPath, Fact, NoteRecord, SnapshotId
 from git_envhist.model.storage import PurgeResult, PushedTimeline, RemainingObject
 from git_envhist.objects.pack_writer import PackWriter
 from git_envhist.paths import join
-from git_envhist.probes import tree_probes
+from git_envhist.probes import file_probes
 from git_envhist.remote.bundle import workplace
 from git_envhist.remote.export import EXPORT_DIRECTORY as EXPORT
 from git_envhist.remote.export import PLACE as IMPORT
@@ -232,7 +232,7 @@ def _was_read_from(probe: str, directory: bytes, path: bytes) -> bool:
 
 @cache
 def _wake() -> FileTriggers:
-    return compile_file_triggers(tree_probes())
+    return compile_file_triggers(file_probes())
 
 
 def _raw(text: str) -> bytes:

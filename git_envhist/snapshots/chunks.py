@@ -8,8 +8,8 @@ near it.
 A hole in a sparse file is cut as the NULs that it reads as, without reading it.
 
 `cut_with_secret` cuts sealed files; `ChunksPointer` is the small blob that replaces the file in the snapshot's tree.
-The parameters belong to the format (docs/format.md calls a chunk a piece): with other cuts nothing stored before
-would be found again.
+The parameters belong to the format (docs/internals/format.md calls a chunk a piece): with other cuts nothing stored
+before would be found again.
 """
 
 from __future__ import annotations

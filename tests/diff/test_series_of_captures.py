@@ -15,7 +15,7 @@ from git_envhist.api import EnvHistory
 from git_envhist.diff.compare import compare
 from git_envhist.diff.summary import count
 from git_envhist.model import ChangeCount
-from tests.capture.taking import HOWS, fresh_repo, settle, snapshot, take
+from tests.capture.helpers import HOWS, fresh_repo, settle, snapshot, take
 from tests.end_to_end.captures import assert_holds
 from tests.support.depth import examples
 from tests.support.oracle import Listed, Listing, git_fsck, listing

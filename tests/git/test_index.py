@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged
 from git_envhist.git.status import Index, IndexEntry, parse_index
-from tests.capture.taking import fresh_repo
+from tests.capture.helpers import fresh_repo
 from tests.support.repository import Repo
 from tests.support.strategies import names
 

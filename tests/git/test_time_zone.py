@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from git_envhist.git.config import LocalZone
 from git_envhist.history.times import read_time_span
-from tests.history.moments import BERLIN
+from tests.history.snapshots import BERLIN
 
 MIDDLES = [datetime(2026, 3, 29, 1, tzinfo=UTC), datetime(2026, 10, 25, 1, tzinfo=UTC)]
 

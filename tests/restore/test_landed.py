@@ -152,5 +152,5 @@ def test_the_next_capture_reads_what_landed(repo: Repo, history: EnvHistory) -> 
     assert done.snapshot is not None
     # Whatever was said of these bytes: they are read, not believed.
     with history.capturing.capture_tree(CaptureOptions()) as held:
-        assert b"sub" in held.taken.gathered.directories
+        assert b"sub" in held.environment.scan_result.directories
         assert held.content == done.snapshot.content == first.content

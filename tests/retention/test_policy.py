@@ -20,7 +20,7 @@ from git_envhist.model import (
 )
 from git_envhist.model.storage import RetentionPolicy
 from git_envhist.retention.prune import decide
-from tests.history.moments import NOW, snapshot
+from tests.history.snapshots import NOW, snapshot
 
 NOTHING = RetentionPolicy(0, 0, 0, 0)
 

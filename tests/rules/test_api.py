@@ -100,7 +100,7 @@ def test_nothing_is_told_of_an_option_that_is_none() -> None:
 
 def test_the_page_of_the_library_tells_of_every_verb() -> None:
     told = (
-        (CHECKOUT / "docs/api.md").read_text(encoding="utf-8").partition("## The verbs, and the programs")[2]
+        (CHECKOUT / "docs/guide/api.md").read_text(encoding="utf-8").partition("## Programs and methods")[2]
     )
     verbs = {verb.partition(".")[0] for verbs in VERBS.values() for verb in verbs}
     assert not {verb for verb in verbs if verb not in told}

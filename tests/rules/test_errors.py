@@ -14,7 +14,7 @@ import git_envhist
 from git_envhist.errors import EnvhistError, Interrupted
 from tests.rules.source import CHECKOUT, Source, sources
 
-PAGES = (CHECKOUT / "docs" / "troubleshooting.md",)
+PAGES = (CHECKOUT / "docs" / "guide" / "troubleshooting.md",)
 # Whoever stops a program knows what comes next; a library of another's that is missing tells by its own words.
 WITHOUT = (Interrupted,)
 OPTIONAL = ("git_envhist.mcp", "git_envhist.compat", "git_envhist.tui")
