@@ -105,7 +105,7 @@ class SecretRules:
         return is_secret_name
 
 
-def masked_program(path: bytes, data: bytes) -> bytes | None:
+def mask_program(path: bytes, data: bytes) -> bytes | None:
     """Return the text of a sealed program or document with masked secrets, or None if it cannot be masked.
 
     The user sees a diff of this text. A file that is secret by its name, or not text, is shown only with `--reveal`.
