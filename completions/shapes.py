@@ -18,8 +18,8 @@ from git_envhist.integrations.agents.registry import AGENTS
 
 SUMMARIES = {
     "git-envlog": "read and keep the history of an environment",
-    "git-envdiff": "what changed in the environment",
-    "git-envrestore": "go back to an earlier environment",
+    "git-envdiff": "show what changed in the environment",
+    "git-envrestore": "restore an earlier environment",
 }
 NO_COLOR = Option(("--no-color",), "no_color", "no colour", is_flag=True)
 DATES = (*STYLES, "local")
@@ -27,16 +27,16 @@ KINDS = {
     "<rev>": "revision",
     "<range>": "revision",
     "<a>": "revision",
-    "<rev>…": "revision",
+    "<rev>...": "revision",
     "<a>[..<b>]": "revision",
     "<timeline>": "timeline",
-    "<timeline>…": "timeline",
+    "<timeline>...": "timeline",
     "<remote>": "remote",
     "<directory>": "directory",
     "<history>": "directory",
     "<file>": "file",
     "<path>": "file",
-    "<path>…": "file",
+    "<path>...": "file",
     "<command>": "command",
     "<subcommand>": "subcommand",
 }
@@ -81,8 +81,9 @@ def value_of(option: Option, command: str) -> Value:
         return Value("words", tuple(AGENTS))
     if command == "name" and option.metavar == "<name>":
         return Value("name")
-    if "," in option.metavar and ": " in option.help:
-        return Value("words", tuple(option.help.partition(": ")[2].split(", ")))
+    if option.metavar == "<class>,...":
+        listed = option.help.rpartition(": ")[2].replace(" or ", ", ")
+        return Value("words", tuple(listed.split(", ")))
     return Value(KINDS.get(option.metavar, FREE))
 
 
@@ -93,7 +94,7 @@ def operands(command: Command) -> Iterator[Value]:
     if words and all(re.fullmatch(r"\w+", word) for word in words[0]):
         yield Value("words", tuple(words[0]))
         return
-    usage = re.sub(r"\[-[^\]]*\]…?|-\w <[^>]*>", "", usage.partition(" | ")[0])
+    usage = re.sub(r"\[-[^\]]*\](?:\.\.\.)?|-\w <[^>]*>", "", usage.partition(" | ")[0])
     for word in usage.split()[2:]:
         if "<options>" not in word and "<" in word:
             bare = word.strip("[]") if not word.startswith("[<a>[") else "<a>"

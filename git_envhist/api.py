@@ -385,7 +385,7 @@ class Returning(HistoryContext):
         came of it, and where it did not pass, `undo` is the way back.
 
         What can be asked for by name, as `git envrestore` has it: `paths` (git's pathspecs, as from the top) and `only`
-        (packages, env, databases, files) choose; `keep_new` removes nothing, `keep_code` leaves what HEAD tracks;
+        (packages, env, databases, files) choose; `keep_new` removes nothing, `keep_tracked` leaves what HEAD tracks;
         `head` also moves HEAD; `relocate` rewrites what names another place; `services` brings their state along;
         `force` and `foreign` override a refusal that names them (`roots`: in additional roots too). Called: `progress`,
         how far it is; `waiting`, somebody else holds the environment; `planned`, with the plan, before anything is

@@ -17,7 +17,7 @@ KEEP_LAST, KEEP_HOURLY, KEEP_DAILY, KEEP_WEEKLY = 200, 0, 30, 26
 HOUR = 3600.0
 VERIFY_ON = ("manual",)
 KEY_IN = ("both", "home")
-AGENT_WAIT = 3.0
+AGENT_TIMEOUT = 3.0
 DURATIONS = {"": 1, "s": 1, "m": 60, "h": 3600}
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": GIB, "t": 1 << 40}
 SERVICE_VERBS = ("dump", "restore", "stop", "start")
@@ -74,7 +74,7 @@ class Settings:
     """Seconds after which a check is ended; None: never."""
     agent_every: int = 1
     """Before every n-th tool that may change something a capture is taken; 0: before the first of a turn alone."""
-    agent_wait: float = AGENT_WAIT
+    agent_timeout: float = AGENT_TIMEOUT
     """Seconds that such a tool may be held until the capture before it is done."""
     keep_last: int = KEEP_LAST
     """Retention: so many of the newest moments, …"""
@@ -130,7 +130,7 @@ class _Reader:
             verify_on=self.words("envhist.verifyon", VERIFY_ON),
             verify_timeout=self.duration("envhist.verifytimeout", HOUR) or None,
             agent_every=self.size("envhist.agentevery", 1),
-            agent_wait=self.duration("envhist.agentwait", AGENT_WAIT),
+            agent_timeout=self.duration("envhist.agenttimeout", AGENT_TIMEOUT),
             keep_last=self.size("envhist.keeplast", KEEP_LAST),
             keep_hourly=self.size("envhist.keephourly", KEEP_HOURLY),
             keep_daily=self.size("envhist.keepdaily", KEEP_DAILY),

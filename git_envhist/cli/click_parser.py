@@ -119,7 +119,7 @@ def usage_error(
     message = failure.format_message().strip().rstrip(".")
     lists = f"'{called(command)} -h' lists the options" if command is not None else "-h lists the options"
     if (extra := EXTRA.search(message)) is not None:
-        return UsageError(f"one word too many: '{extra[1]}'", hint=_hint_at_words(command, words) or lists)
+        return UsageError(f"unexpected argument: '{extra[1]}'", hint=_hint_at_words(command, words) or lists)
     if isinstance(failure, click.NoSuchOption):
         return UsageError(
             f"no such option: '{failure.option_name}'", hint=_hint_at_option(failure, command) or lists
@@ -168,27 +168,27 @@ def _hint_at_words(command: Command | None, words: Sequence[str]) -> str | None:
     if command is None:
         return None
     if "[-- <path" in command.usage:
-        hint = f"paths stand behind '--': {command.usage.partition('[-- ')[0].strip()} -- <path>"
+        hint = f"paths go after '--': {command.usage.partition('[-- ')[0].strip()} -- <path>"
         return hint.replace(" [<options>]", "")
     if command.name in OF_WORDS:
-        return f"several words stand in quotes: {called(command)} '{OF_WORDS[command.name]}'"
+        return f"quote several words: {called(command)} '{OF_WORDS[command.name]}'"
     return f"usage: {command.usage}"
 
 
 # Options that fingers know from git or another tool, and what is typed here for that.
 
-EVERYTHING = "everything is taken, tracked or not: git envlog capture 'why'"
-NO_INDEX = "moments are compared, and there is no index among them: git envdiff"
-FIRST = "the moment stands first: git envrestore <rev> -- <path>"
+EVERYTHING = "a snapshot contains all files, tracked or not: git envlog capture '<intent>'"
+NO_INDEX = "snapshots do not include git's index: git envdiff"
+FIRST = "the snapshot comes first: git envrestore <rev> -- <path>"
 LIKE_SHOW = "git envlog -1 {option} <rev>"
 MEANT = {
     "envlog": {
         "--limit": "git envlog -n 3",
         "--count": "git envlog -n 3",
-        "--author": "git envlog --full tells whose each is, --grep searches intents, -S contents",
-        "--first-parent": "timelines do not branch: git envlog",
-        "--verbose": "git envlog --full has all of each, --stat what it changed",
-        "-v": "git envlog --full has all of each, --stat what it changed",
+        "--author": "git envlog --full prints the author, --grep searches intents, -S contents",
+        "--first-parent": "a timeline does not branch: git envlog",
+        "--verbose": "git envlog --full prints each in full, --stat what it changed",
+        "-v": "git envlog --full prints each in full, --stat what it changed",
     },
     "show": dict.fromkeys(
         ("--stat", "-p", "-u", "--patch", "--name-only", "--name-status", "--oneline", "--format"), LIKE_SHOW
@@ -197,24 +197,24 @@ MEANT = {
         "-a": EVERYTHING,
         "-A": EVERYTHING,
         "--all": EVERYTHING,
-        "--amend": "a moment stays as it is: git envlog note -m <text> adds to it, git envlog drop forgets it",
+        "--amend": "a snapshot never changes: git envlog note -m <text> adds a note, git envlog drop removes it",
         "--tag": "git envlog capture --name <name>",
     },
-    "name": dict.fromkeys(("-l", "--list"), "git envlog name: all names"),
-    "export": dict.fromkeys(("-o", "--output"), "the file stands first: git envlog export <file> [<rev>...]"),
+    "name": dict.fromkeys(("-l", "--list"), "git envlog name lists all names"),
+    "export": dict.fromkeys(("-o", "--output"), "the file comes first: git envlog export <file> [<rev>...]"),
     "envdiff": {"--staged": NO_INDEX, "--cached": NO_INDEX},
     "envrestore": {
-        "--hard": "git envrestore @: all of the newest moment; what is here is saved first",
+        "--hard": "git envrestore @ restores the newest snapshot; your files are saved first",
         "--source": FIRST,
         "-s": FIRST,
-        "--worktree": "what stands here is what comes back: git envrestore <rev> -- <path>",
-        "-W": "what stands here is what comes back: git envrestore <rev> -- <path>",
-        "--patch": "files come back whole: git envdiff -p <rev> -- <path> shows what would",
-        "-p": "files come back whole: git envdiff -p <rev> -- <path> shows what would",
-        "--staged": "git's index stays as it is: git envrestore <rev> -- <path>",
-        "--list": "git envrestore alone shows the likeliest moments, git envlog all of them",
-        "--yes": "nothing is asked: what is here is saved first, and --undo brings it back",
-        "-y": "nothing is asked: what is here is saved first, and --undo brings it back",
+        "--worktree": "files of the working tree are restored: git envrestore <rev> -- <path>",
+        "-W": "files of the working tree are restored: git envrestore <rev> -- <path>",
+        "--patch": "whole files are restored: git envdiff -p <rev> -- <path> shows the changes",
+        "-p": "whole files are restored: git envdiff -p <rev> -- <path> shows the changes",
+        "--staged": "git's index is not changed: git envrestore <rev> -- <path>",
+        "--list": "git envrestore lists likely snapshots, git envlog lists all",
+        "--yes": "there is no question: your files are saved first, and --undo restores them",
+        "-y": "there is no question: your files are saved first, and --undo restores them",
     },
 }
 

@@ -29,7 +29,7 @@ class CannotChangeDirectory(EnvhistError):
     """The directory of `-C` is not one that can be entered."""
 
     code = "no-such-directory"
-    usual_hint = "-C takes a directory that is there"
+    usual_hint = "-C takes an existing directory"
 
 
 class Session:
@@ -120,7 +120,7 @@ class Session:
     def no_paths(self) -> None:
         """Refuse pathspecs where none make sense."""
         if self.paths:
-            raise UsageError(f"no paths are expected here: '{self.paths[0]}'")
+            raise UsageError(f"this command takes no paths: '{self.paths[0]}'")
 
 
 class Command:
@@ -235,7 +235,8 @@ def common_options(json_lines: bool) -> list[Option]:
         ),
         make_option("-P", "--no-pager", is_flag=True, help="do not use the pager"),
         make_option(
-            "-C", "directories", metavar="<directory>", multiple=True, help="run as if started in that directory; repeatable"
+            "-C", "directories", metavar="<directory>", multiple=True,
+            help="run as if started in that directory; repeatable",
         ),
         make_option("-h", "short_help", is_flag=True, prints_and_exits=True, help="print this short help"),
         make_option("--help", "long_help", is_flag=True, prints_and_exits=True, help="open the man page"),
@@ -247,7 +248,7 @@ def report_waiting(whom: str) -> None:
     """Say why nothing happens."""
     from git_envhist.cli.errors import print_error_line  # loaded late: hardly anybody waits
 
-    print_error_line(f"waiting for {whom} of this repository to end")
+    print_error_line(f"waiting for {whom} of this repository to finish")
 
 
 def enter_directory(directory: str) -> None:

@@ -30,13 +30,15 @@ OUT_OF = {
     errno.EAGAIN: "close some programs, or raise the limit: ulimit -u",
 }
 """What the system may run out of, and no program of ours can help."""
-AGAIN = "type it again: it goes on where it stood"
+AGAIN = "run the command again: it continues where it stopped"
 
 
-LOOK_AFTER_THE_DISK = "see whether the disk or the server that holds it fails, then run the command again"
-MAKE_ROOM = "make room there (or raise the quota), then run the command again"
-MOVED = "it was moved or removed meanwhile: run the command again where it is now"
-ALLOW = "a sandbox, another owner or a read-only file system closes it: allow it, then run the command again"
+LOOK_AFTER_THE_DISK = "check the disk or its server, then run the command again"
+MAKE_ROOM = "free some space there (or raise the quota), then run the command again"
+MOVED = "it was moved or removed: run the command again in its new place"
+ALLOW = (
+    "a sandbox, another owner or a read-only file system denies access: allow it, then run the command again"
+)
 REFUSALS = {
     **dict.fromkeys(
         (errno.EIO, errno.ENXIO, errno.ENODEV, errno.ENOTCONN, errno.ETIMEDOUT), LOOK_AFTER_THE_DISK
@@ -171,11 +173,11 @@ def as_defect(failure: Exception, program: str) -> EnvhistError:
     said = f"{type(failure).__name__}: {failure}".splitlines()[0]
     if isinstance(failure, NotADirectoryError) and failure.filename:
         message = f"the system refused '{os.fsdecode(failure.filename)}': not a directory"
-        return EnvhistError(message, hint="something stands in the place of a directory: move it away")
+        return EnvhistError(message, hint="a file is in the place of a directory: move it away")
     if isinstance(failure, FileNotFoundError) and isinstance(failure.filename, str | bytes):
         above = os.path.dirname(os.fsdecode(failure.filename))
         if above and not os.path.lexists(above):
-            return EnvhistError(f"the directory '{above}' is gone", hint=MOVED)
+            return EnvhistError(f"the directory '{above}' does not exist any more", hint=MOVED)
     number = errno.ENOMEM if isinstance(failure, MemoryError) else getattr(failure, "errno", None)
     if isinstance(failure, OSError | MemoryError) and number in OUT_OF:
         return EnvhistError(f"the system refused: {os.strerror(number).lower()}", hint=OUT_OF[number])
@@ -187,13 +189,15 @@ def as_defect(failure: Exception, program: str) -> EnvhistError:
     if isinstance(failure, ImportError):
         # The files of a module are read when a command needs them; the import system hides the error of the disk.
         return EnvhistError(
-            f"a part of this program cannot be loaded: {said.partition(': ')[2]}",
+            f"cannot load a module of git-envhist: {said.partition(': ')[2]}",
             hint="run the command again; if that fails too, install git-envhist again",
         )
     try:
         place = write_report(failure, program)
     except OSError:
-        return InternalError(f"unexpected failure: '{said}'", hint="GIT_ENVHIST_TRACE=1 shows where")
+        return InternalError(
+            f"unexpected failure: '{said}'", hint="run it with GIT_ENVHIST_TRACE=1 to see where"
+        )
     return InternalError(
         f"unexpected failure: '{said}'", hint=f"the details are in '{place}'; please report them"
     )
@@ -236,7 +240,7 @@ def versions(program: str) -> list[str]:
     try:
         git = spawn(["git", "--version"], os.environb).out.decode("ascii", "replace").strip()
     except (EnvhistError, OSError):
-        git = "git could not be asked"
+        git = "git did not run"
     system = os.uname()
     return [
         f"{' '.join([program, *redacted_command_line(sys.argv[1:])])}, git-envhist {__version__}",
@@ -299,7 +303,7 @@ def print_hint(session: Session, key: str, text: str | Callable[[], str]) -> Non
     session.output.flush()
     print_error_line(f"hint: {text if isinstance(text, str) else text()}")
     if os.isatty(STDERR):
-        print_error_line(f"hint: (not again: git config --global advice.{key} false)")
+        print_error_line(f"hint: (turn off: git config --global advice.{key} false)")
 
 
 def hint_if_empty(session: Session) -> None:
@@ -316,8 +320,8 @@ def after_capture(session: Session, captured: CaptureResult) -> None:
     """Where one can go from a moment that was just taken."""
     if captured.snapshot is None or captured.verdict is not None or not os.isatty(STDERR):
         return
-    back = f"back to it at any time: git envrestore {captured.snapshot.id[:7]}"
-    more = "'git envlog' lists the moments" if captured.first else "what changes from here: git envdiff"
+    back = f"restore it at any time: git envrestore {captured.snapshot.id[:7]}"
+    more = "list snapshots: git envlog" if captured.first else "see later changes: git envdiff"
     print_hint(session, CAPTURE, f"{back}; {more}")
 
 
@@ -331,8 +335,8 @@ def after_verdict(session: Session, verdict: Verdict) -> None:
 
     def words() -> str:
         if by_verdict(session.history.world.own, VerdictStatus.PASS):
-            return "what changed since it last passed: git envdiff good; which moment broke it: git envlog bisect"
-        return "what it said: git envlog show; what changed before: git envdiff @~1..@"
+            return "changes since the check last passed: git envdiff good; first failing snapshot: git envlog bisect"
+        return "output of the check: git envlog show; changes before it: git envdiff @~1..@"
 
     print_hint(session, VERDICT, words)
 
@@ -348,7 +352,7 @@ def warn_if_half_way(history: AroundHistory) -> None:
 
     if has_unfinished_restore(history.repository.state):
         warn(
-            "a restore was broken off here: git envrestore --continue finishes it, git envrestore --abort takes it back"
+            "a restore was interrupted here: git envrestore --continue finishes it, git envrestore --abort undoes it"
         )
 
 
@@ -372,4 +376,4 @@ def report_running_capture(repository: Repository) -> None:
     if last and last[0].result == "waiting" and last[0].at >= mark.at:
         print_error_line(f"note: {last[0].message}")
     else:
-        print_error_line(f"note: a capture is under way ({mark.event}), and is not in this list yet")
+        print_error_line(f"note: a capture is running ({mark.event}); it is not in this list yet")

@@ -187,7 +187,7 @@ def verdict_phrase(verdict: Verdict | None) -> str:
     """`verify failing`; nothing where nothing was checked."""
     if verdict is None:
         return ""
-    claimed = f", claimed by {verdict.claimed_by}" if verdict.claimed_by is not None else ""
+    claimed = f", unsigned (says: {verdict.claimed_by})" if verdict.claimed_by is not None else ""
     return PHRASES[verdict.status] + claimed
 
 
@@ -231,7 +231,7 @@ def _ended(snapshot: Snapshot) -> str:
 
 def claim(snapshot: Snapshot) -> str:
     """Who a snapshot says took it, where no key that is here vouches for that."""
-    return f"claimed by {snapshot.actor.name or 'nobody'}" if snapshot.trusted is False else ""
+    return f"unsigned (says: {snapshot.actor.name or 'no name'})" if snapshot.trusted is False else ""
 
 
 def effect_words(effect: Effect) -> str:
@@ -240,7 +240,7 @@ def effect_words(effect: Effect) -> str:
     if effect.refused:
         told.append("refused, not done")
     elif effect.command is not None and effect.exit_code != 0:
-        told.append("it never ended" if effect.exit_code is None else f"exit {effect.exit_code}")
+        told.append("it did not finish" if effect.exit_code is None else f"exit {effect.exit_code}")
     return first_line(effect.text) + (f" ({', '.join(told)})" if told else "")
 
 

@@ -130,10 +130,10 @@ class OutputFailed(EnvhistError):
     """The answer could not be written; `result_text` says what is done all the same."""
 
     code = "output"
-    usual_hint = "make room where the answer goes, or send it elsewhere"
+    usual_hint = "free some space there, or write the output to another file"
 
     def __init__(self, reason: str, done: str | None = None) -> None:
-        super().__init__(f"{done + ', but ' if done else ''}cannot write the answer: {reason}")
+        super().__init__(f"{done + ', but ' if done else ''}cannot write the output: {reason}")
         if done:
             self.exit_code = DONE_UNTOLD
 

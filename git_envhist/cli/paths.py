@@ -25,16 +25,16 @@ def refuse_name(name: str) -> None:
     """Refuse a name that could not be typed as a revision, or that is a subcommand."""
     reason = why_not_a_name(name)
     if reason is None and (name in SUBCOMMANDS or name in SYNONYMS):
-        reason = "a subcommand is called so"
+        reason = "it is a subcommand"
     if reason is None and parse_moment(name, datetime.now(UTC)) is not None:
-        reason = "it reads as a time"
+        reason = "it looks like a time"
     if reason is None and is_id(name):
-        reason = "it reads as the id of a snapshot"
+        reason = "it looks like a snapshot id"
     if reason is None and _holds_secret(name):
-        raise Refused("not usable as a name: there is a secret in it", hint="names are stored in the clear")
+        raise Refused("not usable as a name: it contains a secret", hint="names are stored unencrypted")
     if reason is not None:
         raise Refused(
-            f"not usable as a name: '{name}' ({reason})", hint="take another, like 'before-refactor'"
+            f"not usable as a name: '{name}' ({reason})", hint="use another name, e.g. 'before-refactor'"
         )
 
 
@@ -98,9 +98,7 @@ def take_paths(session: Session, words: Sequence[str], snapshot: Snapshot, usage
     """Make the words after a revision the pathspecs; `UsageError` if one exists neither now nor in the snapshot."""
     for word in words:
         if session.paths is not None or not (os.path.lexists(word) or _holds(session, snapshot, word)):
-            raise UsageError(
-                f"one word too many: '{word}'", hint=f"paths stand behind '--': {usage} -- <path>"
-            )
+            raise UsageError(f"unexpected argument: '{word}'", hint=f"paths go after '--': {usage} -- <path>")
     session.paths = tuple(words)
 
 

@@ -82,18 +82,18 @@ def _nobody_waits(_data: bytes) -> bool:
 
 def _patience(event: AgentEvent, environ: Mapping[str, str]) -> float:
     """The seconds that a tool may be held for; asked here, since who captures may be late even in that."""
-    from git_envhist.config import AGENT_WAIT, parse_duration  # loaded late: what only looks is not held
+    from git_envhist.config import AGENT_TIMEOUT, parse_duration  # loaded late: what only looks is not held
     from git_envhist.git.process import SAFE_GIT, clean_environment, spawn  # loaded late: likewise
 
     variables = {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
     directory = next(iter(event.directories), ".")
-    words = [*SAFE_GIT, "-C", directory, "config", "--get", "envhist.agentwait"]
+    words = [*SAFE_GIT, "-C", directory, "config", "--get", "envhist.agenttimeout"]
     with suppress(Exception):
         told = parse_duration(
             spawn(words, clean_environment(variables)).out.decode("utf-8", "replace").strip()
         )
-        return AGENT_WAIT if told is None else told
-    return AGENT_WAIT
+        return AGENT_TIMEOUT if told is None else told
+    return AGENT_TIMEOUT
 
 
 def _hold(work: Callable[[Tell], None], patience: Callable[[], float]) -> None:
@@ -156,7 +156,7 @@ SEALED_AS = b"prompt"
 MAX_TRANSCRIPT = 16 << 20
 """Of one that is longer its end is attached."""
 LATE = (
-    "the tool did not wait until this was captured: envhist.agentWait had passed, so that "
+    "the tool did not wait until this was captured: envhist.agentTimeout had passed, so that "
     "some of what it changed may be in here"
 )
 # What git sets for its own commands: an agent that runs inside one is none of these.

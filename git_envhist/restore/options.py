@@ -28,7 +28,7 @@ class RestoreOptions:
     """Spelled as from the top."""
     classes: frozenset[str] | None = None
     keep_new: bool = False
-    keep_code: bool = False
+    keep_tracked: bool = False
     head: bool = False
     relocate: bool = False
     """What comes of another working tree and names its place is to name this one."""
@@ -57,7 +57,7 @@ class RestoreOptions:
     @property
     def is_part(self) -> bool:
         """Whether less was asked for than a whole moment."""
-        return bool(self.pathspecs) or self.classes is not None or self.keep_new or self.keep_code
+        return bool(self.pathspecs) or self.classes is not None or self.keep_new or self.keep_tracked
 
 
 NO_WISH = RestoreOptions()
@@ -71,7 +71,7 @@ class RestoreKeywords(TypedDict, total=False):
     only: Iterable[str]
     """Classes of things: packages, env, databases, files."""
     keep_new: bool
-    keep_code: bool
+    keep_tracked: bool
     head: bool
     relocate: bool
     services: bool

@@ -382,7 +382,7 @@ class Planner:
             self._now,
             roots=self._survey.bases,
             chosen=chosen,
-            code=tracked(self._git) if wish.keep_code else (),
+            code=tracked(self._git) if wish.keep_tracked else (),
         )
         rules = PlanRules(scope.keep_standing, wish.keep_new, self._what_holds(pairs))
         rules = skip_submodules(rules, self.spared)

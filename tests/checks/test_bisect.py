@@ -77,7 +77,7 @@ def test_a_package_is_found_among_sixty_moments_in_seven_tries(repo: Repo) -> No
     forge_timeline(repo, 60, {41: lambda: repo.write(package, '{"version": "1.3.0"}\n')})
     done = repo.run("envlog", "bisect", "--good", "@~59", "--", f"grep -q 1.0.0 {package}", check=True)
     assert done.out.splitlines()[1].endswith("m41")
-    assert "node_modules" in done.out.partition("what that step changed:")[2]
+    assert "node_modules" in done.out.partition("what it changed:")[2]
     tried = [line for line in done.err.splitlines() if line.startswith("  ")]
     assert 0 < len(tried) <= 7
     # What is known by the same check is not tried again.
@@ -103,7 +103,7 @@ def test_a_row_in_a_database_is_found_with_the_check_that_good_passed(repo: Repo
     done = repo.run("envlog", "bisect")
     assert done.status == 0, done.err
     assert done.out.splitlines()[1].endswith("m3")
-    assert "app.db" in done.out.partition("what that step changed:")[2]
+    assert "app.db" in done.out.partition("what it changed:")[2]
 
 
 def test_125_skips_and_what_cannot_be_told_apart_is_told(repo: Repo) -> None:

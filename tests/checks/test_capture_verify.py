@@ -44,7 +44,7 @@ def test_a_check_that_fails_costs_a_warning_and_no_snapshot(repo: Repo) -> None:
     done = repo.run("envlog", "capture", "x", "--verify", "echo boom; exit 3")
     told, hint = done.err.split("hint: ")
     assert (done.status, told) == (0, "boom\nwarning: the check failed: echo boom; exit 3\n")
-    assert hint == "what it said: git envlog show; what changed before: git envdiff @~1..@\n"
+    assert hint == "output of the check: git envlog show; changes before it: git envdiff @~1..@\n"
     first, *_, last = done.out.splitlines()
     assert first.endswith("] x")
     assert last.startswith(" ✗ echo boom; exit 3 (")
@@ -132,7 +132,7 @@ def test_the_configured_check_runs_for_the_triggers_that_are_named(repo: Repo) -
 def test_a_check_may_take_so_long(repo: Repo) -> None:
     repo.git("config", "envhist.verifyTimeout", "1s")
     done = repo.run("envlog", "capture", "--verify", "echo begun; sleep 1000", "--exit-code")
-    assert "the check could not tell: echo begun; sleep 1000 took too long" in done.err
+    assert "the check could not run: echo begun; sleep 1000 took too long" in done.err
     found = latest(repo)
     assert (found["status"], found["timed_out"], found["output_tail"]) == ("error", True, "begun\n")
 

@@ -40,7 +40,7 @@ def test_what_a_note_says_without_our_key_counts_for_nothing(repo: Repo) -> None
     assert repo.run("envlog", "--verdict=pass").out == ""
     assert repo.run("envlog", "--verdict=none", "--format=%s").out == "x\n"
     assert " ? x" in repo.run("envlog").out
-    assert "Verdict:   ? verify passing, claimed by Mallory (true)" in repo.run("envlog", "show").out
+    assert "Verdict:   ? verify passing, unsigned (says: Mallory) (true)" in repo.run("envlog", "show").out
     assert shown(repo)["verify"]["claimed_by"] == "Mallory"  # type: ignore[index]
     # What is claimed hides nothing that was found here.
     repo.run("envlog", "verify", "@", "--", "false")

@@ -26,11 +26,11 @@ def test_a_person_is_told_where_to_go_from_a_capture(repo: Repo) -> None:
     shown, _ = on_terminal(repo, "git-envlog", "capture", "one")
     said = hints(shown)
     assert re.fullmatch(
-        r"hint: back to it at any time: git envrestore [0-9a-f]{7}; 'git envlog' lists .*", said[0]
+        r"hint: restore it at any time: git envrestore [0-9a-f]{7}; list snapshots: git envlog", said[0]
     )
-    assert said[1:] == ["hint: (not again: git config --global advice.envhistCapture false)"]
+    assert said[1:] == ["hint: (turn off: git config --global advice.envhistCapture false)"]
     shown, _ = on_terminal(repo, "git-envlog", "capture", "two")
-    assert hints(shown)[0].endswith("what changes from here: git envdiff")
+    assert hints(shown)[0].endswith("see later changes: git envdiff")
     shown, _ = on_terminal(switched_off(repo, "envhistCapture"), "git-envlog", "capture", "three")
     assert not hints(shown)
 
@@ -41,20 +41,22 @@ def test_a_program_is_told_nothing_after_what_went_well(repo: Repo) -> None:
 
 def test_a_failed_check_is_followed_by_what_finds_the_cause(repo: Repo) -> None:
     done = repo.run("envlog", "capture", "--verify", "false")
-    assert hints(done.err) == ["hint: what it said: git envlog show; what changed before: git envdiff @~1..@"]
+    assert hints(done.err) == [
+        "hint: output of the check: git envlog show; changes before it: git envdiff @~1..@"
+    ]
     repo.run("envlog", "capture", "--verify", "true", check=True)
     for words in (("capture", "--verify", "exit 3"), ("verify", "--", "exit 3")):
         (said,) = hints(repo.run("envlog", *words).err)
-        assert said.startswith("hint: what changed since it last passed: git envdiff good;")
+        assert said.startswith("hint: changes since the check last passed: git envdiff good;")
     assert not hints(switched_off(repo, "envhistVerdict").run("envlog", "verify", "--", "exit 3").err)
 
 
 def test_a_restore_says_how_to_come_back(repo: Repo) -> None:
     repo.run("envlog", "capture", "one", check=True)
     repo.write("app.py", "changed\n")
-    assert "go back with: git envrestore --undo\n" in repo.run("envrestore", "@", check=True).out
+    assert "to undo: git envrestore --undo\n" in repo.run("envrestore", "@", check=True).out
     repo.write("app.py", "again\n")
-    assert "go back with" not in switched_off(repo, "envhistRestore").run("envrestore", "@", check=True).out
+    assert "to undo" not in switched_off(repo, "envhistRestore").run("envrestore", "@", check=True).out
 
 
 def test_an_empty_history_says_how_to_begin(repo: Repo) -> None:

@@ -77,5 +77,5 @@ def test_waiting_capture_names_a_restore(
     repo.write(".git/envhist/restore/journal", b"")
     tell_that_we_wait(session)
     first, second = capsys.readouterr().err.splitlines()
-    assert first == "waiting for another capture of this working tree to end"
-    assert second == "waiting for a restore of this working tree to end"
+    assert first == "waiting for another capture of this working tree to finish"
+    assert second == "waiting for a restore of this working tree to finish"

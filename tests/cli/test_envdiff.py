@@ -115,8 +115,8 @@ def test_without_a_snapshot_there_is_nothing_to_compare_with(repo: Repo) -> None
     [
         (("--stat", "--raw"), "--stat and --raw exclude each other"),
         (("--only=packs",), "no such class of changes: 'packs'"),
-        (("-Mmuch",), "not a similarity: 'much'"),
-        (("a", "b", "c"), "more than two moments are given: 'c'"),
+        (("-Mmuch",), "not a percentage: 'much'"),
+        (("a", "b", "c"), "more than two snapshots are given: 'c'"),
         (("--bogus",), "no such option: '--bogus'"),
     ],
 )

@@ -166,7 +166,7 @@ Date:      Wed Nov 18 10:18:03 2026 +0000
 Trigger:   manual
 Head:      <hash> (main)
 Meta:      ticket=42
-Story:     +2 -1 files
+Summary:   +2 -1 files
 Complete:  yes
 
     after package install
@@ -194,11 +194,11 @@ def test_a_file_that_was_not_there_is_told(repo: Repo, ids: list[str]) -> None:
 
 
 NOW = """\
-the environment now
+the working tree now
 Timeline:  laptop/app-4f2a91
 Date:      Wed Nov 18 10:30:00 2026 +0000
 Newest:    <4> the \\x1b[2Jintent\\u202e of
-Story:     ~1 file
+Summary:   ~1 file
 """
 
 
@@ -218,7 +218,7 @@ def test_one_path_at_a_time(repo: Repo, ids: list[str]) -> None:
 def test_naming_and_noting(repo: Repo, ids: list[str]) -> None:
     for words, text in [
         (("name", "release", "@~1"), "<3..> is named 'release': after package install\n"),
-        (("note", "release", "-m", "it was the proxy"), "noted on <3..>: after package install\n"),
+        (("note", "release", "-m", "it was the proxy"), "added a note to <3..>: after package install\n"),
         (("--oneline", "-1", "release"), "<3..> after package install (release)\n"),
         (("name", "-d", "release"), "<3..> is no longer named 'release'\n"),
     ]:

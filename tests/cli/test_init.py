@@ -73,8 +73,8 @@ def error(done: Result, status: int) -> str:
 def test_everything_works_as_in_a_repository_of_gits(plain: Repo) -> None:
     seen = listing(plain.path, top=True)
     done = plain.run("envlog", "init", check=True)
-    assert done.out.splitlines()[0].startswith(f"the history of '{plain.path}' is kept in '")
-    assert done.out.splitlines()[1] == "its first snapshot: git envlog capture"
+    assert done.out.splitlines()[0].startswith(f"the history of '{plain.path}' is stored in '")
+    assert done.out.splitlines()[1] == "take the first snapshot: git envlog capture"
     first = capture(plain, "first", "--name", "start")
     assert listing(plain.path, top=True) == seen, "nothing is put into the directory"
     plain.write("in/b", b"3\n")
@@ -128,7 +128,7 @@ def test_everything_of_it_is_private(begun: Repo) -> None:
 def test_saying_it_twice_changes_nothing(begun: Repo) -> None:
     before = told(begun)
     done = begun.run("envlog", "init", check=True)
-    assert done.out.splitlines()[1] == "it holds 1 snapshot: git envlog"
+    assert done.out.splitlines()[1] == "it contains 1 snapshot: git envlog"
     assert told(begun) == before
     assert len(records(begun)) == 1
 
@@ -249,7 +249,7 @@ def test_inside_a_git_repository_there_is_nothing_to_set_up(repo: Repo) -> None:
     for words in ((), ("sub",)):
         done = repo.run("envlog", "init", *words, check=True)
         assert (
-            done.out == f"nothing to set up: '{repo.path}' is a git repository, which holds its own history\n"
+            done.out == f"nothing to set up: '{repo.path}' is a git repository; its history is stored there\n"
         )
     assert told(repo)["plain"] is False
     assert not (Path(repo.env["XDG_DATA_HOME"]) / "git-envhist").exists()

@@ -22,7 +22,7 @@ def ring(repo: Repo, hermetic: Path) -> KeyRing:
 
 def test_without_a_key_it_says_when_there_will_be_one_and_makes_none(repo: Repo, ring: KeyRing) -> None:
     done = repo.run("envlog", "key", check=True)
-    assert done.out == "no key yet: the first capture makes one\n"
+    assert done.out == "no key yet: the first capture creates one\n"
     assert json.loads(repo.run("envlog", "key", "show", "--json", check=True).out) == []
     assert ring.current_id() is None
 
@@ -51,7 +51,7 @@ def test_an_exported_key_is_one_line_with_a_warning_beside_it(repo: Repo, ring: 
     key = ring.current()
     done = repo.run("envlog", "key", "export", check=True)
     assert done.out == write_key_text(key) + "\n"
-    assert done.err.startswith("warning: whoever has this line can open every secret file")
+    assert done.err.startswith("warning: anyone with this line can open every secret file")
     assert repo.run("envlog", "key", "export", key.id, check=True).out == done.out
     told = json.loads(repo.run("envlog", "key", "export", "--json", check=True).out)
     assert told == {"schema": 1, "id": key.id, "text": write_key_text(key)}
@@ -71,7 +71,9 @@ def test_a_backup_comes_back_from_a_file_or_from_standard_input(repo: Repo, ring
     backup = repo.write("../backup.txt", text)
     words = {"file": (str(backup),), "-": ("-",), "stdin": ()}[way]
     done = repo.run("envlog", "key", "import", *words, input=text, check=True)
-    assert done.out == f"took in the key {KNOWN.id}: it opens what it sealed, and seals new files\n"
+    assert (
+        done.out == f"imported the key {KNOWN.id}: it opens the files that it sealed, and seals new files\n"
+    )
     assert ring.current() == KNOWN
 
 

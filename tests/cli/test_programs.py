@@ -18,7 +18,7 @@ ONE_LINE_AND_HINT = 2
 
 def test_git_finds_the_programs(repo: Repo) -> None:
     done = repo.execute("git", "envlog", "-h")
-    assert done.out.startswith("usage: git envlog [<options>] [<range>] [-- <pathspec>…]\n")
+    assert done.out.startswith("usage: git envlog [<options>] [<range>] [-- <pathspec>...]\n")
     assert "capture  " in done.out
     assert "--oneline" in done.out
 
@@ -67,18 +67,18 @@ def test_help_needs_no_repository(tmp_path: Path, repo: Repo) -> None:
             "error: no such option: '--bogus'",
             "hint: 'git envlog capture -h' lists the options",
         ),
-        (("-n",), "error: option '-n' requires an argument", "hint: -n <n>: at most so many; also -<n>"),
+        (("-n",), "error: option '-n' requires an argument", "hint: -n <n>: list at most <n>; also -<n>"),
         (
             ("capture", "a", "-m", "b"),
-            "error: the intent is given twice",
-            "hint: either as a word or with -m",
+            "error: two intents are given",
+            "hint: give it as an argument or with -m",
         ),
         (
             ("capture", "a", "b"),
-            "error: one word too many: 'b'",
-            "hint: several words stand in quotes: git envlog capture 'before the upgrade'",
+            "error: unexpected argument: 'b'",
+            "hint: quote several words: git envlog capture 'before the upgrade'",
         ),
-        (("status", "b"), "error: one word too many: 'b'", "hint: usage: git envlog status [--report]"),
+        (("status", "b"), "error: unexpected argument: 'b'", "hint: usage: git envlog status [--report]"),
         (("--stat", "-p"), "error: --stat and --patch exclude each other", "hint: -h lists the options"),
     ],
 )
@@ -136,7 +136,7 @@ def test_a_directory_that_is_not_there_is_told(repo: Repo) -> None:
     assert done.status == 128
     said, hint = done.err.splitlines()
     assert said == "error: cannot change to 'nowhere\\x1b': No such file or directory"
-    assert hint == "hint: -C takes a directory that is there"
+    assert hint == "hint: -C takes an existing directory"
 
 
 def test_a_defect_is_one_line_and_a_file(repo: Repo, hermetic: Path) -> None:
@@ -188,8 +188,8 @@ def test_an_answer_that_cannot_be_written_is_an_error(repo: Repo) -> None:
             ["git-envlog", "-h"], cwd=repo.path, env=repo.env, stdout=full, stderr=subprocess.PIPE
         )
     said, hint = done.stderr.splitlines()
-    assert said == b"error: cannot write the answer: No space left on device"
-    assert hint.startswith(b"hint: make room")
+    assert said == b"error: cannot write the output: No space left on device"
+    assert hint.startswith(b"hint: free some space")
     assert done.returncode == 128
 
 
@@ -199,8 +199,8 @@ def test_what_was_done_before_is_told_with_it(repo: Repo) -> None:
         (("capture", "two"), "is captured"),
         (("capture", "--json", "three"), "is captured"),
         (("name", "here"), "the name is given"),
-        (("note", "-m", "seen"), "the note is kept"),
-        (("task", "add", "write"), "the task is kept"),
+        (("note", "-m", "seen"), "the note is added"),
+        (("task", "add", "write"), "the task is stored"),
         (("drop", "@~1"), "they are dropped"),
         (("undrop", "--all"), "they are brought back"),
         (("export", "../all.tar.zst"), "it is exported"),
@@ -208,14 +208,14 @@ def test_what_was_done_before_is_told_with_it(repo: Repo) -> None:
         (("fork", "../fork"), "the fork is made"),
         (("install",), "it is installed"),
         (("purge", "app.py"), "it is erased"),
-        (("prune", "--keep-last", "9"), "the timeline is thinned"),
+        (("prune", "--keep-last", "9"), "the snapshots are dropped"),
     ):
         with open("/dev/full", "wb") as full:
             done = subprocess.run(
                 ["git-envlog", *words], cwd=repo.path, env=repo.env, stdout=full, stderr=subprocess.PIPE
             )
         said = [line for line in done.stderr.decode().splitlines() if line.startswith("error: ")]
-        assert [f"{told}, but cannot write the answer: No space left on device" in line for line in said] == [
+        assert [f"{told}, but cannot write the output: No space left on device" in line for line in said] == [
             True
         ], done.stderr
         assert done.returncode == 5

@@ -8,5 +8,8 @@ from git_envhist.model.storage import ClassSize, OutgoingScan
 
 def test_each_class_says_whether_its_content_can_be_read() -> None:
     lines = list(look_lines(OutgoingScan(shares=(ClassSize("sealed", 1, 40), ClassSize("code", 2, 2048)))))
-    assert [line.rpartition(", ")[2] for line in lines] == ["only their names can be read", "in the clear"]
+    assert [line.rpartition(", ")[2] for line in lines] == [
+        "sealed: only the names are readable",
+        "not encrypted",
+    ]
     assert [line.split()[0] for line in lines] == ["sealed", "code"]

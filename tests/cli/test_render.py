@@ -106,7 +106,7 @@ def test_the_card_tells_everything() -> None:
         "Meta:      ticket=42",
         "Verdict:   ✗ verify failing (npm test exit 1, 812 ms)",
         "    not ok 3",
-        "Story:     nothing changed",
+        "Summary:   nothing changed",
         "Complete:  no, 1 path missing",
         "    secret\\x1b: unreadable (Permission denied)",
         "",
@@ -121,7 +121,7 @@ def test_the_card_tells_everything() -> None:
 
 def test_a_verdict_of_somebody_else_is_a_claim() -> None:
     claimed = verdict(VerdictStatus.PASS, claimed_by="origin")
-    assert "Verdict:   ? verify passing, claimed by origin (npm test)" in card(
+    assert "Verdict:   ? verify passing, unsigned (says: origin) (npm test)" in card(
         moment("aaaaaaa", "x", verdicts=(claimed,)), LOOK, PLAIN
     )
 
@@ -129,7 +129,7 @@ def test_a_verdict_of_somebody_else_is_a_claim() -> None:
 def test_a_check_that_changed_the_environment_is_told() -> None:
     changing = verdict(VerdictStatus.PASS, tree_before="a", tree_after="b")
     lines = card(moment("aaaaaaa", "x", verdicts=(changing,)), LOOK, PLAIN)
-    assert any("the check changed the environment" in line for line in lines)
+    assert any("the check changed files" in line for line in lines)
 
 
 def test_the_template_of_the_contract() -> None:

@@ -20,24 +20,27 @@ def capture(repo: Repo, intent: str, *words: str) -> str:
         (("envlog", "test"), "did you mean 'git envlog verify'?"),
         (("envlog", "--max", "3"), "did you mean '--max-count'?"),
         (("envlog", "--limit", "3"), "git envlog -n 3"),
-        (("envlog", "-n", "x"), "-n <n>: at most so many; also -<n>"),
+        (("envlog", "-n", "x"), "-n <n>: list at most <n>; also -<n>"),
         (("envlog", "show", "--stat"), "git envlog -1 --stat <rev>"),
         (
             ("envlog", "capture", "-a", "-m", "x"),
-            "everything is taken, tracked or not: git envlog capture 'why'",
+            "a snapshot contains all files, tracked or not: git envlog capture '<intent>'",
         ),
-        (("envdiff", "--cached"), "moments are compared, and there is no index among them: git envdiff"),
+        (("envdiff", "--cached"), "snapshots do not include git's index: git envdiff"),
         (("envrestore", "@", "--dry"), "did you mean '--dry-run'?"),
-        (("envrestore", "--source=@", "x"), "the moment stands first: git envrestore <rev> -- <path>"),
-        (("envrestore", "-s", "@", "x"), "the moment stands first: git envrestore <rev> -- <path>"),
+        (("envrestore", "--source=@", "x"), "the snapshot comes first: git envrestore <rev> -- <path>"),
+        (("envrestore", "-s", "@", "x"), "the snapshot comes first: git envrestore <rev> -- <path>"),
         (
             ("envrestore", "-p", "@"),
-            "files come back whole: git envdiff -p <rev> -- <path> shows what would",
+            "whole files are restored: git envdiff -p <rev> -- <path> shows the changes",
         ),
-        (("envlog", "name", "-l"), "git envlog name: all names"),
-        (("envlog", "export", "-o", "x", "@"), "the file stands first: git envlog export <file> [<rev>…]"),
+        (("envlog", "name", "-l"), "git envlog name lists all names"),
+        (("envlog", "export", "-o", "x", "@"), "the file comes first: git envlog export <file> [<rev>...]"),
         (("envdiff", "@~1...@"), "timelines do not branch, so there is no 'a...b'; the two ends: @~1..@"),
-        (("envrestore", "--hard"), "git envrestore @: all of the newest moment; what is here is saved first"),
+        (
+            ("envrestore", "--hard"),
+            "git envrestore @ restores the newest snapshot; your files are saved first",
+        ),
     ],
 )
 def test_a_guess_leads_to_what_does_it_here(repo: Repo, words: tuple[str, ...], hint: str) -> None:
@@ -48,11 +51,11 @@ def test_a_guess_leads_to_what_does_it_here(repo: Repo, words: tuple[str, ...], 
 def test_a_check_without_dashes_is_shown_where_it_stands(repo: Repo) -> None:
     capture(repo, "one")
     done = repo.run("envlog", "verify", "test -f app.py")
-    assert done.err.splitlines()[1] == "hint: a check stands behind '--': git envlog verify -- test -f app.py"
+    assert done.err.splitlines()[1] == "hint: a check goes after '--': git envlog verify -- test -f app.py"
     assert "lists every snapshot" in repo.run("envlog", "verify", "no-such-program").err
 
 
-@pytest.mark.parametrize("words", [("--to", "../there"), ("--only=env",), ("--keep-code",), ("--verify",)])
+@pytest.mark.parametrize("words", [("--to", "../there"), ("--only=env",), ("--keep-tracked",), ("--verify",)])
 def test_a_restore_that_was_asked_for_in_part_says_that_a_moment_is_missing(
     repo: Repo, words: tuple[str, ...]
 ) -> None:

@@ -102,7 +102,7 @@ def test_what_the_platform_made_without_us_is_listed_as_observed(repo: Repo, pla
 
 def test_observed_by_hand_and_as_json(repo: Repo) -> None:
     found = json.loads(
-        repo.run("envlog", "observe", "cp-9", "--at", "2026-03-06T14:30:00Z", "--by", "vm", "--json").out
+        repo.run("envlog", "observe", "cp-9", "--at", "2026-03-06T14:30:00Z", "--source", "vm", "--json").out
     )
     assert (found["observed"][0]["external_id"], found["observed"][0]["source"]) == ("cp-9", "vm")
     validate("observed", found)

@@ -105,7 +105,7 @@ def test_a_name_that_goes_is_completed(place: tuple[Repo, Path, list[str]], shel
         ("git envlog capt", "capture\ttake a snapshot of the environment"),
         ("git-envlog capt", "capture\ttake a snapshot of the environment"),
         ("git el capt", "capture\ttake a snapshot of the environment"),
-        ("git snap --stric", "--strict\trefuse if any path cannot be captured"),
+        ("git snap --stric", "--strict\trefuse if a path cannot be captured"),
         ("git envlog --verdict=p", "--verdict=pass"),
         ("git envlog push ups", "upstream"),
         ("git envlog task sta", "start"),

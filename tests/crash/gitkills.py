@@ -29,7 +29,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "diff": ("envdiff", "first..now"),
     "restore": ("envrestore", "second"),
     "restore to an older HEAD": ("envrestore", "--head", "first"),
-    "restore and keep the code": ("envrestore", "--keep-code", "first"),
+    "restore and keep the code": ("envrestore", "--keep-tracked", "first"),
     "restore one path": ("envrestore", "first", "--", "notes.txt"),
     "undo": ("envrestore", "--undo"),
     "fork": ("envlog", "fork", "second", "../fork"),

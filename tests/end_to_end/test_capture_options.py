@@ -165,7 +165,7 @@ def test_the_first_capture_names_no_directory_where_there_is_none(tmp_path: Path
     flat.write("file", b"1")
     (flat.path / "empty").mkdir()
     said = flat.run("envlog", "capture", check=True).out
-    assert said.splitlines()[2:] == [" the first snapshot here holds the whole environment"]
+    assert said.splitlines()[2:] == [" this first snapshot contains the whole environment"]
 
 
 def test_a_capture_says_timeline_id_intent_and_counts(repo: Repo) -> None:

@@ -35,7 +35,7 @@ def test_man_and_shells_find_what_an_installation_leaves_out(repo: Repo, hermeti
     assert done.err.startswith("note: zsh looks there if its .zshrc says")
     assert all(place.is_symlink() and place.is_file() for place in places(hermetic))
     again = repo.run("envlog", "install", "--shell", check=True)
-    assert again.out == "manual and completions: nothing to do, all of it is in place\n"
+    assert again.out == "manual and completions: nothing to do, already installed\n"
 
 
 @needs("man")
@@ -57,7 +57,7 @@ def test_what_somebody_else_put_there_is_left_alone(repo: Repo, hermetic: Path) 
     stale.parent.mkdir(parents=True)
     stale.symlink_to("/gone/git-envlog.fish")
     done = repo.run("envlog", "install", "--shell", check=True)
-    assert f"note: left alone, it is not ours: {theirs}" in done.err
+    assert f"note: skipped, not created by git-envhist: {theirs}" in done.err
     assert theirs.read_text() == "theirs\n"
     assert stale.is_file()
 

@@ -123,7 +123,7 @@ def test_the_pieces_of_a_big_file_belong_to_its_directory(repo: Repo, history: A
 def test_the_words_and_the_json(repo: Repo, history: AroundHistory) -> None:
     moments = three(repo, history)
     told = repo.run("git-envlog", "du", "-n", "2", check=True).out
-    assert "3 moments" in told
+    assert "3 snapshots" in told
     assert "node_modules" in told
     assert "and 1 more" in told
     assert "holds" in told

@@ -126,8 +126,11 @@ def test_what_changed_is_told_and_nothing_is_written(repo: Repo, tmp_path: Path)
     files = next(row for row in rows if row.startswith("files "))
     assert "~ app.py" in files
     assert "excluded" not in files
-    assert "lost      something was removed from, or moved out of:  src/" in rows
-    assert rows[-1] == "not known: what was removed, what files held before, versions that were there before"
+    assert "lost      files were removed from, or moved out of:  src/" in rows
+    assert (
+        rows[-1]
+        == "cannot be found without a snapshot: what was removed, earlier contents of files, earlier versions"
+    )
     assert "git envlog capture" in shown.err
 
     told = json.loads(repo.run("envlog", "recent", "--json", f"@{since}", check=True).out)

@@ -44,7 +44,7 @@ def test_all_that_was_never_captured_is_counted_and_named_with_its_reason(repo: 
         "data": "it is no part of the environment now",
     }
     told = repo.run("envrestore", first, check=True).out
-    assert "left alone 4 (it is no part of the environment now; never captured)\n" in told
+    assert "skipped 4 (it is no part of the environment now; not captured)\n" in told
     assert [repo.read(name) for name in ("big.iso", "closed", "cache/a", "data/b")] == [b"now"] * 4
     assert repo.read("app.py") == b"then"
 
@@ -62,7 +62,7 @@ def test_a_directory_that_holds_what_is_left_out_stays_by_plan(repo: Repo) -> No
     }  # fmt: skip
     done = repo.run("envrestore", first)
     assert (done.status, done.err) == (0, "")
-    assert "left alone 2 (it holds what is no part of the environment)" in done.out
+    assert "skipped 2 (it holds what is no part of the environment)" in done.out
     assert repo.read("lib/new/__pycache__/a.pyc") == repo.read("logs/today.log") == b"new"
     assert {path.name for path in repo.path.iterdir()} == {".git", ".envhistignore", "app.py", "lib", "logs"}
     assert not (repo.path / "lib/quiet").exists()

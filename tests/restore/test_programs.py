@@ -67,7 +67,7 @@ def test_everything_is_as_it_was_and_comes_back(two: tuple[Repo, str, Listing, L
     done = repo.run("envrestore", first, check=True)
     assert state(repo) == then
     assert "saved what was here as" in done.out
-    assert done.out.endswith("go back with: git envrestore --undo\n")
+    assert done.out.endswith("to undo: git envrestore --undo\n")
     assert (repo.read(".git/index"), repo.git("rev-parse", "HEAD")) == (index, head)
     repo.run("envrestore", "--undo", check=True)
     assert state(repo) == now
@@ -84,7 +84,7 @@ def test_the_way_back_that_is_told_leads_back(two: tuple[Repo, str, Listing, Lis
     said = repo.run("envlog", "undo", check=True).out
     for expected in (now, then, now):
         assert state(repo) != expected
-        said = repo.run(*said.rstrip("\n").rpartition("go back with: git ")[2].split(" "), check=True).out
+        said = repo.run(*said.rstrip("\n").rpartition("to undo: git ")[2].split(" "), check=True).out
         assert state(repo) == expected
     repo.write("app.py", b"once more")
     latest = state(repo)
@@ -132,7 +132,7 @@ def test_what_is_as_it_was_is_not_touched(two: tuple[Repo, str, Listing, Listing
     after = os.stat(repo.path / ".gitignore")
     assert (before.st_ino, before.st_ctime_ns) == (after.st_ino, after.st_ctime_ns)
     again = repo.run("envrestore", first, check=True)
-    assert again.out == "nothing to restore: the environment is as it was then\n"
+    assert again.out == "nothing to restore: all files are as in this snapshot\n"
 
 
 def test_who_goes_to_what_was_saved_before_a_restore_is_led_to_where_that_one_went(
@@ -144,8 +144,8 @@ def test_who_goes_to_what_was_saved_before_a_restore_is_led_to_where_that_one_we
     assert state(repo) == now
     there = repo.run("envrestore", "@~3", check=True).out.splitlines()
     assert there == [
-        "nothing to restore: the environment is as it was then",
-        f"it was saved before a restore of {first[:7]}; to that: git envrestore {first[:7]}",
+        "nothing to restore: all files are as in this snapshot",
+        f"it was saved before a restore of {first[:7]}; to restore that: git envrestore {first[:7]}",
     ]
 
 
@@ -200,7 +200,7 @@ def test_a_directory_that_holds_what_could_not_be_saved_does_not_go(repo: Repo) 
 
 def test_what_is_new_and_what_is_code_can_be_kept(two: tuple[Repo, str, Listing, Listing]) -> None:
     repo, first, then, _ = two
-    told = repo.run("envrestore", "--keep-new", "--keep-code", first, check=True).out
+    told = repo.run("envrestore", "--keep-new", "--keep-tracked", first, check=True).out
     assert repo.read("app.py") == b"print('broken')\n"
     assert repo.read("new/deep/file") == b"came later"
     assert repo.read(".env.local") == b"API=1\n"
@@ -215,7 +215,7 @@ def test_a_moment_is_written_elsewhere_and_nothing_here_is_touched(
     repo, first, then, now = two
     there = tmp_path / "there"
     done = repo.run("envrestore", "--to", str(there), first, check=True)
-    assert "go back with" not in done.out
+    assert "to undo" not in done.out
     found = listing(there, top=True)
     assert found == then
     assert state(repo) == now
@@ -259,7 +259,7 @@ def test_what_the_snapshot_left_out_stays(repo: Repo) -> None:
     told = repo.run("envrestore", first, check=True).out
     assert (repo.read("cache/a"), repo.read("cache/b")) == (b"2", b"new")
     assert repo.read(".envhistignore") == b"cache/\n"
-    assert "left alone 1 (never captured)\n" in told
+    assert "skipped 1 (not captured)\n" in told
 
 
 def test_what_is_left_out_now_is_not_written_over(repo: Repo) -> None:
@@ -274,8 +274,8 @@ def test_what_is_left_out_now_is_not_written_over(repo: Repo) -> None:
     for words in ((), ("-n",)):
         again = repo.run("envrestore", *words, first, check=True).out
         assert again == (
-            "nothing to restore: what differs stays as it is\n"
-            "left alone:\n    data: it is no part of the environment now\n"
+            "nothing to restore: the paths that differ are skipped\n"
+            "skipped:\n    data: it is no part of the environment now\n"
         )
 
 
@@ -360,7 +360,7 @@ def test_tracked_files_that_differ_from_head_are_counted(repo: Repo) -> None:
     repo.write("app.py", b"two")
     repo.git("commit", "-qam", "two")
     told = repo.run("envrestore", first, check=True).out
-    assert "1 tracked file now differs from HEAD (to keep your code: --keep-code)\n" in told
+    assert "1 tracked file now differs from HEAD (to keep your code: --keep-tracked)\n" in told
     repo.write("other", b"x")
     told = repo.run("envrestore", first, check=True).out
     assert "1 tracked file differs from HEAD, as before\n" in told
@@ -368,7 +368,7 @@ def test_tracked_files_that_differ_from_head_are_counted(repo: Repo) -> None:
     repo.git("add", "second.py")
     repo.git("commit", "-qm", "three")
     told = repo.run("envrestore", first, check=True).out
-    assert "2 tracked files now differ from HEAD (1 did before; to keep your code: --keep-code)\n" in told
+    assert "2 tracked files now differ from HEAD (1 did before; to keep your code: --keep-tracked)\n" in told
 
 
 def test_what_was_attached_is_given_back(repo: Repo, tmp_path: Path) -> None:
@@ -498,8 +498,8 @@ def test_a_restore_that_was_broken_off_can_be_taken_back(two: tuple[Repo, str, L
 @pytest.mark.parametrize(
     ("words", "done"),
     [
-        (("envrestore", "--json"), b"error: the restore is done, but cannot write the answer: No space left"),
-        (("envrestore",), b"error: cannot write the answer: No space left"),
+        (("envrestore", "--json"), b"error: the restore is done, but cannot write the output: No space left"),
+        (("envrestore",), b"error: cannot write the output: No space left"),
     ],
 )
 def test_what_is_done_is_told_where_the_answer_cannot_be_written(

@@ -84,7 +84,7 @@ def test_what_is_said_in_json_is_what_the_schema_says(repo: Repo) -> None:
     repo.write(b"caf\xe9", b"1")
     first = repo.run("envlog", "capture", "--porcelain", "one", check=True).out.strip()
     repo.write(b"caf\xe9", b"2")
-    for words in (("-n", first), (first,), ("--undo",), ("--redo",), ("--keep-code", first)):
+    for words in (("-n", first), (first,), ("--undo",), ("--redo",), ("--keep-tracked", first)):
         done = repo.run("envrestore", "--json", *words, check=True)
         validate("restored", json.loads(done.out))
     given = repo.run(

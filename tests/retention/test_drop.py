@@ -146,7 +146,7 @@ def test_everything_can_go_and_a_capture_begins_anew(repo: Repo) -> None:
 
 def test_the_words_for_what_is_in_the_trash(repo: Repo) -> None:
     before = take(repo, 3)
-    assert repo.run("envlog", "undrop", check=True).out == "nothing is in the trash\n"
+    assert repo.run("envlog", "undrop", check=True).out == "no snapshots are dropped\n"
     would = answer(repo, "drop", "-n", "n1")
     assert (would["dry_run"], [one["id"] for one in would["dropped"]]) == (True, [before[1].id])
     assert len(ids(repo)) == 3

@@ -399,7 +399,7 @@ def test_an_import_that_goes_is_named_first(repo: Repo, tmp_path: Path) -> None:
     assert purge(there, "--dry-run", "creds")["imported"] == [imported]
     assert AroundHistory.open(str(there.path)).timelines() == (imported,)
     done = there.run("envlog", "purge", "creds", check=True)
-    assert f"went with it: '{imported}', which was imported and comes from no remote" in done.out
+    assert f"was removed too: '{imported}', an imported timeline that no remote has" in done.out
     assert AroundHistory.open(str(there.path)).timelines() == ()
 
 

@@ -294,12 +294,12 @@ CONFIG = (
         ("remote/test_hostile_servers.py::test_what_would_unfold_is_refused_and_takes_no_more_than_it_may",),
     ),
     Line(
-        "config envhist.fetchpatience",
+        "config envhist.fetchtimeout",
         "so long a remote may say nothing before a fetch gives up",
         ("remote/test_stopped.py::test_a_server_that_says_nothing_is_given_up",),
     ),
     Line(
-        "config envhist.pushpatience",
+        "config envhist.pushtimeout",
         "so long a remote may say nothing before a push gives up",
         ("remote/test_stopped.py::test_one_that_says_nothing_to_a_push_is_given_up_too",),
     ),
@@ -1464,7 +1464,7 @@ RESTORE = (
         ("restore/test_programs.py::test_what_is_new_and_what_is_code_can_be_kept",),
     ),
     Line(
-        "envrestore --keep-code",
+        "envrestore --keep-tracked",
         "what HEAD tracks stays",
         (
             "restore/test_programs.py::test_what_is_new_and_what_is_code_can_be_kept",
@@ -1839,7 +1839,7 @@ RESTORE = (
         ("compat/test_workbench.py::test_observed_by_hand_and_as_json",),
     ),
     Line(
-        "envlog observe --by",
+        "envlog observe --source",
         "which platform",
         ("compat/test_workbench.py::test_observed_by_hand_and_as_json",),
     ),
@@ -2178,9 +2178,9 @@ CHECKS = (
         (AGENTS + "test_agent_every_captures_before_every_nth_tool_that_may_change_something",),
     ),
     Line(
-        "config envhist.agentwait",
+        "config envhist.agenttimeout",
         "how long a tool is held; the card says when that was too short",
-        (AGENTS + "test_a_tool_is_held_for_agent_wait_and_the_card_says_when_that_was_too_short",),
+        (AGENTS + "test_a_tool_is_held_for_agent_timeout_and_the_card_says_when_that_was_too_short",),
     ),
     Line(
         "config envhist.verifyon",

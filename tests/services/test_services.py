@@ -64,7 +64,7 @@ def test_a_restore_brings_the_state_along_and_undo_what_was_there(served: Served
     assert repo.read("app.py") != b"two"
     assert served.steps == ["stop", "restore", "start"]
     assert f"services: kv stopped; kv restored from {first[:7]}; kv started\n" in done
-    assert done.endswith("go back with: git envrestore --undo --services\n")
+    assert done.endswith("to undo: git envrestore --undo --services\n")
     for verb, app, state in (("--undo", b"two", b"2"), ("--redo", b"print('hello')\n", b"1")):
         repo.run("envrestore", verb, "--services", check=True)
         assert (repo.read("app.py"), served.state.read_bytes()) == (app, STATE + state)
@@ -262,7 +262,7 @@ def test_a_restore_that_is_broken_off_starts_nothing_and_says_so(served: Served)
     journal, _ = engine.prepare(engine.plan(before, target))
     write_journal(engine.private, replace(journal, notes=((STOPPED, "kv"),)))
     done = repo.run("envrestore", "--continue", check=True)
-    assert "services were stopped for that restore, and still are: kv" in done.err
+    assert "services that the restore stopped are still stopped: kv" in done.err
     assert served.steps == []
 
 
@@ -274,7 +274,7 @@ def test_a_restore_that_is_broken_off_starts_nothing_and_says_so(served: Served)
         (
             "restore",
             signal.SIGINT,
-            "error: stopped: the files are restored, but not all that goes with them\n",
+            "error: stopped: the files are restored, but the rest of the restore was not finished\n",
         ),
     ],
 )

@@ -144,7 +144,7 @@ class _CaptureReporter:
             return 0
         if captured.verdict is None:
             raise UsageError(
-                "there was no check: --exit-code", hint="git envlog capture --exit-code --verify <command>"
+                "--exit-code needs a check", hint="git envlog capture --exit-code --verify <command>"
             )
         from git_envhist.checks.verdicts import exit_status  # loaded late: likewise
 
@@ -157,7 +157,7 @@ class _CaptureReporter:
 
 def _intent(positional: str | None, messages: tuple[str, ...]) -> bytes | None:
     if positional is not None and messages:
-        raise UsageError("the intent is given twice", hint="either as a word or with -m")
+        raise UsageError("two intents are given", hint="give it as an argument or with -m")
     words = messages if positional is None else (positional,)
     # Each -m is a paragraph, as in git commit.
     return os.fsencode("\n\n".join(words)) if words else None
@@ -213,7 +213,7 @@ def tell_that_we_wait(session: Session) -> None:
 
     place = restore_directory(session.history.repository.state)
     what = "a restore" if os.path.isdir(place) and os.listdir(place) else "another capture"
-    print_error_line(f"waiting for {what} of this working tree to end")
+    print_error_line(f"waiting for {what} of this working tree to finish")
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -242,9 +242,9 @@ def captured_lines(captured: CaptureResult, history: AroundHistory) -> Iterator[
     if captured.first:
         yield from _first_lines(captured, history)
     if captured.sealed_first:
-        yield " secret files are sealed with a key that was made just now; a backup: git envlog key export -o <file>"
+        yield " secret files are sealed (encrypted) with a new key; back it up: git envlog key export -o <file>"
         if history.settings.key_in != "home":
-            yield " a copy of this directory carries the key, too, unless: git config envhist.keyIn home"
+            yield " the key is stored in this repository; to store it in your home: git config envhist.keyIn home"
 
 
 def counts_line(captured: CaptureResult) -> str:
@@ -256,9 +256,9 @@ def counts_line(captured: CaptureResult) -> str:
 
 
 def _first_lines(captured: CaptureResult, history: AroundHistory) -> Iterator[str]:
-    told = " the first snapshot here holds the whole environment"
+    told = " this first snapshot contains the whole environment"
     largest = tuple(one for one in captured.directories if one[0] and one[1])[:MAX_SIZE]
-    yield told + ("; its largest directories:" if largest else "")
+    yield told + ("; the largest directories:" if largest else "")
     yield from directory_lines(largest)
     inside = [path for path, _, _ in largest if not path.endswith(ROOT_MARK)]
     below = [path for path in inside if path.isascii() and os.fsdecode(path).isprintable()]
@@ -269,7 +269,7 @@ def _first_lines(captured: CaptureResult, history: AroundHistory) -> Iterator[st
         import shlex  # loaded late: only a first capture needs it
 
         pattern = shlex.quote(f"/{os.fsdecode(example)}/")
-        yield f" to leave one out: echo {pattern} >> .envhistignore"
+        yield f" to exclude one: echo {pattern} >> .envhistignore"
 
 
 def _is_tracked(history: AroundHistory, directory: EnvPath) -> bool:

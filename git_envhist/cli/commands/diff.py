@@ -113,7 +113,7 @@ def read_moments(history: AroundHistory, revisions: Sequence[str]) -> tuple[Mome
 
     world, now = history.world, history.now
     if len(revisions) > 2:
-        raise UsageError(f"more than two moments are given: '{revisions[2]}'", hint="paths stand behind '--'")
+        raise UsageError(f"more than two snapshots are given: '{revisions[2]}'", hint="paths go after '--'")
     if len(revisions) == 2:
         first, second = (resolve_end(text, world, now) for text in revisions)
         return _moment(first), _moment(second)
@@ -129,7 +129,7 @@ def read_similarity(text: str) -> int:
     """How much must be alike, in percent, spelled as for git's -M: `90%`, `9`, `0.9` are the same."""
     found = re.fullmatch(r"(\d{1,3})%|(?:0?\.)?(\d{1,9})", text)
     if found is None or int(found[1] or 0) > 100:
-        raise UsageError(f"not a similarity: '{text}'", hint="-M90% or -M9: nine tenths are alike")
+        raise UsageError(f"not a percentage: '{text}'", hint="-M90% or -M9: at least 90 % equal")
     if found[1]:
         return int(found[1])
     digits = found[2]

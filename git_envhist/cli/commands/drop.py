@@ -29,12 +29,12 @@ def drop(session: Session, revisions: tuple[str, ...], dry_run: bool) -> None:
     session.no_paths()
     if not revisions:
         raise UsageError(
-            "which snapshot?", hint="git envlog drop <rev>...; 'git envlog prune' thins by a policy"
+            "no snapshot given", hint="git envlog drop <rev>...; to drop by a policy: git envlog prune"
         )
     history = session.history
     dropped = history.drop(*revisions, dry_run=dry_run)
     if not dry_run:
-        session.done("they are dropped")
+        session.done("the snapshots are dropped")
     for warning in dropped.warnings:
         warn(warning)
     if session.json:
@@ -61,7 +61,7 @@ def undrop(session: Session, revisions: tuple[str, ...], every: bool, dry_run: b
     found = dropping.trash() if every else [dropping.find(one) for one in revisions]
     back = dropping.undrop(found) if not dry_run else None
     if not dry_run:
-        session.done("they are brought back")
+        session.done("the snapshots are restored")
     for warning in back.warnings if back is not None else ():
         warn(warning)
     if session.json:
@@ -69,11 +69,11 @@ def undrop(session: Session, revisions: tuple[str, ...], every: bool, dry_run: b
         session.print_json(told)
         return
     look = format_context(history)
-    word = "would bring back" if dry_run else "brought back"
+    word = "would restore" if dry_run else "restored"
     for one in found:
         session.line(f"{word} {_label(one.snapshot, look)}")
     if not found:
-        session.line("nothing is in the trash")
+        session.line("no snapshots are dropped")
 
 
 def _list(session: Session, found: list[TrashedSnapshot]) -> None:
@@ -90,9 +90,9 @@ def _list(session: Session, found: list[TrashedSnapshot]) -> None:
             f"  dropped {one.since.isoformat()}, kept until {one.until.isoformat()}"
         )
     if not found:
-        session.line("nothing is in the trash")
+        session.line("no snapshots are dropped")
     else:
-        session.line("bring one back: git envlog undrop <id>")
+        session.line("restore one: git envlog undrop <id>")
 
 
 def _lines(dropped: DropResult, look: FormatContext) -> Iterator[str]:
@@ -102,10 +102,10 @@ def _lines(dropped: DropResult, look: FormatContext) -> Iterator[str]:
     if not dropped.dry_run and dropped.snapshots:
         what = " ".join(one.id[:7] for one in dropped.snapshots[:3])
         again = what if len(dropped.snapshots) <= 3 else "<id>"
-        yield f"bring back until {dropped.until.isoformat()}: git envlog undrop {again}"
+        yield f"can be restored until {dropped.until.isoformat()}: git envlog undrop {again}"
     named = next((name for one in dropped.snapshots for name in one.names), None)
     if named is not None:
-        yield f"names go along; to take one alone: git envlog name -d {escape(shlex.quote(named))}"
+        yield f"the name is dropped too; to remove only the name: git envlog name -d {escape(shlex.quote(named))}"
 
 
 def _label(snapshot: Snapshot, look: FormatContext) -> str:

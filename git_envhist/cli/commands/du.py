@@ -59,13 +59,15 @@ def _room(session: Session) -> int:
 
 
 def _lines(space: DiskUsage, look: FormatContext, limit: int, room: int) -> Iterator[str]:
-    trash = f", {space.in_trash:,} in the trash" if space.in_trash else ""
-    yield f"{size(space.bytes)} in {count(space.packs, 'pack')}: {count(space.moments, 'moment')}{trash}"
+    trash = f", {space.in_trash:,} dropped" if space.in_trash else ""
+    yield f"{size(space.bytes)} in {count(space.packs, 'pack')}: {count(space.moments, 'snapshot')}{trash}"
     if space.trash_frees:
-        yield f"{size(space.trash_frees)} of it come back when the trash is emptied: git envlog gc --empty-trash"
+        yield f"deleting the dropped snapshots frees {size(space.trash_frees)}: git envlog gc --empty-trash"
     yield from _table("class", space.by_class, limit, room, [row.name for row in space.by_class])
     yield from _table("directory", space.by_directory, limit, room, [row.name for row in space.by_directory])
-    yield from _table("moment", space.by_moment, limit, room, [_moment(row, look) for row in space.by_moment])
+    yield from _table(
+        "snapshot", space.by_moment, limit, room, [_moment(row, look) for row in space.by_moment]
+    )
 
 
 def _table(
@@ -77,7 +79,7 @@ def _table(
     told = [shorten(escape(name), room) for _, name in shown]
     wide = max(len(title), *map(width, told))
     yield ""
-    yield f"{pad(title, wide)}  {'holds':>10}  {'frees':>10}"
+    yield f"{pad(title, wide)}  {'uses':>10}  {'frees':>10}"
     for (row, _), name in zip(shown, told, strict=True):
         yield f"{pad(name, wide)}  {size(row.holds):>10}  {size(row.frees):>10}"
     if len(rows) > limit:

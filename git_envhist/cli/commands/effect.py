@@ -49,11 +49,11 @@ def effect(session: Session, text: str | None, irreversible: bool, yes: bool) ->
             irreversible=irreversible,
             approve=lambda wanted: yes or _approve(wanted),
         )
-    session.done("it is noted")
+    session.done("the effect is recorded")
     if session.json:
         session.print_json({"schema": SCHEMA, "effect": effect_json(told)})
     else:
-        print_error_line(f"noted on {(told.stands_on or '')[:7]}: {escape(effect_words(told))}")
+        print_error_line(f"recorded on {(told.stands_on or '')[:7]}: {escape(effect_words(told))}")
     return told.exit_code or 0
 
 
@@ -66,12 +66,12 @@ def _list(session: Session, effects: Sequence[Effect]) -> None:
     for one in effects:
         session.line(f"{(one.stands_on or '')[:7]}  {printed_time(one.at, now)}  {escape(effect_words(one))}")
     if not effects:
-        print_error_line("hint: no effect is noted yet: git envlog effect 'deployed to staging'")
+        print_error_line("hint: no effects recorded; record one: git envlog effect 'deployed to staging'")
 
 
 def _words(paths: tuple[str, ...]) -> tuple[str, ...]:
     if not paths or not paths[0]:
-        raise UsageError("no command stands behind '--'", hint="git envlog effect 'deploy' -- make deploy")
+        raise UsageError("no command after '--'", hint="git envlog effect 'deploy' -- make deploy")
     return paths
 
 
@@ -82,7 +82,7 @@ def _keep_nothing(_data: bytes) -> None:
 def _approve(wanted: Effect) -> bool:
     if not (sys.stdin.isatty() and os.isatty(2)):
         raise Refused(
-            f"it cannot be undone, and nobody is here to be asked: '{wanted.text}'",
+            f"irreversible effect needs confirmation, and there is no terminal: '{wanted.text}'",
             hint="git envlog effect --yes",
         )
     print_error_line(f"this cannot be undone: {escape(wanted.text)}")
@@ -108,18 +108,18 @@ def observe(session: Session, external_id: str | None, listed: bool, **told: str
     session.no_paths()
     observed = session.history.observed
     if external_id is None and any(told.values()):
-        raise UsageError("which checkpoint?", hint="git envlog observe <id> --at <time>")
+        raise UsageError("no checkpoint given", hint="git envlog observe <id> --at <time>")
     if listed:
-        _tell(session, observed.all(), "no checkpoint of the platform is known that was made without us")
+        _tell(session, observed.all(), "no checkpoints of the platform are recorded")
     elif external_id is None:
-        _tell(session, observed.look(), "nothing new: every checkpoint of the platform is known here")
+        _tell(session, observed.look(), "nothing new: all checkpoints of the platform are recorded")
     else:
         at = _moment(told["at"], session.history.now)
         found = observed.note(
             [ListedCheckpoint(external_id, at, told["comment"] or "")], told["source"] or ""
         )
-        session.done("it is kept")
-        _tell(session, found, f"'{escape(external_id)}' is known here already")
+        session.done("the checkpoint is recorded")
+        _tell(session, found, f"'{escape(external_id)}' is recorded already")
 
 
 def _moment(text: str | None, now: datetime) -> datetime:
@@ -139,7 +139,7 @@ def _tell(session: Session, found: Sequence[ObservedCheckpoint], nothing: str) -
 
 
 def observed_line(one: ObservedCheckpoint, shown: Callable[[datetime], str]) -> str:
-    """`v7  observed: made 2026-11-18 10:12, found 10:20, no intent recorded`."""
+    """`v7  observed: made 2026-11-18 10:12, found 10:20, no intent`."""
     comment = f"  ({escape(one.comment)})" if one.comment else ""
     by = f" by {escape(one.source)}" if one.source else ""
     times = f"made {shown(one.taken_at)}{by}, found {shown(one.at)}"

@@ -37,18 +37,18 @@ def fsck(session: Session, quick: bool, repair: bool) -> int:
             session.line(escape(line))
         if not health.is_whole:
             print_error_line(
-                "hint: mend what can be mended: git envlog fsck --repair" if not repair else _left(health)
+                "hint: repair what is possible: git envlog fsck --repair" if not repair else _left(health)
             )
     return 0 if health.is_whole else NOT_WHOLE
 
 
 def _left(health: FsckReport) -> str:
     what = ", ".join(dict.fromkeys(fault.kind for fault in health.faults)) or "moments"
-    return f"hint: this could not be mended here ({what}); 'git fsck' may say more"
+    return f"hint: not repaired ({what}); 'git fsck' may show more"
 
 
 def _lines(health: FsckReport, look: FormatContext) -> Iterator[str]:
-    yield from (f"mended: {sentence}" for sentence in health.repaired)
+    yield from (f"repaired: {sentence}" for sentence in health.repaired)
     for fault in health.faults:
         yield f"{fault.kind} {fault.subject}: {fault.why}"
     for broken in health.broken:
@@ -56,15 +56,15 @@ def _lines(health: FsckReport, look: FormatContext) -> Iterator[str]:
     objects, packs = count(health.objects, "object"), count(health.packs, "pack")
     looked = f"{packs}, {objects}" + ("" if health.quick else f", {size(health.bytes)} read")
     if health.is_whole:
-        yield f"whole: {count(health.snapshots, 'moment')}; {looked}"
+        yield f"no damage: {count(health.snapshots, 'snapshot')}; {looked}"
     else:
-        yield f"{len(health.broken):,} of {count(health.snapshots, 'moment')} not whole; {looked} sound"
+        yield f"{len(health.broken):,} of {count(health.snapshots, 'snapshot')} damaged; {looked} undamaged"
 
 
 def _broken_lines(broken: BrokenSnapshot, look: FormatContext) -> Iterator[str]:
     one = broken.snapshot
     if one is None:
-        yield f"broken  {broken.commit[:7]}  the moment itself cannot be read, nor what came before it"
+        yield f"broken  {broken.commit[:7]}  cannot read this snapshot, nor those before it"
         return
     yield f"broken  {one.id[:7]}  {look.time(one)}  {subject(one.intent)}"
     for path in broken.paths[:SHOWN]:

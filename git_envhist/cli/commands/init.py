@@ -22,7 +22,7 @@ def init(session: Session, directory: str | None, force: bool, anew: bool, adopt
     """Create a history for a directory without git. It is stored outside the directory."""
     session.no_paths()
     history = AroundHistory.init(directory or ".", force=force, anew=anew, adopt=adopt, workers="fork")
-    session.done("the history is begun")
+    session.done("the history is created")
     for remark in history.warnings:
         warn(remark)
     if session.json:
@@ -35,15 +35,15 @@ def _tell(session: Session, history: AroundHistory) -> None:
     repository = history.repository
     if not repository.plain:
         session.line(
-            f"nothing to set up: '{escape(repository.root)}' is a git repository, which holds its own history"
+            f"nothing to set up: '{escape(repository.root)}' is a git repository; its history is stored there"
         )
         return
-    session.line(f"the history of '{escape(repository.root)}' is kept in '{escape(repository.git_dir)}'")
+    session.line(f"the history of '{escape(repository.root)}' is stored in '{escape(repository.git_dir)}'")
     count = len(history.log())
     if count:
-        session.line(f"it holds {count:,} snapshot{'s' if count > 1 else ''}: git envlog")
+        session.line(f"it contains {count:,} snapshot{'s' if count > 1 else ''}: git envlog")
     else:
-        session.line("its first snapshot: git envlog capture")
+        session.line("take the first snapshot: git envlog capture")
 
 
 def _as_json(history: AroundHistory) -> dict[str, object]:

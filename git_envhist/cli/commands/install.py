@@ -48,12 +48,12 @@ class HistoryRemoval:
 
     def ask(self) -> None:
         """Go on only where somebody at a terminal types the word."""
-        sentence = f"{self._in_words()} would be gone for good"
+        sentence = f"{self._in_words()} would be deleted permanently"
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise Refused(sentence, hint="if that is meant: git envlog uninstall --history --yes")
+            raise Refused(sentence, hint="to confirm: git envlog uninstall --history --yes")
         ask_for(f"{sentence}, with the keys. Type 'yes': ")
         if sys.stdin.readline().strip() != "yes":
-            raise Refused("nothing was removed", hint="'yes' is the word that is waited for")
+            raise Refused("nothing was removed", hint="type 'yes' to confirm")
 
     def carry_out(self) -> None:
         for remark in forget_history(self._repository, self._found):
@@ -64,7 +64,7 @@ class HistoryRemoval:
 
     def lines(self, dry_run: bool) -> Iterator[str]:
         if not dry_run:
-            yield f"forgotten: {self._in_words()}"
+            yield f"deleted: {self._in_words()}"
             return
         for what in (*self._found.refs, *self._files()):
             yield f"remove {escape(what)}"
@@ -89,7 +89,7 @@ class HistoryRemoval:
 PROGRAM = "git-envhist"
 EXCLUDED = "--exclude=refs/envhist/*"
 ALIAS = f"log --graph --oneline {EXCLUDED} --exclude=refs/notes/envhist/* --all"
-DONE = {"git": "git's hooks", LEFT: "what agents left here"}
+DONE = {"git": "git's hooks", LEFT: "data of agent hooks"}
 
 
 @command("install", "git envlog install [--agent <name>]... [--global] [--shell] [-n]", writes=True)
@@ -120,11 +120,11 @@ def install_command(session: Session, agents: tuple[str, ...], **options: bool) 
         _offer_alias(session)
     if not session.json and not agents and sys.stderr.isatty():
         print_error_line(
-            "hint: a capture stands a moment after each commit; what the last ones came to: git envlog status"
+            "hint: a snapshot is taken shortly after each commit; see the last ones: git envlog status"
         )
     if not session.json and sys.stderr.isatty() and not finds_manual():
         print_error_line(
-            "note: man and your shells find neither manual nor completions: git envlog install --shell"
+            "note: man pages and shell completions are not linked; link them: git envlog install --shell"
         )
 
 
@@ -135,7 +135,7 @@ def _offer_alias(session: Session) -> None:
     except NotARepository:
         config = ()
     if not any(key.startswith("alias.") and EXCLUDED in (value or "") for key, value in config):
-        print_error_line("note: 'git log --all' lists snapshots, too; an alias that leaves them out:")
+        print_error_line("note: 'git log --all' lists snapshots too; an alias without them:")
         print_error_line(f"  git config --global alias.la '{ALIAS}'")
 
 
@@ -164,13 +164,15 @@ def uninstall_command(session: Session, agents: tuple[str, ...], **options: bool
         uninstall_shell(session, dry_run=options["dry_run"])
         return
     if options["history"] and (agents or options["everywhere"]):
-        raise UsageError("--history goes with the repository alone", hint="git envlog uninstall --history")
+        raise UsageError(
+            "--history cannot be combined with --global or --agent", hint="git envlog uninstall --history"
+        )
     # A history without git has no hooks, and goes all the same.
     place = place_of(session, everywhere=options["everywhere"], only_looks=options["history"])
     wanted = chosen(agents) if agents else every()
     dry_run = options["dry_run"]
     if not options["history"]:
-        _tell(session, uninstall(place, wanted, dry_run=dry_run), dry_run, "taken away")
+        _tell(session, uninstall(place, wanted, dry_run=dry_run), dry_run, "the hooks are removed")
         if options["everywhere"] and not agents:
             _name_repositories_with_hooks(place)
         return
@@ -182,7 +184,7 @@ def uninstall_command(session: Session, agents: tuple[str, ...], **options: bool
     done = [] if is_plain else uninstall(place, wanted, dry_run=dry_run)
     if not dry_run:
         history.carry_out()
-    _tell(session, done, dry_run, "taken away", history)
+    _tell(session, done, dry_run, "the hooks are removed", history)
 
 
 def _name_repositories_with_hooks(place: InstallTarget) -> None:
@@ -196,13 +198,14 @@ def _name_repositories_with_hooks(place: InstallTarget) -> None:
         if found:
             where = shlex.quote(repository.root)
             print_error_line(
-                f"note: hooks remain in '{escape(repository.root)}': git -C {escape(where)} envlog uninstall"
+                f"note: hooks are still installed in '{escape(repository.root)}': "
+                f"git -C {escape(where)} envlog uninstall"
             )
 
 
 def _is_for_shells(agents: Sequence[str], options: dict[str, bool]) -> bool:
     if options["shell"] and (agents or options["everywhere"] or options.get("history")):
-        raise UsageError("--shell goes with --dry-run alone", hint="git envlog install --shell")
+        raise UsageError("--shell can be combined with --dry-run only", hint="git envlog install --shell")
     return options["shell"]
 
 
@@ -231,8 +234,8 @@ def place_of(
         repository = None
     if repository is not None and repository.plain and not (everywhere or only_looks):
         raise EnvhistError(
-            f"'{repository.root}' is no git repository: no hook of git is called there",
-            hint="capture by hand, or by an agent: git envlog install --global --agent <name>",
+            f"'{repository.root}' is not a git repository: git runs no hooks there",
+            hint="take snapshots by hand, or with an agent: git envlog install --global --agent <name>",
         )
     return InstallTarget(repository, os.environ, own_program(), everywhere, force)
 
@@ -269,7 +272,7 @@ def _tell(
     for one in done:
         _tell_one(session, one, word, dry_run)
     if word != "installed" and history is None and not any(one.edits or one.left for one in done):
-        session.line("nothing of ours is installed here")
+        session.line("no hooks of git-envhist are installed here")
     if history is not None:
         for line in history.lines(dry_run):
             session.line(line)
@@ -283,7 +286,7 @@ def _tell_one(session: Session, one: IntegrationChange, word: str, dry_run: bool
         for path in one.left:
             session.line(f"  removed {escape(path)}/")
     elif not one.edits and word == "installed":
-        session.line(f"{DONE.get(one.name, one.name)}: nothing to do, all of it is in place")
+        session.line(f"{DONE.get(one.name, one.name)}: nothing to do, already installed")
     for remark in one.remarks:
         print_error_line(f"note: {escape(remark)}")
 
@@ -331,14 +334,12 @@ def install_shell(session: Session, *, dry_run: bool) -> None:
     if session.json:
         return
     if not made:
-        session.line("manual and completions: nothing to do, all of it is in place")
+        session.line("manual and completions: nothing to do, already installed")
     for link in wanted:
         if link.is_anothers:
-            print_error_line(f"note: left alone, it is not ours: {escape(link.place)}")
+            print_error_line(f"note: skipped, not created by git-envhist: {escape(link.place)}")
     place = next(os.path.dirname(link.place) for link in wanted if ZSH in link.place)
-    print_error_line(
-        f"note: zsh looks there if its .zshrc says, before compinit: fpath=({escape(place)} $fpath)"
-    )
+    print_error_line(f"note: add this line to .zshrc before compinit: fpath=({escape(place)} $fpath)")
 
 
 def uninstall_shell(session: Session, *, dry_run: bool) -> None:
@@ -346,7 +347,7 @@ def uninstall_shell(session: Session, *, dry_run: bool) -> None:
     ours = [link for link in links(os.environ) if os.path.islink(link.place) and link.is_there]
     _print_shell_links(session, ours if dry_run else take_away(ours), dry_run, "removed")
     if not ours and not session.json:
-        session.line("no manual and no completion of ours is linked")
+        session.line("no man pages or completions are linked")
 
 
 def _print_shell_links(session: Session, told: Sequence[ShellLink], dry_run: bool, word: str) -> None:

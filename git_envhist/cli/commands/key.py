@@ -41,8 +41,8 @@ class Passphrase:
 
         try:
             words = _asked("passphrase: ")
-            if twice and _asked("the same again: ") != words:
-                raise SealingError("these were two different passphrases")
+            if twice and _asked("repeat the passphrase: ") != words:
+                raise SealingError("the two passphrases differ")
         except (EOFError, getpass.GetPassWarning) as nobody:
             raise UsageError(
                 "there is no terminal to ask for the passphrase", hint="--passphrase-file <file>"
@@ -115,13 +115,13 @@ def key(
     """Show, renew, export or import the keys that seal (encrypt) secret files."""
     session.no_paths()
     if use and action != "import":
-        raise UsageError("--use goes with 'import' only", hint=USAGE)
+        raise UsageError("--use can be used with 'import' only", hint=USAGE)
     if reseal and action != "new":
-        raise UsageError("--reseal goes with 'new' only", hint=USAGE)
+        raise UsageError("--reseal can be used with 'new' only", hint=USAGE)
     if to is not None and action != "export":
-        raise UsageError("--output goes with 'export' only", hint=USAGE)
+        raise UsageError("--output can be used with 'export' only", hint=USAGE)
     if (asks or file) and action not in ("export", "import"):
-        raise UsageError("a passphrase goes with 'export' and 'import' only", hint=USAGE)
+        raise UsageError("a passphrase can be used with 'export' and 'import' only", hint=USAGE)
     ring = session.history.keys
     _run(session, ring, action, subjects, (use, reseal, asks, file, to))
     for warning in ring.warnings:
@@ -141,7 +141,7 @@ def _run(
     use, reseal, asks, file, to = options
     subject = subjects[0] if subjects else None
     if len(subjects) > 1:
-        raise UsageError(f"'key {action}' takes one word at most: '{' '.join(subjects)}'", hint=USAGE)
+        raise UsageError(f"'key {action}' takes at most one argument: '{' '.join(subjects)}'", hint=USAGE)
     if action == "show" and subject is None:
         _show(session, ring)
     elif action == "new" and subject is None:
@@ -154,7 +154,7 @@ def _run(
         show_identity(session)
     else:
         known = action in ("show", "new", "identity")
-        raise UsageError(f"'key' does not understand: '{subject if known else action}'", hint=USAGE)
+        raise UsageError(f"'key' has no such action: '{subject if known else action}'", hint=USAGE)
 
 
 def _show(session: Session, ring: KeyRing) -> None:
@@ -163,7 +163,7 @@ def _show(session: Session, ring: KeyRing) -> None:
         session.print_json([_as_json(ring, each, current) for each in keys])
         return
     if not keys:
-        session.line("no key yet: the first capture makes one")
+        session.line("no key yet: the first capture creates one")
         return
     for each in keys:
         session.line(f"{each.id}  {'seals new files' if each.id == current else 'opens older files'}")
@@ -171,26 +171,24 @@ def _show(session: Session, ring: KeyRing) -> None:
             session.line(f"  {escape(path)}")
     session.line()
     session.line(
-        "A backup: git envlog key export -o <a file outside this machine>; it comes back with 'import'."
+        "Back it up: git envlog key export -o <file on another machine>. Restore it with 'git envlog key import'."
     )
 
 
 def _renew(session: Session, ring: KeyRing, reseal: bool) -> None:
     before = ring.current_id()
     made = ring.renew()
-    session.done("the key is made")
+    session.done("the key is created")
     sealed = _reseal(session) if reseal else None
     if session.json:
         counts = {"snapshots": sealed.snapshots, "left": sealed.left} if sealed is not None else {}
         session.print_json({**_as_json(ring, made, made.id), **counts})
         return
-    session.line(
-        f"made the key {made.id}: new files are sealed with it, and new snapshots are signed with it"
-    )
+    session.line(f"created the key {made.id}: it seals new files and signs new snapshots")
     if sealed is not None:
-        session.line(f"sealed {count(sealed.snapshots, 'snapshot')} again; the next push sends them again")
+        session.line(f"sealed {count(sealed.snapshots, 'snapshot')} again; the next push sends them")
         if sealed.left:
-            warn(f"{count(sealed.left, 'object')} stay as they are: no key here opens them")
+            warn(f"{count(sealed.left, 'object')} unchanged: you have no key that opens them")
     elif before is not None:
         session.line(f"the key {before} still opens everything that it sealed")
 
@@ -205,21 +203,21 @@ def _export(
     session: Session, ring: KeyRing, wanted: str | None, passphrase: Passphrase | None, to: str | None
 ) -> None:
     if not is_person(session.history.environ):
-        raise Refused("a key is exported by a person only", hint="run it in a terminal of yours")
+        raise Refused("a key can be exported from a terminal only", hint="run it in your own terminal")
     key_id = wanted or ring.current_id()
     if key_id is None:
-        raise SealingError("there is no key yet", hint="the first capture makes one")
+        raise SealingError("there is no key yet", hint="the first capture creates one")
     text = ring.export(key_id.lower(), wrapped_for(passphrase.ask(twice=True)) if passphrase else None)
     if to is not None:
         _write_alone(to, text)
     if session.json:
         session.print_json({"schema": 1, "id": key_id.lower(), "text": text})
     elif to is not None:
-        session.line(f"wrote the key {key_id.lower()} into '{escape(to)}', for you alone to read")
+        session.line(f"wrote the key {key_id.lower()} into '{escape(to)}', readable only by you")
     else:
         session.verbatim(text)
     if passphrase is None:
-        warn("whoever has this line can open every secret file in the history: keep it like a password")
+        warn("anyone with this line can open every secret file in the history: protect it like a password")
 
 
 def _write_alone(path: str, text: str) -> None:
@@ -227,10 +225,10 @@ def _write_alone(path: str, text: str) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError as error:
-        raise Refused(f"something is there already: '{path}'", hint="name a new file") from error
+        raise Refused(f"the file exists: '{path}'", hint="give a new file name") from error
     except OSError as failure:
         raise SealingError(
-            f"cannot write '{path}': {failure.strerror}", hint="name another place"
+            f"cannot write '{path}': {failure.strerror}", hint="give another path"
         ) from failure
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         file.write(text + "\n")
@@ -241,25 +239,25 @@ def _write_alone(path: str, text: str) -> None:
 def _import(session: Session, ring: KeyRing, source: str | None, use: bool, passphrase: Passphrase) -> None:
     if not is_person(session.history.environ):
         # With a key that others know as well, they open what is sealed, and their snapshots are trusted.
-        raise Refused("a key is imported by a person only", hint="run it in a terminal of yours")
+        raise Refused("a key can be imported from a terminal only", hint="run it in your own terminal")
     taken = ring.import_(_unwrapped(_read_text(source), passphrase))
     if use:
         ring.use(taken)
-    session.done("the key is taken in")
+    session.done("the key is imported")
     current = ring.current_id()
     if session.json:
         session.print_json(_as_json(ring, taken, current))
     elif taken.id == current:
-        session.line(f"took in the key {taken.id}: it opens what it sealed, and seals new files")
+        session.line(f"imported the key {taken.id}: it opens the files that it sealed, and seals new files")
     else:
         session.line(
-            f"took in the key {taken.id}: it opens what it sealed; new files are sealed with {current}"
+            f"imported the key {taken.id}: it opens the files that it sealed; new files are sealed with {current}"
         )
 
 
 def _read_text(source: str | None) -> str:
     if source is None and os.isatty(0):
-        print_error_line("the exported key, and then Ctrl-D:")
+        print_error_line("paste the exported key, then press Ctrl-D:")
     try:
         if source in (None, "-"):
             raw = sys.stdin.buffer.read(MAX_TEXT)
@@ -299,7 +297,7 @@ class CannotReadRecipients(EnvhistError):
     """The file that public keys are to be read from cannot be read."""
 
     code = "cannot-read"
-    usual_hint = "name a file with one public key per line, e.g. ~/.ssh/id_ed25519.pub"
+    usual_hint = "give a file with one public key per line, e.g. ~/.ssh/id_ed25519.pub"
 
 
 def show_or_change(session: Session, ring: KeyRing, words: Sequence[str]) -> None:
@@ -309,16 +307,16 @@ def show_or_change(session: Session, ring: KeyRing, words: Sequence[str]) -> Non
         _list(session, ring.recipients())
         return
     if action not in ("add", "remove", "reset") or bool(rest) == (action == "reset"):
-        raise UsageError(f"'key recipients' does not understand: '{' '.join(words)}'", hint=RECIPIENTS_USAGE)
+        raise UsageError(f"'key recipients' has no such action: '{' '.join(words)}'", hint=RECIPIENTS_USAGE)
     if not is_person(session.history.environ):
-        raise Refused("recipients are changed by a person only", hint="run it in a terminal of yours")
+        raise Refused("recipients can be changed from a terminal only", hint="run it in your own terminal")
     if action == "add":
         _add(session, ring, rest)
     elif action == "remove":
         _remove(session, ring, rest)
     else:
         ring.set_recipients(lambda _: (), reset=True)
-        session.done("the list is empty")
+        session.done("the list of recipients is empty")
         _list(session, ())
 
 
@@ -330,8 +328,10 @@ def show_identity(session: Session) -> None:
         if os.path.lexists(identities.own):
             raise SealingError("; ".join(identities.problems) or f"cannot read '{identities.own}'")
         first = identities.make()
-        session.done("the private key is made")
-        warn(f"made a private key: '{escape(identities.own)}'; what is sealed for it is lost without it")
+        session.done("the private key is created")
+        warn(
+            f"created a private key: '{escape(identities.own)}'; keep it, nothing else opens what is sealed for it"
+        )
     if session.json:
         session.print_json({"schema": 1, "recipient": first.recipient.text})
         return
@@ -345,7 +345,7 @@ def _list(session: Session, lines: Iterable[str]) -> None:
     for line in lines:
         session.line(escape(line))
     if not lines:
-        session.line("no recipients: the key of this repository alone opens what it seals")
+        session.line("no recipients: only the key of this repository opens what it seals")
 
 
 def _recipient_as_json(line: str) -> dict[str, object]:
@@ -364,15 +364,15 @@ def _add(session: Session, ring: KeyRing, words: Sequence[str]) -> None:
         # A comment is one line of the list, whatever ends a line in it.
         new[recipient.text] = " ".join([recipient.text, *comment.split()])
     ring.set_recipients(lambda old: tuple({**{_key_of(line): line for line in old}, **new}.values()))
-    session.done("the list is written")
+    session.done("the list of recipients is stored")
     if session.json:
         _list(session, ring.recipients())
         return
     for line in new.values():
         session.line(f"added {escape(line)}")
     session.line(
-        f"the next push wraps the keys of this repository for {count(len(ring.recipients()), 'recipient')}: "
-        "they open everything that these keys sealed, and sign nothing"
+        f"the next push gives the keys of this repository to {count(len(ring.recipients()), 'recipient')}: "
+        "they can open everything that these keys sealed, but cannot sign"
     )
 
 
@@ -381,17 +381,17 @@ def _remove(session: Session, ring: KeyRing, words: Sequence[str]) -> None:
     wanted = {word: [line for line in lines if _is_meant(line, word)] for word in _names(words)}
     for word, found in wanted.items():
         if not found:
-            raise NoRecipient(f"no recipient: '{word}'")
+            raise NoRecipient(f"no such recipient: '{word}'")
     gone = {line for found in wanted.values() for line in found}
     ring.set_recipients(lambda old: tuple(line for line in old if line not in gone))
-    session.done("the list is written")
+    session.done("the list of recipients is stored")
     if session.json:
         _list(session, ring.recipients())
     for line in gone if not session.json else ():
         session.line(f"removed {escape(line)}")
     warn(
-        "a removed recipient still opens what these keys sealed, before and from now on: "
-        "'git envlog key new --reseal' makes a new key and seals everything with it; then push"
+        "a removed recipient can still open what these keys seal: 'git envlog key new --reseal' creates a new key "
+        "and seals everything with it; then push"
     )
 
 

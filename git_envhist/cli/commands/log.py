@@ -210,7 +210,7 @@ def _listing(options: dict[str, Any]) -> LogOptions:
         if options[other]:
             raise UsageError(f"--graph and --{other.replace('_', '-')} exclude each other")
     if options["page"] == "":
-        raise UsageError("no file is named for the page", hint="git envlog --html history.html")
+        raise UsageError("no file given for the web page", hint="git envlog --html history.html")
     return LogOptions(
         options["one_line"],
         options["full"],

@@ -33,7 +33,7 @@ def name(session: Session, name: str | None, revision: str | None, removed: str 
     line = history.world.timeline(target.timeline) or history.world.own
     before = next((spot.snapshot.id for spot in by_name(line, name) if spot.snapshot.id != target.id), None)
     snapshot = history.name(name, target)
-    session.done("the name is given")
+    session.done("the snapshot is named")
     if session.json:
         told = {"schema": 1, "name": name, "id": snapshot.id, "removed": False, "moved_from": before}
         session.print_json(told)
@@ -54,12 +54,12 @@ def _list(session: Session) -> None:
         told = f"{one.id[:7]}  {look.time(one)}  {look.words(one)}"
         session.line(f"{pad(escape(name), widest)}  {told}")
     if not named:
-        session.line("no moment bears a name; the first: git envlog name <name>")
+        session.line("no names; name the newest snapshot: git envlog name <name>")
 
 
 def _take_away(session: Session, name: str) -> None:
     snapshot = session.history.remove_name(name)
-    session.done("the name is taken away")
+    session.done("the name is removed")
     if session.json:
         session.print_json(
             {"schema": 1, "name": name, "id": snapshot.id, "removed": True, "moved_from": None}
@@ -83,19 +83,19 @@ def note(session: Session, words: tuple[str, ...], texts: tuple[str, ...]) -> No
     session.no_paths()
     if texts:
         if len(words) > 1:
-            raise UsageError(f"one word too many: '{words[1]}'", hint="git envlog note [<rev>] -m <text>")
+            raise UsageError(f"unexpected argument: '{words[1]}'", hint="git envlog note [<rev>] -m <text>")
         revision, text = "".join(words) or NEWEST, "\n\n".join(texts)
     else:
         revision, text = _split(session, words)
     if not text.strip():
         raise UsageError("no text given", hint=USAGE)
     snapshot = session.history.note(text, revision)
-    session.done("the note is kept")
+    session.done("the note is added")
     if session.json:
         session.print_json({"schema": 1, "id": snapshot.id, "note": text})
     else:
         intent = format_context(session.history).words(snapshot)
-        session.line(f"noted on {snapshot.id[:7]}: {intent}")
+        session.line(f"added a note to {snapshot.id[:7]}: {intent}")
 
 
 def _split(session: Session, words: tuple[str, ...]) -> tuple[str, str]:

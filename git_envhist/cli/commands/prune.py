@@ -56,7 +56,7 @@ def prune(
         dry_run=dry_run,
     )
     if not dry_run:
-        session.done("the timeline is thinned")
+        session.done("the snapshots are dropped")
     for warning in pruned.warnings:
         warn(warning)
     if session.json:
@@ -97,10 +97,10 @@ def _summary(pruned: PruneResult) -> Iterator[str]:
     would = "would drop" if pruned.dry_run else "dropped"
     yield f"{would} {count(pruned.gone, 'snapshot')}, {'keep' if pruned.dry_run else 'kept'} {kept:,}"
     if pruned.expired:
-        gone = "would leave" if pruned.dry_run else "left"
-        yield f"{count(pruned.expired, 'snapshot')} {gone} the trash for good"
+        gone = "would be deleted" if pruned.dry_run else "deleted"
+        yield f"{count(pruned.expired, 'snapshot')} {gone} permanently (dropped more than 30 days ago)"
     if pruned.gone and not pruned.dry_run:
-        yield f"bring back until {pruned.until.isoformat()}: git envlog undrop"
+        yield f"can be restored until {pruned.until.isoformat()}: git envlog undrop"
 
 
 def _as_json(pruned: PruneResult) -> Json:

@@ -53,7 +53,7 @@ def push_command(
     history = session.history
     try:
         with (
-            stoppable("each timeline stands there whole, or as it was", AGAIN),
+            stoppable("each timeline on the remote is either complete or unchanged", AGAIN),
             shown_steps() as history.step,
         ):
             done = history.push(remote, *timelines, delete=delete, allow=allow, yes=agreed, dry_run=dry_run)
@@ -63,7 +63,7 @@ def push_command(
                 print_error_line(line)
         raise
     if not dry_run:
-        session.done("it is pushed")
+        session.done("the timelines are sent")
     for warning in done.warnings:
         warn(warning)
     if session.json:
@@ -77,25 +77,25 @@ def push_command(
 
 def leaving_lines(planned: PushResult) -> Iterator[str]:
     """What would leave, by class and size; databases by their names."""
-    yield f"would leave for '{escape(planned.remote.name)}' ({escape(planned.remote.shown)}):"
+    yield f"would send to '{escape(planned.remote.name)}' ({escape(planned.remote.shown)}):"
     yield from look_lines(planned.look)
 
 
 def look_lines(look: OutgoingScan) -> Iterator[str]:
     """What was found in all that leaves."""
     for share in look.shares:
-        how = "sealed, only their names can be read" if share.name == "sealed" else "in the clear"
+        how = "sealed: only the names are readable" if share.name == "sealed" else "not encrypted"
         yield f"  {share.name:<12} {size(share.bytes):>10}  {count(share.files, 'file')}, {how}"
     if look.databases:
-        yield "  the databases, in the clear:"
+        yield "  databases, not encrypted:"
     for path, length in look.databases:
         yield f"    {_shown(path)}  {size(length)}"
     if look.dumps:
-        yield "  the dumps, in the clear:"
+        yield "  database dumps, not encrypted:"
     for path, length in look.dumps:
         yield f"    {_shown(path)}  {size(length)}"
     if look.names:
-        yield "  names that look secret, in the clear:"
+        yield "  files with a secret-looking name, not encrypted:"
     for path in look.names:
         yield f"    {_shown(path)}"
 
@@ -108,7 +108,7 @@ def _lines(done: PushResult, dry_run: bool) -> Iterator[str]:
     else:
         yield f"to '{escape(done.remote.name)}' ({escape(done.remote.shown)}), {count(done.objects, 'object')}:"
     if done.new and not done.first:
-        yield "  new in the clear:"
+        yield "  new, not encrypted:"
     for kind in done.new if not done.first else ():
         yield f"    {escape(kind)}"
     for one in done.timelines:

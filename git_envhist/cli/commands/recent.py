@@ -30,7 +30,7 @@ from git_envhist.worktree.ignore import left_out_of
 SPAN = "1h"
 MAX_ROWS = 8
 MAX_LOST = 5
-NOT_KNOWN = ("what was removed", "what files held before", "versions that were there before")
+NOT_KNOWN = ("removed files", "earlier contents of files", "earlier versions")
 
 
 @command("recent", "git envlog recent [<span>] [-- <pathspec>...]")
@@ -51,15 +51,15 @@ def recent(session: Session, span: str | None) -> None:
     manner = DiffStyle(session.palette, session.columns, plain=session.output.plain)
     session.page()
     since_then = printed_time(found.since, found.until)
-    session.line(f"since {since_then}, by change times and logs: {found.looked:,} paths looked at")
+    session.line(f"since {since_then}, from file times and logs: {found.looked:,} paths read")
     for text in _texts(found, manner):
         session.output.write(text)
-    session.line(f"not known: {', '.join(NOT_KNOWN)}")
+    session.line(f"cannot be found without a snapshot: {', '.join(NOT_KNOWN)}")
     # What stands below it comes below it, wherever both go.
     session.output.flush()
     for place in found.unread:
-        print_error_line(f"warning: cannot be looked into: '{escape(_text(place) or '.')}'")
-    print_error_line("hint: what comes next can be known wholly: git envlog capture")
+        print_error_line(f"warning: cannot read '{escape(_text(place) or '.')}'")
+    print_error_line("hint: to know all later changes, take a snapshot: git envlog capture")
 
 
 def _repository() -> Repository | None:
@@ -122,9 +122,7 @@ def _texts(found: RecentChanges, manner: DiffStyle) -> Iterator[bytes]:
     if found.lost:
         cells = [escape(_text(place) + "/") for place in found.lost[:MAX_LOST]]
         more = [f"… {len(found.lost) - MAX_LOST:,} more"] if len(found.lost) > MAX_LOST else []
-        yield from row_of_cells(
-            "lost", ["something was removed from, or moved out of:", *cells, *more], manner
-        )
+        yield from row_of_cells("lost", ["files were removed from, or moved out of:", *cells, *more], manner)
     if not (found.facts or found.changes or found.head or found.commands or found.lost):
         yield b"nothing that these tell\n"
 

@@ -49,7 +49,7 @@ def write_attachments(session: Session, snapshot: Snapshot, directory: str) -> i
     if session.json:
         session.print_json({"schema": 1, "id": snapshot.id, "attachments": written})
     elif not written:
-        session.line(f"nothing was attached to {snapshot.id[:7]}")
+        session.line(f"no files are attached to {snapshot.id[:7]}")
     else:
         for path in written:
             session.verbatim(path)
@@ -63,7 +63,7 @@ def likely_lines(session: Session) -> Iterator[str]:
     """Yield the lines for at most five snapshots, the newest first."""
     history = session.history
     if history.going.broken_off:
-        yield "a restore was broken off here: first git envrestore --continue, or --abort to take it back"
+        yield "a restore was interrupted here: first run git envrestore --continue, or --abort to undo it"
     moments = likely_targets(history.world.own.snapshots, "")
     if not moments:
         print_error_line(f"hint: {NOTHING_CAPTURED}")
@@ -75,7 +75,7 @@ def likely_lines(session: Session) -> Iterator[str]:
         yield line
         spelled = shlex.quote(snapshot.names[0]) if snapshot.names else look.short_id(snapshot)
         yield f"    git envrestore {escape(spelled)}"
-    yield "nothing was changed; -n shows what one of these would do"
+    yield "nothing was changed; to see what one would change: git envrestore -n <rev>"
 
 
 # `git envrestore --continue` and `--abort`: the end of a restore that was broken off.
@@ -86,23 +86,23 @@ NOT_EXACT_STATUS = 5
 def end(session: Session, mode: str, revision: str | None, spelled: str) -> int:
     """Finish what was broken off, or take it back."""
     if revision is not None:
-        raise UsageError(f"nothing is expected behind {spelled}: '{revision}'")
+        raise UsageError(f"{spelled} takes no argument: '{revision}'")
     going = session.history.going
     carried = going.finish() if mode == "go_on" else going.take_back()
-    session.done("the restore is taken back" if carried.undone else "the restore is finished")
+    session.done("the restore is undone" if carried.undone else "the restore is finished")
     for item in (*carried.kept, *carried.losses):
         warn(f"'{os.fsdecode(item.path) or '.'}': {item.why}")
     stopped = dict(carried.notes).get(STOPPED)
     if stopped:
-        warn(f"services were stopped for that restore, and still are: {stopped}")
+        warn(f"services that the restore stopped are still stopped: {stopped}")
     if session.json:
         from git_envhist.cli.json_values import ended_json  # loaded late: only --json needs it
 
         session.print_json(ended_json(carried))
     elif carried.undone:
-        session.line("taken back: the environment is as it was before the restore")
+        session.line("undone: all files are as before the restore")
     else:
-        session.line("finished; go back with: git envrestore --undo")
+        session.line("finished; to undo it: git envrestore --undo")
     return 0 if not carried.kept and not carried.losses else NOT_EXACT_STATUS
 
 
@@ -122,15 +122,15 @@ def stoppable(session: Session, meant: Snapshot | None = None) -> Iterator[None]
         safety = session.history.going.changed
         if safety is None:
             hint = (
-                f"again with: git envrestore {meant.id[:7]} ('@' is what was saved here, by now)"
+                f"to try again: git envrestore {meant.id[:7]} ('@' is now the snapshot of your files)"
                 if meant
                 else None
             )
             raise Interrupted(number, hint=hint) from stopped
         raise Interrupted(
             number,
-            "the files are restored, but not all that goes with them",
-            hint=f"what was here before: git envrestore {safety.id[:7]}",
+            "the files are restored, but the rest of the restore was not finished",
+            hint=f"to go back: git envrestore {safety.id[:7]}",
         ) from stopped
 
 
@@ -182,7 +182,7 @@ def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
     # What is written into another directory needs no working tree here.
     session.bare = options["to"] is not None or options["attachments"] is not None
     if mode is not None and len(words) > 1:
-        raise UsageError(f"one word too many: '{words[1]}'")
+        raise UsageError(f"unexpected argument: '{words[1]}'")
     if mode in ("undo", "redo"):
         return step(session, mode, revision, options)
     if mode is not None:
@@ -191,7 +191,7 @@ def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
         return _show_likeliest(session)
     snapshot = session.history.resolve(_revision(session, revision))
     if len(words) > 1:
-        from git_envhist.cli.paths import take_paths  # loaded late: most paths stand behind '--'
+        from git_envhist.cli.paths import take_paths  # loaded late: most paths go after '--'
 
         take_paths(session, words[1:], snapshot, "git envrestore [<rev>]")
     if options["attachments"] is not None:
@@ -246,7 +246,7 @@ def _shown_steps(session: Session, options: dict[str, Any]) -> Iterator[RestoreO
     def planned(restored: RestoreResult) -> None:
         numbers.append(len(restored.plan.steps))
 
-    with shown_steps() as tell, shown_progress("reading what is here") as progress:
+    with shown_steps() as tell, shown_progress("reading your files") as progress:
         wish = _wish(session, options, progress)
         held, saved = wish.planned, wish.saved
 
@@ -293,7 +293,9 @@ def _revision(session: Session, revision: str | None) -> str:
     if session.paths:
         # As `git restore -- <path>` restores from the nearest source.
         return NEWEST
-    raise UsageError("no snapshot given", hint="the newest: git envrestore @ ...; git envlog lists them")
+    raise UsageError(
+        "no snapshot given", hint="restore the newest: git envrestore @; list snapshots: git envlog"
+    )
 
 
 def _classes(lists: tuple[str, ...]) -> frozenset[str] | None:
@@ -316,7 +318,7 @@ def _wish(
         pathspecs=anchored_paths(session),
         classes=_classes(options["only"]),
         keep_new=options["keep_new"],
-        keep_code=options["keep_tracked"],
+        keep_tracked=options["keep_tracked"],
         head=options["head"],
         relocate=options["relocate"],
         force=options["force"],

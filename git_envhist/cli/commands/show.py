@@ -35,7 +35,7 @@ class FileUnreadable(EnvhistError):
     """The file cannot be read where it stands."""
 
     code = "cannot-read"
-    usual_hint = "what the newest moment holds of it: git envlog show @ -- <path>"
+    usual_hint = "show the newest stored version: git envlog show @ -- <path>"
 
 
 def show_now(session: Session, date: str | None) -> None:
@@ -66,9 +66,9 @@ def show_now(session: Session, date: str | None) -> None:
         ("Timeline", session.history.timeline or ""),
         ("Date", format_date(session.history.now, date or "default", session.history.now)),
         ("Newest", _newest(newest)),
-        ("Story", summarize(facts, counts, kinds())),
+        ("Summary", summarize(facts, counts, kinds())),
     ]
-    session.line(session.paint("id", "the environment now"))
+    session.line(session.paint("id", "the working tree now"))
     for label, value in fields:
         session.line(f"{label}:".ljust(LABEL) + escape(value))
     for line in fact_lines(session, facts):
@@ -84,7 +84,7 @@ def read_present(session: Session, path: EnvPath) -> bytes:
         with open(place, "rb") as file:
             return file.read()
     except FileNotFoundError:
-        raise SnapshotNotFound(os.fsdecode(path), hint="there is no such file now") from None
+        raise SnapshotNotFound(os.fsdecode(path), hint="no such file in the working tree") from None
     except OSError as failure:
         raise FileUnreadable(f"cannot read '{os.fsdecode(path)}': {failure.strerror}") from failure
 
@@ -114,7 +114,7 @@ def show(session: Session, words: tuple[str, ...], date: str | None) -> None:
     if len(words) > 1:
         _take_paths(session, words)
     if session.paths and session.json:
-        raise UsageError("a file's bytes are no JSON", hint="leave out --json, or the path")
+        raise UsageError("a file cannot be printed as JSON", hint="leave out --json, or the path")
     if revision == NOW:
         _show_now(session, date)
         return
@@ -167,7 +167,7 @@ def _show_file_of(session: Session, text: str) -> bool:
 
 
 def _take_paths(session: Session, words: tuple[str, ...]) -> None:
-    from git_envhist.cli.paths import take_paths  # loaded late: most paths stand behind '--'
+    from git_envhist.cli.paths import take_paths  # loaded late: most paths go after '--'
 
     take_paths(
         session,
@@ -202,7 +202,7 @@ def _show_now(session: Session, date: str | None) -> None:
 def _only_path(session: Session) -> EnvPath:
     assert session.paths
     if len(session.paths) > 1:
-        raise UsageError("one path at a time", hint="git envlog show <rev> -- <path>")
+        raise UsageError("only one path is possible", hint="git envlog show <rev> -- <path>")
     typed = os.fsencode(session.paths[0])
     # `<root>://<path>` stands for itself, wherever the user is.
     return EnvPath(typed) if b"://" in typed else session.history.environment_path(typed)

@@ -50,7 +50,7 @@ def _lines(found: IntegrationStatus, whole: bool, *, plain: bool) -> Iterator[st
     elif not found.here and not found.everywhere:
         # Where there is no git, no hook of git is called.
         by = " --global --agent <name>, or git envlog watch" if plain else ""
-        yield f"nothing captures by itself here: git envlog install{by}"
+        yield f"no hooks are installed here; install them: git envlog install{by}"
     for where, parts in (("this repository", found.here), ("every repository", found.everywhere)):
         for name, several in parts.items():
             yield f"{DONE.get(name, name)}, for {where}"
@@ -70,7 +70,7 @@ def _run_lines(found: IntegrationStatus, most: int) -> Iterator[str]:
         yield f"waiting since {_time(found.waiting.at)}: {found.waiting.event}"
     if not found.outcomes:
         if found.here or found.everywhere:
-            yield "no hook of git has run here yet"
+            yield "no hook has run here yet"
         return
     yield "the last runs" if len(found.outcomes) > 1 else "the last run"
     shown = found.outcomes[-most:] if most else ()

@@ -47,7 +47,7 @@ def task(session: Session, action: str, which: str | None, files: tuple[str, ...
         definition = definition_of_files(files)
         _tell_one(session, tasks.set(_number(which), STATUSES[action], definition=definition))
     else:
-        raise UsageError(f"not a word that 'task' knows: '{action}'", hint=USAGE)
+        raise UsageError(f"'task' has no such action: '{action}'", hint=USAGE)
 
 
 @command("resume", "git envlog resume [--definition <file>]... [--force]")
@@ -61,15 +61,15 @@ def resume(session: Session, files: tuple[str, ...], force: bool) -> None:
         session.print_json({"schema": SCHEMA, **_resumed_json(found)})
         return
     if found is None:
-        session.line("no task is left to do")
+        session.line("all tasks are done")
         return
     look = format_context(session.history)
     session.line(_line(found.task))
     session.line(f"it starts from {found.start.id[:7]} ({look.time(found.start)}): {look.words(found.start)}")
     by, here = _agent(found.task.agent, found.task.agent_version), session.history.agent
     if by and here is not None and by != _agent(here.name, here.version):
-        session.line(f"told by {escape(by)}; you are {escape(_agent(here.name, here.version))}")
-    session.line(f"go there with: git envrestore {found.start.id[:7]}")
+        session.line(f"recorded by {escape(by)}; you are {escape(_agent(here.name, here.version))}")
+    session.line(f"go there: git envrestore {found.start.id[:7]}")
     if found.attached is not None:
         what = "attachments" if found.conversation is None else "conversation"
         there = found.attached.id[:7]
@@ -89,7 +89,7 @@ def _agent(name: str | None, version: str | None) -> str:
 
 def _number(text: str) -> int:
     if not text.isdecimal():
-        raise UsageError(f"not the number of a task: '{text}'", hint="git envlog task list")
+        raise UsageError(f"no such task: '{text}'", hint="git envlog task list")
     return int(text)
 
 
@@ -101,11 +101,11 @@ def _tell(session: Session, tasks: Sequence[Task]) -> None:
     for one in tasks:
         session.line(_line(one, ids))
     if not tasks:
-        session.line("no tasks; the first: git envlog task add <text>")
+        session.line("no tasks; add one: git envlog task add <text>")
 
 
 def _tell_one(session: Session, one: Task) -> None:
-    session.done("the task is kept")
+    session.done("the task is stored")
     if session.json:
         session.print_json({"schema": SCHEMA, "task": _task_json(one)})
     else:

@@ -61,7 +61,7 @@ def _explained(error: SnapshotNotFound, session: Session) -> SnapshotNotFound:
     words = error.revision.split()
     if session.paths is not None or not words or shutil.which(words[0]) is None:
         return error
-    hint = f"a check stands behind '--': git envlog verify -- {error.revision}"
+    hint = f"a check goes after '--': git envlog verify -- {error.revision}"
     return SnapshotNotFound(error.revision, hint=hint)
 
 
@@ -71,7 +71,7 @@ def _typed(session: Session) -> str | None:
         return None
     typed = session.paths[0] if len(session.paths) == 1 else shlex.join(session.paths)
     if not typed.strip():
-        raise UsageError("no command stands behind '--'", hint="git envlog verify -- npm test")
+        raise UsageError("no command after '--'", hint="git envlog verify -- npm test")
     return typed
 
 
@@ -86,16 +86,16 @@ def _tell(session: Session, found: BisectResult) -> None:
     look = format_context(session.history)
     if len(found.suspects) > 1:
         session.line(
-            f"the first bad moment is one of these, some of which cannot be judged ({_tries(found)}):"
+            f"the first failing snapshot is one of these; some could not be checked ({_tries(found)}):"
         )
         for suspect in found.suspects:
             session.line(f"  {_moment(suspect, look)}")
     else:
-        session.line(f"first bad moment ({_tries(found)}):")
+        session.line(f"first failing snapshot ({_tries(found)}):")
         session.line(f"  {_moment(found.bad, look)}")
-    session.line("the last good one before:")
+    session.line("last passing snapshot before it:")
     session.line(f"  {_moment(found.good, look)}")
-    session.line("what that step changed:")
+    session.line("what it changed:")
     session.output.flush()
     _show_step(session, found)
 
@@ -117,7 +117,7 @@ def _tries(found: BisectResult) -> str:
 
 
 def _say_what_is_tried(snapshot: Snapshot, left: int, tries: int) -> None:
-    told = f"{count(left, 'moment')} may be the first bad one, at most {count(tries, 'check')} to go"
+    told = f"{count(left, 'candidate')} left, at most {count(tries, 'check')} to run"
     print_error_line(f"{told}: {snapshot.id[:7]} {escape(subject(snapshot.intent))}")
 
 

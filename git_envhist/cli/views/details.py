@@ -58,7 +58,7 @@ def verdict_line(verdict: Verdict) -> str:
     if verdict.duration_ms is not None:
         told += f" ({seconds(verdict.duration_ms / 1000)})"
     if verdict.changed_something:
-        told += ", it changed the environment"
+        told += ", it changed files"
     return f"{symbol(verdict)} {escape(told)}"
 
 
@@ -67,7 +67,7 @@ def warn_of(verdict: Verdict) -> None:
     from git_envhist.cli.formats import verdict_cause  # loaded late: only a card needs it
 
     if verdict.status is not VerdictStatus.PASS:
-        what = "the check failed" if verdict.status is VerdictStatus.FAIL else "the check could not tell"
+        what = "the check failed" if verdict.status is VerdictStatus.FAIL else "the check could not run"
         warn(f"{what}: {verdict_cause(verdict)}")
 
 
@@ -88,7 +88,7 @@ def _pass(chunk: bytes) -> None:
 
 
 def _say_who_waits() -> None:
-    print_error_line("waiting for another check of this working tree to end")
+    print_error_line("waiting for another check of this working tree to finish")
 
 
 # What a comparison shows of a fetched snapshot is fetched before it is shown: no more than that, and all at once.

@@ -177,12 +177,12 @@ def write_page(session: Session, file: str, shown: Sequence[Snapshot]) -> None:
     """Write the page that shows these moments, newest first; `-` is standard output."""
     if not shown:
         raise NothingToShow(
-            f"no moment to show in '{file}'", hint="'git envlog' with the same words lists what there is"
+            f"no snapshot to write to '{file}'", hint="list snapshots with the same options: git envlog"
         )
     history = session.history
     refuse_what_is_no_page(file)
     with shown_steps() as tell:
-        tell(f"measuring {count(len(shown), 'moment')}")
+        tell(f"measuring {count(len(shown), 'snapshot')}")
         values = with_titles(json_values_with_sizes(history, shown, most_paths=PATHS_IN_LISTS), shown)
         values = folded(values, fold_turns(shown, history.now.tzinfo))
     place = os.path.basename(history.repository.root) or history.repository.root
@@ -193,7 +193,7 @@ def write_page(session: Session, file: str, shown: Sequence[Snapshot]) -> None:
     raw = text.encode("utf-8", "backslashreplace")
     refuse_place(session, file)
     put_page(file, raw)
-    session.line(f"wrote '{escape(file)}': {count(len(shown), 'moment')}, {size(len(raw))}")
+    session.line(f"wrote '{escape(file)}': {count(len(shown), 'snapshot')}, {size(len(raw))}")
 
 
 def with_titles(values: Iterable[Json], shown: Sequence[Snapshot]) -> list[Json]:
@@ -230,5 +230,6 @@ def refuse_what_is_no_page(file: str) -> None:
     except OSError as error:
         raise cannot_write(error, file) from error
     raise Refused(
-        f"there is another file, which is no page: '{file}'", hint="name a new file, or take that one away"
+        f"refusing to overwrite a file that is not such a page: '{file}'",
+        hint="give a new file, or delete that one",
     )

@@ -247,7 +247,7 @@ def _fields(snapshot: Snapshot, look: FormatContext) -> list[tuple[str, str]]:
         ("Commit", commit),
         ("Timeline", snapshot.timeline),
         ("Actor", actor if snapshot.trusted is not False else ""),
-        ("Claimed", f"by {actor}: no key that is here signed it" if snapshot.trusted is False else ""),
+        ("Unsigned", f"says {actor}; none of your keys signed it" if snapshot.trusted is False else ""),
         ("Agent", agent),
         ("Session", snapshot.actor.session or ""),
         ("Tool", snapshot.actor.tool or ""),
@@ -280,7 +280,7 @@ def _branch(branch: str | None) -> str:
 def _state_lines(
     snapshot: Snapshot, summary: str, missing: Sequence[MissingPath], story: Sequence[str]
 ) -> list[str]:
-    lines = ["Story:".ljust(LABEL) + escape(summary), *story]
+    lines = ["Summary:".ljust(LABEL) + escape(summary), *story]
     if snapshot.complete:
         return [*lines, "Complete:".ljust(LABEL) + "yes"]
     lines.append("Complete:".ljust(LABEL) + f"no, {count(snapshot.missing_count, 'path')} missing")
@@ -298,7 +298,7 @@ def _verdict_lines(verdict: Verdict, palette: Palette) -> list[str]:
     if verdict.carried_from:
         told += f", carried over from {verdict.carried_from[:SHORTEST_ID]}{services_phrase(verdict)}"
     if verdict.changed_something:
-        told += ", the check changed the environment"
+        told += ", the check changed files"
     head = palette.paint(_slot(verdict), f"{symbol(verdict)} {escape(verdict_phrase(verdict))}")
     lines = ["Verdict:".ljust(LABEL) + f"{head} ({escape(told)})"]
     return lines + (_indented(verdict.output_tail.rstrip("\n")) if verdict.output_tail.strip() else [])
@@ -399,7 +399,7 @@ def _range(history: AroundHistory, revisions: tuple[str, ...]) -> list[Snapshot]
             raise unknown_subcommand(revisions[0]) from None
         raise
     if len(revisions) > 1:
-        raise UsageError(f"one range at a time: '{revisions[1]}'", hint="paths stand after '--'")
+        raise UsageError(f"one range at a time: '{revisions[1]}'", hint="paths go after '--'")
     return list(snapshots_in_range(span, history.world.own))
 
 

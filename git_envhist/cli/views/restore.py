@@ -60,8 +60,8 @@ def class_for_option(word: str) -> str:
     if found != PACKAGES or word in (PACKAGES, "package"):
         return found
     raise UsageError(
-        f"what '{word}' installed is not told apart from other packages by a path",
-        hint="all of them: --only=packages; one place: git envrestore <rev> -- .venv",
+        f"cannot restore the packages of '{word}' alone",
+        hint="all packages: --only=packages; one directory: git envrestore <rev> -- .venv",
     )
 
 
@@ -82,8 +82,8 @@ class StalePlan(Refused):
 
     def __init__(self, shown: str, again: str = "git envrestore --dry-run --json") -> None:
         super().__init__(
-            f"the plan '{shown}' is stale: what is here, or what is wanted, has changed since",
-            hint=f"look at the plan again: {again}",
+            f"the plan '{shown}' is stale: the files or the options have changed",
+            hint=f"print the new plan: {again}",
         )
 
 
@@ -144,8 +144,8 @@ def _told(session: Session, target: Snapshot, now: Snapshot) -> str:
     differing = len(compare(session.history.repository.git, target.commit, now.commit, brief=True))
     if not differing:
         return ""
-    rest = "1 path beside differs" if differing == 1 else f"{differing:,} paths beside differ"
-    return f"{rest} from {target.id[:7]}; to bring all of it back: git envrestore {target.id[:7]}"
+    rest = "1 other path differs" if differing == 1 else f"{differing:,} other paths differ"
+    return f"{rest} from {target.id[:7]}; to restore all: git envrestore {target.id[:7]}"
 
 
 # The lines of a plan about additional roots.
@@ -162,7 +162,7 @@ FEW_ROWS = 5
 MAX_TOLD = 20
 MAX_OUTSIDE = 3
 WAY_BACK = "git envrestore --undo"
-SHORTER = dict.fromkeys((NOT_CAPTURED, LEFT_OUT_THEN, PLAN_NOT_CAPTURED), "never captured")
+SHORTER = dict.fromkeys((NOT_CAPTURED, LEFT_OUT_THEN, PLAN_NOT_CAPTURED), "not captured")
 """What of a reason stands behind a count."""
 TITLES = (
     (PlanAction.WRITE, "write"),
@@ -207,7 +207,7 @@ def dry_run_lines(
     if back is None:
         yield "nothing was written"
     else:
-        yield "nothing was changed; what is here now would be saved first, and come back with: " + back
+        yield "nothing was changed; your files would be saved first; to undo: " + back
 
 
 def done_lines(
@@ -236,18 +236,21 @@ def done_lines(
         yield f"services: {escape('; '.join(restored.services))}"
     yield from _outside_lines(restored)
     if back is not None:
-        yield f"go back with: {back}"
+        yield f"to undo: {back}"
 
 
 def held_lines(session: Session, restored: RestoreResult, held: Sequence[str]) -> Iterator[str]:
     """Say that the snapshot holds states of services, which this restore leaves as they are now."""
     at = printed_time(restored.target.at, session.history.now)
     names = ", ".join(map(escape, held))
-    yield f"services left as they are; the snapshot holds the state of {names} from {at}: add --services"
+    yield f"services not restored; to restore the state of {names} from {at}, add --services"
     settings = {service.name: service for service in session.history.settings.services}
     for name in held:
         if name not in settings or settings[name].restore is None:
-            yield f"  to restore {escape(name)}: git config envhist.service.{escape(name)}.restore '<command>'"
+            yield (
+                f"  to restore {escape(name)}, first set: "
+                f"git config envhist.service.{escape(name)}.restore '<command>'"
+            )
 
 
 def way_back(restored: RestoreResult, back: str, *, head: bool, services: bool) -> str:
@@ -281,8 +284,8 @@ def _outside_lines(restored: RestoreResult) -> Iterator[str]:
         told.append(f"{len(used) - MAX_OUTSIDE:,} more packages and services")
     unused = len(restored.outside) - len(used)
     if unused:
-        told.append(f"{count(unused, 'package')} of the machine that nothing here names")
-    told += [f"{escape(process)} still runs the old code" for process in restored.running[:MAX_TOLD]]
+        told.append(f"{count(unused, 'package')} of this machine that your project does not name")
+    told += [f"{escape(process)} still runs the old files" for process in restored.running[:MAX_TOLD]]
     if len(restored.running) > MAX_TOLD:
         told.append(f"and {len(restored.running) - MAX_TOLD:,} more")
     if told:
@@ -296,7 +299,7 @@ def _outside_lines(restored: RestoreResult) -> Iterator[str]:
 
 
 def _staying(number: int) -> str:
-    return "1 path that stays as it is" if number == 1 else f"{number:,} paths that stay as they are"
+    return "1 path that is not in it" if number == 1 else f"{number:,} paths that are not in it"
 
 
 def _is_idle(restored: RestoreResult) -> bool:
@@ -306,12 +309,12 @@ def _is_idle(restored: RestoreResult) -> bool:
 def _idle_lines(restored: RestoreResult, rest: str = "") -> Iterator[str]:
     left = notable_skips(restored.plan.left_alone)
     if left:
-        yield "nothing to restore: what differs stays as it is"
+        yield "nothing to restore: the paths that differ are skipped"
         yield from _left_lines(left)
     elif rest:
-        yield "nothing to restore: all is as the restore of a part has left it"
+        yield "nothing to restore: nothing changed since the last restore of paths"
     else:
-        yield "nothing to restore: the environment is as it was then"
+        yield "nothing to restore: all files are as in this snapshot"
         yield from _goal_lines(restored.target)
     if rest:
         yield rest
@@ -324,11 +327,11 @@ def _goal_lines(target: Snapshot) -> Iterator[str]:
 
     meant = restored_snapshot_id(target) if target.restore is RestoreRole.BEFORE else None
     if meant is not None:
-        yield f"it was saved before a restore of {meant[:7]}; to that: git envrestore {meant[:7]}"
+        yield f"it was saved before a restore of {meant[:7]}; to restore that: git envrestore {meant[:7]}"
 
 
 def _tracked_line(now: int, before: int) -> str:
-    """`5 tracked files now differ from HEAD (to keep your code: --keep-tracked)`; files that differed before are counted."""
+    """Return `5 tracked files now differ from HEAD (3 did before; to keep your code: --keep-tracked)`."""
     told = count(now, "tracked file")
     if before == now:
         return f"{told} {'differs' if now == 1 else 'differ'} from HEAD, as before"
@@ -351,12 +354,17 @@ def since_restore_line(restored: RestoreResult, steps: int, *, dry_run: bool) ->
     """Whoever wants a restore back, and has changed something since, is one step short of it."""
     target = (restored.target.restored_from or restored.target.id)[:7]
     if dry_run:
-        return f"this leads to where the restore of {target} had led; before it: git envrestore --undo {steps + 1}"
-    return f"this is where the restore of {target} had led; to take that back, too: git envrestore --undo"
+        return (
+            f"this undoes the changes after the restore of {target}; "
+            f"to undo that restore too: git envrestore --undo {steps + 1}"
+        )
+    return (
+        f"undone: the changes after the restore of {target}; to undo that restore too: git envrestore --undo"
+    )
 
 
 def saved_line(safety: Snapshot) -> str:
-    told = f"saved what was here as {safety.id[:7]}"
+    told = f"saved your files as {safety.id[:7]}"
     return told if safety.complete else f"{told}, but for {_staying(safety.missing_count)}"
 
 
@@ -374,7 +382,7 @@ def moment_words(snapshot: Snapshot, verdict: str, look: FormatContext) -> str:
 
 
 def counts_line(restored: RestoreResult) -> str:
-    """`write 3 · remove 1,187 · replace 11 · unchanged 94,102 · left alone 2 (never captured)`."""
+    """`write 3 · remove 1,187 · replace 11 · unchanged 94,102 · left alone 2 (not captured)`."""
     counts = restored.plan.counts
     named = (
         ("write", PlanAction.WRITE),
@@ -392,7 +400,7 @@ def counts_line(restored: RestoreResult) -> str:
     left = notable_skips(restored.plan.left_alone)
     if left:
         reasons = sorted({SHORTER.get(item.why.partition(" (")[0], item.why) for item in left})
-        words.append(f"left alone {len(left):,} ({'; '.join(map(escape, reasons[:2]))})")
+        words.append(f"skipped {len(left):,} ({'; '.join(map(escape, reasons[:2]))})")
     return " · ".join(words)
 
 
@@ -403,8 +411,8 @@ def notable_skips(left: tuple[SkippedPath, ...]) -> tuple[SkippedPath, ...]:
 
 def problems(restored: RestoreResult) -> Iterator[str]:
     """What is not as it was, a line each."""
-    yield from (f"kept as it is: '{_shown(item)}': {item.why}" for item in restored.kept[:MAX_TOLD])
-    yield from (f"not as it was: '{_shown(item)}': {item.why}" for item in restored.losses[:MAX_TOLD])
+    yield from (f"not changed: '{_shown(item)}': {item.why}" for item in restored.kept[:MAX_TOLD])
+    yield from (f"restored differently: '{_shown(item)}': {item.why}" for item in restored.losses[:MAX_TOLD])
     more = sum(max(0, len(items) - MAX_TOLD) for items in (restored.kept, restored.losses))
     if more:
         yield f"and {more:,} more; --json lists them all"
@@ -412,7 +420,7 @@ def problems(restored: RestoreResult) -> Iterator[str]:
 
 def _left_lines(left: tuple[SkippedPath, ...]) -> Iterator[str]:
     if left:
-        yield "left alone:"
+        yield "skipped:"
         yield from (f"    {escape(_shown(item))}: {escape(item.why)}" for item in left[:MAX_TOLD])
         if len(left) > MAX_TOLD:
             yield f"    and {len(left) - MAX_TOLD:,} more"
@@ -476,11 +484,11 @@ def tell_check(session: Session, checked: CheckResult, restored: RestoreResult, 
     if restored.safety is None:
         return answer_status(checked.verdict)
     if not session.json and _is_wanted(session):
-        with shown_progress("reading what is here") as progress:
+        with shown_progress("reading your files") as progress:
             undone = session.history.going.undo(1, RestoreOptions(progress=progress))
-        session.line(f"taken back: the environment is as it was, {undone.target.id[:7]}")
+        session.line(f"undone: all files are as in {undone.target.id[:7]}")
     else:
-        print_error_line(f"hint: take it back: {WAY_BACK}")
+        print_error_line(f"hint: to undo: {WAY_BACK}")
     return answer_status(checked.verdict)
 
 
@@ -489,5 +497,5 @@ def _is_wanted(session: Session) -> bool:
     if not (os.isatty(0) and os.isatty(2)):
         return False
     session.output.flush()
-    ask_for("take the restore back? [y/N] ")
+    ask_for("undo the restore? [y/N] ")
     return sys.stdin.readline().strip().lower() in YES

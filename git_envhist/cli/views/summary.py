@@ -258,7 +258,7 @@ def _variable_cells(
     except SealingError as failure:
         known = [f"{mark_of(fact)} {escape(name_of(fact))}" for fact in _known_by_name(change, facts)]
         return [*known, f"{mark} {escape(failure.message)}"]
-    return [_variable_cell(variable, manner) for variable in variables] or [f"{mark} no variable differs"]
+    return [_variable_cell(variable, manner) for variable in variables] or [f"{mark} no variables differ"]
 
 
 def _variable_cell(variable: VariableChange, manner: DiffStyle) -> str:
