@@ -94,11 +94,15 @@ class Session:
             self.output.page()
 
     def line(self, text: str = "") -> None:
-        """Say a line; on a terminal it is broken between words where it is too long."""
+        """Print a line for people: wrapped on a terminal, with ASCII minus signs elsewhere."""
         if self.json:
             self.output.exact(text + "\n")
-        else:
-            self.output.prose(text)
+            return
+        if "−" in text and self.columns is None:
+            from git_envhist.diff.summary import with_ascii_signs  # loaded late: most lines have no sign
+
+            text = with_ascii_signs(text)
+        self.output.prose(text)
 
     def verbatim(self, text: str) -> None:
         """A line, or several, as they are: what is to be copied whole, or what somebody else wrote."""
