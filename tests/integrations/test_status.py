@@ -27,7 +27,7 @@ def status(repo: Repo, *words: str) -> dict[str, object]:
 
 def test_where_nothing_is_installed_it_says_so_and_changes_nothing(repo: Repo) -> None:
     before = standing(repo.path)
-    assert "nothing captures by itself" in repo.run("envlog", "status", check=True).out
+    assert "no hooks are installed" in repo.run("envlog", "status", check=True).out
     assert status(repo)["here"] == {}
     assert standing(repo.path) == before
 

@@ -126,7 +126,7 @@ def test_the_words_and_the_json(repo: Repo, history: AroundHistory) -> None:
     assert "3 snapshots" in told
     assert "node_modules" in told
     assert "and 1 more" in told
-    assert "holds" in told
+    assert "uses" in told
     asked = repo.run("git-envlog", "du", moments[0].id[:8], check=True).out
     assert asked.startswith(f"dropping {moments[0].id[:8]} would free ")
     assert repo.run("git-envlog", "du", "--", "app.db", check=True).out.startswith(

@@ -79,7 +79,7 @@ def test_a_file_does_not_come_in_the_place_of_what_is_left_out_and_that_is_told(
     repo.write("place/other", b"goes")
     done = repo.run("envrestore", first)
     assert done.status == 5
-    assert "warning: not as it was: 'place': it holds what is no part of the environment\n" in done.err
+    assert "warning: not restored exactly: 'place': it holds what is no part of the environment\n" in done.err
     assert [path.name for path in (repo.path / "place").iterdir()] == ["today.log"]
 
 
@@ -103,7 +103,7 @@ def test_without_their_key_sealed_files_stay_as_they_are(repo: Repo) -> None:
     assert planned["left_alone"] == [{"path": path, "why": why} for path in (".env", "gone.env")]
     done = repo.run("envrestore", "--allow-unsigned", first)
     assert done.status == 5, done.err
-    assert f"not as it was: '.env': {why}\n" in done.err
+    assert f"not restored exactly: '.env': {why}\n" in done.err
     assert (repo.read(".env"), repo.read("app.py")) == (b"A=2\n", b"then")
     assert not (repo.path / "gone.env").exists()
     # What is here was sealed with the key of now: taking back the restore costs nothing of it.
@@ -134,7 +134,7 @@ def test_what_is_immutable_is_left_alone_by_the_plan_and_told(repo: Repo, immuta
     plan = json.loads(repo.run("envrestore", "-n", "--json", first, check=True).out)["plan"]
     assert plan["left_alone"] == [{"path": "locked/file", "why": why}]
     done = repo.run("envrestore", first)
-    assert (done.status, done.err) == (5, f"warning: not as it was: 'locked/file': {why}\n")
+    assert (done.status, done.err) == (5, f"warning: not restored exactly: 'locked/file': {why}\n")
     assert (immutable.read_bytes(), repo.read("app.py")) == (b"now", b"print('hello')\n")
 
 

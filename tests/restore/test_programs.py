@@ -66,7 +66,7 @@ def test_everything_is_as_it_was_and_comes_back(two: tuple[Repo, str, Listing, L
     index, head = repo.read(".git/index"), repo.git("rev-parse", "HEAD")
     done = repo.run("envrestore", first, check=True)
     assert state(repo) == then
-    assert "saved what was here as" in done.out
+    assert "saved your files as" in done.out
     assert done.out.endswith("to undo: git envrestore --undo\n")
     assert (repo.read(".git/index"), repo.git("rev-parse", "HEAD")) == (index, head)
     repo.run("envrestore", "--undo", check=True)
@@ -89,7 +89,7 @@ def test_the_way_back_that_is_told_leads_back(two: tuple[Repo, str, Listing, Lis
     repo.write("app.py", b"once more")
     latest = state(repo)
     told = repo.run("envrestore", "-n", "--undo", "2", check=True).out
-    assert told.endswith("come back with: git envrestore --redo 2\n")
+    assert told.endswith("to undo: git envrestore --redo 2\n")
     done = json.loads(repo.run("envrestore", "--undo", "2", "--json", check=True).out)
     assert (state(repo), done["undo"]) == (then, "git envrestore --redo 2")
     repo.run("envrestore", "--redo", "2", check=True)
@@ -156,11 +156,11 @@ def test_who_stops_a_restore_before_it_began_is_told_which_moment_was_meant(
     repo, first, then, now = two
     stopped = repo.run("envrestore", first, prefix=traced("mkdirat", "signal=INT", "1"))
     assert (stopped.status, state(repo)) == (130, now)
-    assert "saved what was here as" in stopped.out
-    again, _, newest = stopped.err.partition("hint: again with: ")[2].partition(" (")
-    assert newest == "'@' is what was saved here, by now)\n"
+    assert "saved your files as" in stopped.out
+    again, _, newest = stopped.err.partition("hint: to try again: ")[2].partition(" (")
+    assert newest == "'@' is now the snapshot of your files)\n"
     # What comes to mind is '@': that is what is here.
-    assert repo.run("envrestore", "@", check=True).out.endswith(f"; to that: {again}\n")
+    assert repo.run("envrestore", "@", check=True).out.endswith(f"; to restore that: {again}\n")
     repo.run("envrestore", again.split()[-1], check=True)
     assert state(repo) == then
 
@@ -204,7 +204,7 @@ def test_what_is_new_and_what_is_code_can_be_kept(two: tuple[Repo, str, Listing,
     assert repo.read("app.py") == b"print('broken')\n"
     assert repo.read("new/deep/file") == b"came later"
     assert repo.read(".env.local") == b"API=1\n"
-    assert "left alone" in told
+    assert "skipped" in told
     repo.run("envrestore", first, check=True)
     assert state(repo) == then
 

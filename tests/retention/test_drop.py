@@ -160,9 +160,9 @@ def test_the_words_for_what_is_in_the_trash(repo: Repo) -> None:
         assert missed.status == 4
         assert f"it was dropped; bring it back: git envlog undrop {before[1].id[:12]}" in missed.err
     assert repo.run("envlog", "undrop", "n7").status == 4
-    assert "would bring back" in repo.run("envlog", "undrop", "--dry-run", "n1", check=True).out
+    assert "would restore" in repo.run("envlog", "undrop", "--dry-run", "n1", check=True).out
     for word in ("n1", ":/step 1"):
-        assert "brought back" in repo.run("envlog", "undrop", word, check=True).out
+        assert "restored" in repo.run("envlog", "undrop", word, check=True).out
         repo.run("envlog", "drop", before[1].id, check=True)
     assert repo.run("envlog", "drop").status == 129
     assert repo.run("envlog", "undrop", "n1", "--all").status == 129

@@ -221,7 +221,7 @@ def test_a_dry_run_erases_nothing_and_a_path_that_is_nowhere_is_told(repo: Repo)
     assert repo.run("envlog", "purge", "../outside").status == 129
     # Spelled from where one stands, also behind the dashes.
     done = repo.run("envlog", "purge", "--", "creds", check=True, cwd="sub")
-    assert "the words of 1 snapshot may name it" in done.err
+    assert "the intents or notes of 1 snapshot may mention it" in done.err
     assert holding(repo, b"xyzzy", b"\ncreds") == []
 
 

@@ -213,7 +213,7 @@ def test_what_a_service_did_not_do_is_told_with_a_status_of_its_own(served: Serv
     served.configure(verb, "echo 'disk is full' >&2; exit 1")
     done = repo.run("envrestore", "--services", first)
     assert done.status == 5
-    assert "not as it was: 'service kv'" in done.err
+    assert "not restored exactly: 'service kv'" in done.err
     assert "disk is full" in done.err
     assert repo.read("app.py") != b"two"
     assert served.steps == ["stop", "start" if verb == "restore" else "restore"]

@@ -412,7 +412,7 @@ def notable_skips(left: tuple[SkippedPath, ...]) -> tuple[SkippedPath, ...]:
 def problems(restored: RestoreResult) -> Iterator[str]:
     """What is not as it was, a line each."""
     yield from (f"not changed: '{_shown(item)}': {item.why}" for item in restored.kept[:MAX_TOLD])
-    yield from (f"restored differently: '{_shown(item)}': {item.why}" for item in restored.losses[:MAX_TOLD])
+    yield from (f"not restored exactly: '{_shown(item)}': {item.why}" for item in restored.losses[:MAX_TOLD])
     more = sum(max(0, len(items) - MAX_TOLD) for items in (restored.kept, restored.losses))
     if more:
         yield f"and {more:,} more; --json lists them all"
