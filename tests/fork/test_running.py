@@ -271,7 +271,9 @@ def test_the_linked_worktrees_of_a_repository_within_are_told_and_come_along(rep
     registered, pointer = "vendor/lib/.git/worktrees/beside/gitdir", "vendor/beside/.git"
     done = repo.run("envlog", "fork", "../told", check=True)
     assert all(f"    {path}: " in done.out for path in (registered, pointer))
-    command = next(line for line in done.out.splitlines() if line.startswith("to replace them")).partition(": ")[2]
+    command = next(line for line in done.out.splitlines() if line.startswith("to replace them")).partition(
+        ": "
+    )[2]
     before = listing(repo.path)
     repo.execute("sh", "-ec", command)
     made = beside(repo, "told")

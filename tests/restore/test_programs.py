@@ -89,7 +89,7 @@ def test_the_way_back_that_is_told_leads_back(two: tuple[Repo, str, Listing, Lis
     repo.write("app.py", b"once more")
     latest = state(repo)
     told = repo.run("envrestore", "-n", "--undo", "2", check=True).out
-    assert told.endswith("to undo: git envrestore --redo 2\n")
+    assert told.endswith("to redo: git envrestore --redo 2\n")
     done = json.loads(repo.run("envrestore", "--undo", "2", "--json", check=True).out)
     assert (state(repo), done["undo"]) == (then, "git envrestore --redo 2")
     repo.run("envrestore", "--redo", "2", check=True)

@@ -105,7 +105,7 @@ def test_undo_takes_back_what_came_after_a_restore_before_it_takes_back_the_rest
     )
     assert (repo.read("file"), (repo.path / "other").exists()) == (b"one", False)
     again = repo.run("envrestore", "--undo", check=True).out
-    assert again.endswith("to undo: git envrestore --redo\n")
+    assert again.endswith("to redo: git envrestore --redo\n")
     assert repo.read("file") == b"two"
     repo.run("envrestore", "--redo", "2", check=True)
     assert (repo.read("file"), repo.read("other")) == (b"one", b"since")

@@ -244,7 +244,10 @@ def captured_lines(captured: CaptureResult, history: AroundHistory) -> Iterator[
     if captured.sealed_first:
         yield " secret files are sealed (encrypted) with a new key; back it up: git envlog key export -o <file>"
         if history.settings.key_in != "home":
-            yield " the key is stored in this repository; to store it in your home: git config envhist.keyIn home"
+            yield (
+                " a copy of this directory includes the key; "
+                "to store it only in your home: git config envhist.keyIn home"
+            )
 
 
 def counts_line(captured: CaptureResult) -> str:

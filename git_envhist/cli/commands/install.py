@@ -172,7 +172,7 @@ def uninstall_command(session: Session, agents: tuple[str, ...], **options: bool
     wanted = chosen(agents) if agents else every()
     dry_run = options["dry_run"]
     if not options["history"]:
-        _tell(session, uninstall(place, wanted, dry_run=dry_run), dry_run, "the hooks are removed")
+        _tell(session, uninstall(place, wanted, dry_run=dry_run), dry_run, "removed")
         if options["everywhere"] and not agents:
             _name_repositories_with_hooks(place)
         return
@@ -184,7 +184,7 @@ def uninstall_command(session: Session, agents: tuple[str, ...], **options: bool
     done = [] if is_plain else uninstall(place, wanted, dry_run=dry_run)
     if not dry_run:
         history.carry_out()
-    _tell(session, done, dry_run, "the hooks are removed", history)
+    _tell(session, done, dry_run, "removed", history)
 
 
 def _name_repositories_with_hooks(place: InstallTarget) -> None:

@@ -207,7 +207,7 @@ def dry_run_lines(
     if back is None:
         yield "nothing was written"
     else:
-        yield "nothing was changed; your files would be saved first; to undo: " + back
+        yield f"nothing was changed; your files would be saved first; {_return_words(back)}"
 
 
 def done_lines(
@@ -236,7 +236,12 @@ def done_lines(
         yield f"services: {escape('; '.join(restored.services))}"
     yield from _outside_lines(restored)
     if back is not None:
-        yield f"to undo: {back}"
+        yield _return_words(back)
+
+
+def _return_words(back: str) -> str:
+    """Return the label and the command that reverses a restore: `to undo: git envrestore --undo`."""
+    return f"to {'redo' if '--redo' in back else 'undo'}: {back}"
 
 
 def held_lines(session: Session, restored: RestoreResult, held: Sequence[str]) -> Iterator[str]:
