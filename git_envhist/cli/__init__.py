@@ -1,4 +1,4 @@
-"""The programs: parse, call the API, show."""
+"""The command line programs: parse the words, call the API, print the result."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ import sys
 import time
 
 ONCE = 1.0
-"""Seconds. `git envlog` has what is typed at a terminal from there, and from git, which passes it on."""
+"""Seconds in which a second signal is an echo: the terminal and `git` both signal `git envlog`."""
 _heard: dict[int, float] = {}
 
 
 def _end_silently_until_heard() -> None:
-    """Until `entry` listens, Ctrl-C ends a program of ours as it ends one in C: without a word."""
+    """Let Ctrl-C end the program silently until `main` handles it."""
     name = os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else ""
-    # A host program, or a test, that imports this has ways of its own.
+    # A host program, or a test, that imports this package keeps its own handler.
     if name.startswith("git-env") and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def hear_interrupts() -> None:
-    """From here on Ctrl-C is told to the code that runs."""
+    """Raise KeyboardInterrupt at Ctrl-C from now on."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, _interrupt)
 
 
 def is_echo(number: int) -> bool:
-    """Whether a signal only says again what was heard just now: whoever clears up because of it is not broken off."""
+    """Return whether a signal repeats one received just before, so that cleaning up is not interrupted."""
     now = time.monotonic()
     if number in _heard and now - _heard[number] < ONCE:
         return True

@@ -1,4 +1,9 @@
-"""Where a command line is not plainly right, click reads it: its checks, its complaints in our words, and the help."""
+"""Parse a command line with click when it is not certainly valid, and rewrite click's errors.
+
+`parser.read_plainly` handles valid command lines without click. This module converts the same declarations to click's,
+prints `-h`, `--help` and `--version`, and turns a usage error of click into a `UsageError` with a hint: the option that
+was probably meant, or the command that does here what an option of another tool does.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +21,16 @@ from git_envhist.cli.subcommands import SUBCOMMANDS, short_help, show_page
 from git_envhist.errors import UsageError
 
 EXTRA = re.compile(r"extra arguments? \(([^ )]*)")
-"""click's words for what stands where nothing is expected."""
+"""Matches click's message about an unexpected argument."""
 OF_WORDS = {"capture": "before the upgrade", "effect": "deployed to staging"}
-"""What takes words of a person, which are easily left without quotes."""
+"""Commands that take free text, with an example; the quotes around it are often forgotten."""
 Tell = Callable[[Command, str, Output], None]
 
 
 def read_by_click(
     command: Command, words: Sequence[str], program: str, output: Output
 ) -> dict[str, Any] | None:
-    """The values of the options by their names; None where all that was asked for has been told."""
+    """Return the values of the options by name; None if help or the version was printed."""
     reader = click.Command(
         command.name,
         params=[
@@ -35,7 +40,7 @@ def read_by_click(
         add_help_option=False,
     )
     try:
-        # Not by click's own main(), which has words of its own for Ctrl-C.
+        # Not click's main(): it handles Ctrl-C in its own way.
         with reader.make_context(command.name, list(words)) as context:
             return context.params
     except click.UsageError as failure:
@@ -46,10 +51,10 @@ def read_by_click(
 
 
 def _refuse_another_tools_word(command: Command, words: Sequence[str]) -> None:
-    """`git envlog commit -m x`: the option is none because the word before it is no subcommand."""
-    from git_envhist.cli.main import unknown_subcommand  # loaded late: likewise
-    from git_envhist.cli.parser import first_operand  # loaded late: only a slip of the pen needs it
-    from git_envhist.cli.subcommands import did_you_mean  # loaded late: likewise
+    """Raise the error for an unknown subcommand in `git envlog commit -m x`, instead of one for its option."""
+    from git_envhist.cli.main import unknown_subcommand  # loaded late: only a usage error needs it
+    from git_envhist.cli.parser import first_operand  # loaded late: only a usage error needs it
+    from git_envhist.cli.subcommands import did_you_mean  # loaded late: only a usage error needs it
 
     at = first_operand(words, command.valued) if command.name == "envlog" else None
     if at is not None and did_you_mean(words[at]) is not None:
@@ -57,14 +62,14 @@ def _refuse_another_tools_word(command: Command, words: Sequence[str]) -> None:
 
 
 def click_argument(argument: Argument) -> click.Argument:
-    """The same for click."""
+    """Return the argument as a click argument."""
     if argument.many:
         return click.Argument([argument.name], nargs=-1)
     return click.Argument([argument.name], required=False, default=argument.default, metavar=argument.metavar)
 
 
 def click_option(option: Option, command: Command, program: str, output: Output) -> click.Option:
-    """The same for click."""
+    """Return the option as a click option."""
     words = [*option.spellings, option.name]
     if option.prints_and_exits:
         return click.Option(
@@ -78,7 +83,7 @@ def click_option(option: Option, command: Command, program: str, output: Output)
     return click.Option(
         words,
         metavar=option.metavar or None,
-        # Not False: click takes that for a flag which may have a value, too.
+        # None, because click reads False as a flag with an optional value.
         is_flag=option.is_flag or None,
         multiple=option.multiple,
         type=click.BOOL if option.is_flag else kind,
@@ -115,7 +120,7 @@ TELLERS: dict[str, Tell] = {"short_help": _tell_help, "long_help": _tell_all, "v
 def usage_error(
     failure: click.UsageError, command: Command | None = None, words: Sequence[str] = ()
 ) -> UsageError:
-    """click's complaint in the words of this project."""
+    """Return a click usage error as a UsageError with a hint."""
     message = failure.format_message().strip().rstrip(".")
     lists = f"'{called(command)} -h' lists the options" if command is not None else "-h lists the options"
     if (extra := EXTRA.search(message)) is not None:
@@ -132,7 +137,7 @@ def usage_error(
 
 
 def _hint_at_value(spelling: str, command: Command | None) -> str | None:
-    """What the option is to be given, as the short help has it."""
+    """Return the option with its value and help, as the short help prints it."""
     found = [one for one in command.options if spelling in one.spellings] if command is not None else []
     return f"{spelling} {found[0].metavar}: {found[0].help}" if found else None
 
@@ -148,8 +153,8 @@ def _hint_at_option(failure: click.NoSuchOption, command: Command | None) -> str
 
 
 def _alike(option: str, others: Sequence[str]) -> list[str]:
-    """Those that were probably meant: the dashes that all of them begin with make none alike."""
-    from difflib import get_close_matches  # loaded late: only a slip of the pen needs it
+    """Return the options that were probably meant, compared without leading dashes."""
+    from difflib import get_close_matches  # loaded late: only a usage error needs it
 
     bare = {other.lstrip("-"): other for other in others}
     cut_off = [other for word, other in bare.items() if option[2:] and word.startswith(option[2:])]
@@ -159,12 +164,12 @@ def _alike(option: str, others: Sequence[str]) -> list[str]:
 
 
 def called(command: Command) -> str:
-    """What a person types for it."""
+    """Return the command as a user types it."""
     return f"git {command.name}" if command.name.startswith("env") else f"git envlog {command.name}"
 
 
 def _hint_at_words(command: Command | None, words: Sequence[str]) -> str | None:
-    """What the words may have been meant as: a path where git would take one, or an intent that was not quoted."""
+    """Return a hint for an unexpected argument: paths need `--`, an intent needs quotes."""
     if command is None:
         return None
     if "[-- <path" in command.usage:
@@ -175,7 +180,7 @@ def _hint_at_words(command: Command | None, words: Sequence[str]) -> str | None:
     return f"usage: {command.usage}"
 
 
-# Options that fingers know from git or another tool, and what is typed here for that.
+# Options of git and other tools, and the command that does the same here.
 
 EVERYTHING = "a snapshot contains all files, tracked or not: git envlog capture '<intent>'"
 NO_INDEX = "snapshots do not include git's index: git envdiff"
@@ -220,6 +225,6 @@ MEANT = {
 
 
 def hint_for_foreign_option(command: str, option: str) -> str | None:
-    """The hint for an option that the command does not have, if it is one of these."""
+    """Return the hint for an option of another tool; None if it is not known."""
     found = MEANT.get(command, {}).get(option)
     return found and found.format(option=option)

@@ -1,4 +1,7 @@
-"""Snapshots and what a capture did as plain values for JSON: docs/schema/ describes them, keys are only ever added."""
+"""Snapshots, captures, diffs, plans and restores as values for JSON.
+
+docs/schema/ describes them. Keys are only ever added. `dump` writes a value as one line that is safe on a terminal.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ Json = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """What a snapshot's tree holds beside the files, and how it differs from the snapshot before."""
+    """The parts of a snapshot that are read from its tree: facts, changes, missing paths."""
 
     missing: tuple[MissingPath, ...] = ()
     git_changed: tuple[GitChange, ...] = ()
@@ -57,7 +60,7 @@ class Details:
 
 
 def snapshot_json(snapshot: Snapshot, details: Details, *, most_paths: int | None = None) -> Json:
-    """A snapshot as contract and schema have it; `most_paths` cuts the list of changed paths."""
+    """Return a snapshot according to the schema; `most_paths` limits the list of changed paths."""
     latest = snapshot.verdict
     return {
         "schema": SCHEMA,
@@ -104,7 +107,7 @@ def snapshot_json(snapshot: Snapshot, details: Details, *, most_paths: int | Non
 
 
 def extent_json(extent: EnvironmentSize) -> Json:
-    """How large the environment was, and where what changed lies."""
+    """Return the size of an environment, and the directories with changes."""
     return {
         "files": extent.files,
         "bytes": extent.bytes,
@@ -124,7 +127,7 @@ def extent_json(extent: EnvironmentSize) -> Json:
 
 
 def observed_json(observed: ObservedCheckpoint) -> Json:
-    """A checkpoint of the platform that was made without us."""
+    """Return a recorded checkpoint of the platform."""
     return {
         "external_id": escape_invalid(observed.external_id),
         "taken_at": moment(observed.taken_at),
@@ -137,7 +140,7 @@ def observed_json(observed: ObservedCheckpoint) -> Json:
 
 
 def effect_json(effect: Effect) -> Json:
-    """Something done outside the machine."""
+    """Return an effect."""
     return {
         "text": escape_invalid(effect.text),
         "at": moment(effect.at),
@@ -150,7 +153,7 @@ def effect_json(effect: Effect) -> Json:
 
 
 def captured_json(captured: CaptureResult, snapshot: Json | None) -> Json:
-    """What a capture did: the snapshot, null where none was made, and the counts."""
+    """Return the result of a capture: the snapshot, null if none was taken, and the counts."""
     return {
         "schema": SCHEMA,
         "id": captured.snapshot and captured.snapshot.id,
@@ -230,7 +233,7 @@ def fact_json(fact: FactChange) -> Json:
 
 
 def path_fields(path: EnvPath) -> Json:
-    """`path`, and beside it `path_b64` where the path is no UTF-8."""
+    """Return `path`, and `path_b64` if the path is not UTF-8."""
     text = path.decode("utf-8", "surrogateescape")
     if not SURROGATE.search(text):
         return {"path": text}
@@ -238,7 +241,7 @@ def path_fields(path: EnvPath) -> Json:
 
 
 def text_fields(key: str, text: str) -> Json:
-    """A text, and beside it its bytes in base64 where they are no UTF-8."""
+    """Return a text, and its bytes in base64 if they are not UTF-8."""
     if not SURROGATE.search(text):
         return {key: text}
     raw = text.encode("utf-8", "surrogateescape")
@@ -255,7 +258,7 @@ def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-# A diff as plain values for JSON; docs/schema/ describes it.
+# Diffs.
 
 KIND_WORDS = {
     "f": "file",
@@ -270,9 +273,9 @@ KIND_WORDS = {
 
 
 def diff_json(before: str, after: str, changes: Sequence[Change], facts: Iterable[FactChange]) -> Json:
-    """Two moments, by id or `now`, with every path and every fact that differs."""
+    """Return the paths and facts that differ between two snapshots, each an id or `now`."""
     moved = sum(change.kind is ChangeKind.RENAMED for change in changes)
-    # A file that moved is told as that, and not a second time as one that came and one that went.
+    # A renamed file is counted once, not as one added and one removed.
     counts = count(change for change in changes if change.kind is not ChangeKind.RENAMED)
     return {
         "schema": SCHEMA,
@@ -288,7 +291,7 @@ def diff_json(before: str, after: str, changes: Sequence[Change], facts: Iterabl
 
 
 def change_json(change: Change) -> Json:
-    """One path: what it was, what it is, and what else than its bytes differs."""
+    """Return one changed path: both sides and the attributes that differ."""
     fields: Json = {"status": change.kind.value, **path_fields(change.path)}
     if change.kind is ChangeKind.RENAMED and change.before is not None:
         fields.update({f"old_{key}": value for key, value in path_fields(change.before.path).items()})
@@ -318,11 +321,11 @@ def _fact(fact: FactChange) -> Json:
     }
 
 
-# Plans and restores as plain values for JSON.
+# Plans and restores.
 
 
 def restored_json(restored: RestoreResult, back: str, *, dry_run: bool) -> Json:
-    """The plan, what came of it, and what takes it back; the plan of a dry run is the same."""
+    """Return the plan and the result of a restore; the plan of a dry run is the same."""
     from git_envhist.cli.views.restore import plan_id  # loaded late: only a plan needs it
     from git_envhist.diff.facts import without_secrets  # loaded late: only changed facts need it
 
@@ -366,7 +369,7 @@ def _outside(change: FactChange) -> Json:
 
 
 def _executables(restored: RestoreResult) -> list[Json] | None:
-    """The programs that are new or changed, where somebody else made them."""
+    """Return the new and changed programs of an unsigned snapshot; None for others."""
     from git_envhist.restore.untrusted import executables  # loaded late: only a plan needs it
 
     if restored.target.trusted is not False:
@@ -375,7 +378,7 @@ def _executables(restored: RestoreResult) -> list[Json] | None:
 
 
 def plan_json(plan: RestorePlan) -> Json:
-    """What is going to be done, path by path."""
+    """Return the steps of a plan, path by path."""
     return {
         "counts": {action.value: number for action, number in plan.counts.items()},
         "steps": [_step(step) for step in plan.steps],
@@ -384,7 +387,7 @@ def plan_json(plan: RestorePlan) -> Json:
 
 
 def ended_json(carried: ExecuteResult) -> Json:
-    """How a restore that was broken off came to its end."""
+    """Return the result of `--continue` or `--abort`."""
     return {
         "schema": SCHEMA,
         "undone": carried.undone,
@@ -407,11 +410,11 @@ def _left(item: SkippedPath) -> Json:
     return {**path_fields(item.path), "why": escape_invalid(item.why)}
 
 
-# JSON as it is printed: one line, UTF-8, and nothing in it that could command a terminal.
+# Printing.
 
 
 def dump(value: object) -> str:
-    """A value as one line of JSON; letters that are not for showing stand as \\u escapes."""
+    r"""Return a value as one line of JSON; unprintable characters become \u escapes."""
     text = json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
     if text.isprintable():
         return text
@@ -419,5 +422,5 @@ def dump(value: object) -> str:
 
 
 def _escape(letter: str) -> str:
-    # Such letters stand only inside strings, where JSON allows this spelling of every one of them.
+    # Unprintable characters occur only inside strings, where JSON allows this escape for each of them.
     return json.dumps(letter)[1:-1]

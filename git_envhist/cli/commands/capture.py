@@ -276,7 +276,7 @@ def _first_lines(captured: CaptureResult, history: AroundHistory) -> Iterator[st
 
 
 def _is_tracked(history: AroundHistory, directory: EnvPath) -> bool:
-    """Whether git itself holds something of a directory: sources are no example of what to leave out."""
+    """True if git itself holds something of a directory: sources are no example of what to leave out."""
     pathspec = ":(top,literal)" + os.fsdecode(directory)
     listed = history.repository.git.try_run("ls-files", "-z", "--", pathspec)
     return bool(listed.out)

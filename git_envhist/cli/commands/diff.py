@@ -137,7 +137,7 @@ def read_similarity(text: str) -> int:
 
 
 def are_of_two_machines(own: str | None, *moments: Moment) -> bool:
-    """Whether one of them was fetched, and the other is of another working tree."""
+    """True if one of them was fetched, and the other is of another working tree."""
     names = {own if isinstance(moment, str) else moment.timeline for moment in moments}
     bare = {split_name(name)[1] if name is not None and is_fetched(name) else name for name in names}
     return len(bare) > 1 and any(name is not None and is_fetched(name) for name in names)
@@ -234,7 +234,7 @@ def _programs(changes: tuple[Change, ...], wanted: DiffOptions) -> tuple[FactCha
 
 
 def _is_brief(session: Session, wanted: DiffOptions) -> bool:
-    """Whether all that is shown of a modified file is its path."""
+    """True if all that is shown of a modified file is its path."""
     names_only = wanted.silent or wanted.form in ("name_only", "name_status")
     return names_only and not session.json and wanted.renames is None and wanted.classes == ALL
 

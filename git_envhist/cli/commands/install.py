@@ -210,7 +210,7 @@ def _is_for_shells(agents: Sequence[str], options: dict[str, bool]) -> bool:
 
 
 def finds_manual() -> bool:
-    """Whether man finds our pages: beside the programs on the PATH, or in the user's own place."""
+    """True if man finds our pages: beside the programs on the PATH, or in the user's own place."""
     from git_envhist.integrations.install import ShellFilesMissing, links, missing
 
     beside = shutil.which("git-envlog")

@@ -45,12 +45,12 @@ class LogOptions:
 
     @property
     def folds(self) -> bool:
-        """Whether a line is all that is shown of a snapshot, so that one may stand for several."""
+        """True if a line is all that is shown of a snapshot, so that one may stand for several."""
         return not (self.full or self.diff or self.graph or self.page)
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is the list of aligned lines, which headings may interrupt."""
+        """True if it is the list of aligned lines, which headings may interrupt."""
         return not (self.full or self.graph or self.page or self.one_line or self.ended_by_nul)
 
     @property

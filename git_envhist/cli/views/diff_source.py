@@ -32,7 +32,7 @@ class DiffSource:
     facts: tuple[FactChange, ...] = ()
     """What differs beside the files."""
     machines: bool = False
-    """Whether the two are of different machines, and what differs by nature is told in few words."""
+    """True if the two are of different machines, and what differs by nature is told in few words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def is_sealed(change: Change) -> bool:
 
 
 def is_environment_file(change: Change) -> bool:
-    """Whether the change is told by its variables: a sealed file whose name says that it holds some."""
+    """True if the change is told by its variables: a sealed file whose name says that it holds some."""
     from git_envhist.probes.variables import is_variables  # loaded late: a list of paths needs none of it
 
     return is_sealed(change) and is_variables(change.path)

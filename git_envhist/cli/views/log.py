@@ -328,7 +328,7 @@ class LogQuery:
 
     @property
     def seeks(self) -> bool:
-        """Whether the very moments are meant where something changed or was reached."""
+        """True if the very moments are meant where something changed or was reached."""
         choice = self.choice
         searches = choice.summary is not None or choice.searches_content
         return bool(self.pathspecs or searches or choice.verdicts or choice.triggers)

@@ -498,7 +498,7 @@ def tell_check(session: Session, checked: CheckResult, restored: RestoreResult, 
 
 
 def _is_wanted(session: Session) -> bool:
-    """Whether somebody who was asked says yes."""
+    """True if somebody who was asked says yes."""
     if not (os.isatty(0) and os.isatty(2)):
         return False
     session.output.flush()

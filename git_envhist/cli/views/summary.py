@@ -153,7 +153,7 @@ def config_facts(source: DiffSource) -> tuple[FactChange, ...]:
 
 
 def _is_told(change: Change) -> bool:
-    """Whether a file was there before and is one of configuration; sealed ones are told by variables or not at all."""
+    """True if a file was there before and is one of configuration; sealed ones are told by variables or not at all."""
     if change.kind is not ChangeKind.MODIFIED or reader_of(change.path) is None:
         return False
     sides = (change.before, change.after)
@@ -339,7 +339,7 @@ def _by_rank(
 
 
 def _is_explained(place: bytes, facts: Sequence[FactChange]) -> bool:
-    """Whether packages are told to differ that lie in a directory."""
+    """True if packages are told to differ that lie in a directory."""
     text = place.decode("utf-8", "surrogateescape")
     above = text.rpartition("/")[0]
     return any(
