@@ -198,16 +198,16 @@ def test_what_was_done_before_is_told_with_it(repo: Repo) -> None:
     for words, told in (
         (("capture", "two"), "is captured"),
         (("capture", "--json", "three"), "is captured"),
-        (("name", "here"), "the name is given"),
+        (("name", "here"), "the snapshot is named"),
         (("note", "-m", "seen"), "the note is added"),
         (("task", "add", "write"), "the task is stored"),
-        (("drop", "@~1"), "they are dropped"),
-        (("undrop", "--all"), "they are brought back"),
-        (("export", "../all.tar.zst"), "it is exported"),
-        (("gc",), "it is packed"),
-        (("fork", "../fork"), "the fork is made"),
+        (("drop", "@~1"), "the snapshots are dropped"),
+        (("undrop", "--all"), "the snapshots are restored"),
+        (("export", "../all.tar.zst"), "the file is written"),
+        (("gc",), "the history is compacted"),
+        (("fork", "../fork"), "the fork is created"),
         (("install",), "it is installed"),
-        (("purge", "app.py"), "it is erased"),
+        (("purge", "app.py"), "the paths are erased"),
         (("prune", "--keep-last", "9"), "the snapshots are dropped"),
     ):
         with open("/dev/full", "wb") as full:

@@ -1,4 +1,4 @@
-"""`git envlog browse`: the timeline on a terminal, to walk through."""
+"""`git envlog browse`: the terminal browser of the timeline."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from git_envhist.errors import EnvhistError, UsageError
 
 PARTS = ("textual", "rich")
 DUMB = "dumb"
-"""A terminal that shows lines and nothing else, as an editor's."""
+"""The TERM of a terminal without cursor movement, e.g. in an editor."""
 
 
 class TuiNotInstalled(EnvhistError):
-    """What draws it is not installed."""
+    """The optional package textual is not installed."""
 
     code = "no-tui"
 

@@ -1,4 +1,7 @@
-"""`git envlog capture`: takes a snapshot and says in one line what came of it."""
+"""`git envlog capture`: take a snapshot and print the result.
+
+The result is printed as soon as the snapshot is stored, and the result of its check afterwards (`_CaptureReporter`).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 
 
 MAX_LINES = 20
-"""So many paths of a kind are told; the card has them all."""
+"""The longest list of paths of one kind; `git envlog show` prints all."""
 MAX_SIZE = 5
 MAX_DIRECTORIES = 12
 
@@ -83,8 +86,8 @@ def capture(session: Session, intent: str | None, messages: tuple[str, ...], **o
 
 
 def give_hint(session: Session, captured: CaptureResult) -> None:
-    """What to type next, if anything is worth a word."""
-    from git_envhist.cli import errors  # loaded late: a program gets none
+    """Print a hint about the next step."""
+    from git_envhist.cli import errors  # loaded late: a script gets no hint
 
     if captured.verdict is not None:
         errors.after_verdict(session, captured.verdict)
@@ -93,7 +96,7 @@ def give_hint(session: Session, captured: CaptureResult) -> None:
 
 
 class _CaptureReporter:
-    """Says what came of a capture as soon as it stands, and of its check when that is over."""
+    """Prints the result of a capture as soon as the snapshot is stored, and that of its check at the end."""
 
     def __init__(self, session: Session, options: dict[str, Any]) -> None:
         self._session = session
@@ -113,13 +116,13 @@ class _CaptureReporter:
         if options["dry_run"]:
             _print_all(session, dry_run_lines(captured))
         elif options["porcelain"]:
-            # Nothing changed, nothing made: the snapshot that holds this very state is the answer.
+            # Nothing changed, so that no snapshot was taken: the newest one has this state.
             session.line(captured.snapshot.id if captured.snapshot else _newest_id(session))
         else:
             _print_all(session, captured_lines(captured, session.history))
 
     def tell_what_stands(self) -> None:
-        """The check was stopped; what was captured before stands."""
+        """Print the stored snapshot after its check was interrupted."""
         if self._stands is not None and self._session.json:
             _print_json(self._session, self._stands)
         self._session.output.flush()
@@ -146,7 +149,7 @@ class _CaptureReporter:
             raise UsageError(
                 "--exit-code needs a check", hint="git envlog capture --exit-code --verify <command>"
             )
-        from git_envhist.checks.verdicts import exit_status  # loaded late: likewise
+        from git_envhist.checks.verdicts import exit_status  # loaded late: most captures check nothing
 
         return exit_status(captured.verdict)
 
@@ -172,7 +175,7 @@ def _capture(
         progress = shown.enter_context(shown_progress())
 
         def tell(captured: CaptureResult) -> None:
-            # A check has the screen to itself.
+            # The output of a check is not mixed with a progress bar.
             shown.close()
             telling.tell_capture(captured)
 
@@ -208,7 +211,7 @@ def _watching(session: Session, options: dict[str, Any]) -> CheckListener:
 
 
 def tell_that_we_wait(session: Session) -> None:
-    """Report which operation holds the working tree."""
+    """Print which operation holds the lock of the working tree."""
     from git_envhist.worktree.unfinished_restore import restore_directory  # loaded late: captures rarely wait
 
     place = restore_directory(session.history.repository.state)
@@ -228,7 +231,7 @@ def _newest_id(session: Session) -> str:
 
 
 def captured_lines(captured: CaptureResult, history: AroundHistory) -> Iterator[str]:
-    """What a capture says at its end."""
+    """Yield the result lines of a capture."""
     snapshot = captured.snapshot
     if snapshot is None:
         yield f"nothing changed since the newest snapshot ({seconds(captured.seconds)})"
@@ -251,7 +254,7 @@ def captured_lines(captured: CaptureResult, history: AroundHistory) -> Iterator[
 
 
 def counts_line(captured: CaptureResult) -> str:
-    """`4,213 files, 12 new (3.1 MiB, 812.0 KiB stored), 0.31 s`."""
+    """Return `4,213 files, 12 new (3.1 MiB, 812.0 KiB stored), 0.31 s`."""
     new = f"{captured.new_files:,} new"
     if captured.new_bytes:
         new += f" ({size(captured.new_bytes)}, {size(captured.stored_bytes)} stored)"
@@ -265,7 +268,7 @@ def _first_lines(captured: CaptureResult, history: AroundHistory) -> Iterator[st
     yield from directory_lines(largest)
     inside = [path for path, _, _ in largest if not path.endswith(ROOT_MARK)]
     below = [path for path in inside if path.isascii() and os.fsdecode(path).isprintable()]
-    # What was installed is the first thing that a restore is wanted for.
+    # Installed packages are what a restore is needed for most often, so they are no example.
     below = [path for path in below if path not in INSTALLED]
     example = next((path for path in below if not _is_tracked(history, path)), None)
     if example is not None:
@@ -276,14 +279,14 @@ def _first_lines(captured: CaptureResult, history: AroundHistory) -> Iterator[st
 
 
 def _is_tracked(history: AroundHistory, directory: EnvPath) -> bool:
-    """True if git itself holds something of a directory: sources are no example of what to leave out."""
+    """Return whether git tracks files in a directory: sources are no example of a directory to exclude."""
     pathspec = ":(top,literal)" + os.fsdecode(directory)
     listed = history.repository.git.try_run("ls-files", "-z", "--", pathspec)
     return bool(listed.out)
 
 
 def directory_lines(directories: tuple[tuple[EnvPath, int, int], ...]) -> Iterator[str]:
-    """One line a directory: bytes, files, path."""
+    """Yield one line per directory: bytes, files, path."""
     for path, files, number in directories:
         yield f"  {size(number):>10}  {count(files, 'file'):>14}  {escape(_shown_directory(path))}"
 
@@ -293,7 +296,7 @@ def _shown_directory(path: EnvPath) -> str:
 
 
 def _by_top(directories: Iterable[tuple[EnvPath, int, int]]) -> list[tuple[EnvPath, int, int]]:
-    """Return the directories at the top, each with all that is below it, the largest first."""
+    """Return the top directories, each with the sums of everything below it, the largest first."""
     sums: dict[bytes, list[int]] = {}
     for path, files, number in directories:
         # The name of an additional root contains slashes.
@@ -306,7 +309,7 @@ def _by_top(directories: Iterable[tuple[EnvPath, int, int]]) -> list[tuple[EnvPa
 
 
 def dry_run_lines(captured: CaptureResult) -> Iterator[str]:
-    """What a capture would read, by directory: only then is it known what of it is new."""
+    """Yield what a capture would read, by directory."""
     told = f"{count(captured.new_files, 'file')} ({size(captured.new_bytes)})"
     yield f"would read {told} and store what is new, {seconds(captured.seconds)}"
     largest = _by_top(captured.directories)
@@ -318,7 +321,7 @@ def dry_run_lines(captured: CaptureResult) -> Iterator[str]:
 
 
 def warn_of_missing(missing: tuple[MissingPath, ...]) -> None:
-    """Name what is not in the snapshot, and why."""
+    """Warn about each path that is not in the snapshot, with the reason."""
     for one in missing[:MAX_LINES]:
         warn(f"not captured ({why_missing(one)}): '{os.fsdecode(one.path)}'")
     if len(missing) > MAX_LINES:
@@ -331,14 +334,14 @@ def warn_of_missing(missing: tuple[MissingPath, ...]) -> None:
 
 
 def why_missing(missing: MissingPath) -> str:
-    """Return the reason with its detail: a number of bytes as a size."""
+    """Return the reason with its detail; a number of bytes as a size."""
     number, _, unit = missing.detail.partition(" ")
     detail = size(int(number)) if unit == "bytes" and number.isdecimal() else missing.detail
     return f"{missing.why.value}: {detail}" if detail else missing.why.value
 
 
 def _print_json(session: Session, captured: CaptureResult) -> None:
-    from git_envhist.cli.json_values import (  # loaded late: likewise
+    from git_envhist.cli.json_values import (  # loaded late: only --json needs it
         PATHS_IN_LISTS,
         captured_json,
         snapshot_json,

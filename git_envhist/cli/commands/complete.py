@@ -1,6 +1,6 @@
-"""`git-envhist complete revisions|names|timelines`: what a TAB may offer, a word a line, each with what it is.
+"""`git envhist complete revisions|names|timelines`: words for shell completion, one per line with a description.
 
-The shells' own files have all that is static. What fails here is told to nobody: a TAB that offers nothing is enough.
+The completion files of the shells contain everything static. Errors are ignored: then nothing is offered.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Offer = tuple[str, str]
 
 
 def complete(words: Sequence[str]) -> int:
-    """Print what may stand there; nothing where that cannot be known."""
+    """Print the possible words of one kind; nothing after an error."""
     output = Output()
     with suppress(EnvhistError, OSError, OutputClosed):
         prefix = os.environ.get("GIT_PREFIX")
@@ -44,7 +44,7 @@ def complete(words: Sequence[str]) -> int:
 
 
 def _history() -> AroundHistory:
-    from git_envhist.api import AroundHistory  # loaded late: likewise
+    from git_envhist.api import AroundHistory  # loaded late: only a completion needs it
 
     return AroundHistory.open(".", workers="fork")
 

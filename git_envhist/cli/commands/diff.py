@@ -1,4 +1,4 @@
-"""`git envdiff`: what differs between two moments, or between a moment and what is here now."""
+"""`git envdiff`: show what differs between two snapshots, or between a snapshot and the working tree."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Moment = Snapshot | str
 
 @dataclass(frozen=True, slots=True)
 class DiffOptions:
-    """What was asked for beside the two moments."""
+    """The options of `git envdiff` besides the two snapshots."""
 
     form: str
     classes: frozenset[str]
@@ -48,10 +48,10 @@ class DiffOptions:
     reveal: bool
     full_index: bool
     status: bool
-    """End with 1 where something differs."""
+    """Exit with status 1 if anything differs."""
     silent: bool
     whole: bool
-    """Also what differs by nature between two machines."""
+    """Also list differences that are normal between two machines."""
 
 
 @command("envdiff", "git envdiff [<options>] [<a>[..<b>] | <a> <b>] [-- <pathspec>...]", bare=True)
@@ -93,19 +93,20 @@ def envdiff(session: Session, revisions: tuple[str, ...], **options: Any) -> int
 
 
 def _differs(source: DiffSource) -> bool:
-    from git_envhist.diff.facts import SECRET  # loaded late: only a status that was asked for needs it
+    from git_envhist.diff.facts import SECRET  # loaded late: only --exit-code needs it
 
-    # What is known of variables stands beside a file, which is told; by two keys the same value looks different.
+    # Variables are compared inside their file, which is listed itself; sealed with two keys, equal values look
+    # different.
     return bool(source.changes) or any(fact.probe not in SECRET for fact in source.facts)
 
 
 def _load_readers() -> None:
-    # Needed in any case; here git is looking for the two moments meanwhile.
+    # These modules are needed in any case; git resolves the two snapshots meanwhile.
     import_module("git_envhist.diff.manifest")
 
 
 def read_moments(history: AroundHistory, revisions: Sequence[str]) -> tuple[Moment, Moment]:
-    """The two ends that the words mean; what is left out is the newest snapshot, and then what is here now."""
+    """Return the two ends that the words name; the defaults are the newest snapshot and the working tree."""
     from git_envhist.history.resolve import (  # loaded late: only words that are no name need it
         resolve_end,
         resolve_range,
@@ -126,7 +127,7 @@ def read_moments(history: AroundHistory, revisions: Sequence[str]) -> tuple[Mome
 
 
 def read_similarity(text: str) -> int:
-    """How much must be alike, in percent, spelled as for git's -M: `90%`, `9`, `0.9` are the same."""
+    """Return the similarity in percent, spelled as for git's -M: `90%`, `9`, `0.9` are the same."""
     found = re.fullmatch(r"(\d{1,3})%|(?:0?\.)?(\d{1,9})", text)
     if found is None or int(found[1] or 0) > 100:
         raise UsageError(f"not a percentage: '{text}'", hint="-M90% or -M9: at least 90 % equal")
@@ -137,7 +138,7 @@ def read_similarity(text: str) -> int:
 
 
 def are_of_two_machines(own: str | None, *moments: Moment) -> bool:
-    """True if one of them was fetched, and the other is of another working tree."""
+    """Return whether one snapshot was fetched and the other is of another working tree."""
     names = {own if isinstance(moment, str) else moment.timeline for moment in moments}
     bare = {split_name(name)[1] if name is not None and is_fetched(name) else name for name in names}
     return len(bare) > 1 and any(name is not None and is_fetched(name) for name in names)
@@ -172,7 +173,7 @@ def _read_classes(lists: Sequence[str]) -> frozenset[str]:
     words = [word for words in lists for word in words.split(",") if word]
     if not set(words) <= set(CLASSES):
         from git_envhist.cli.views.restore import (
-            class_of_label,  # loaded late: classes have names of their own
+            class_of_label,  # loaded late: the names of classes need no labels
         )
 
         words = [class_of_label(word) for word in words]
@@ -188,7 +189,7 @@ def _compare(session: Session, before: Moment, after: Moment, wanted: DiffOption
     if wanted.renames is not None:
         fetch_snapshots(history, before, after)
     with history.sides(before, after) as (git, old, new):
-        # What one key sealed twice is the same.
+        # Equal contents sealed with one key are equal.
         resealed = len(history.keys.all()) > 1
         brief = _is_brief(session, wanted) and not resealed
         changes = compare(git, old, new, pathspecs=paths, renames=wanted.renames, brief=brief)
@@ -215,36 +216,36 @@ def _facts(
     wanted: DiffOptions,
     history: AroundHistory,
 ) -> tuple[FactChange, ...]:
-    from git_envhist.diff.facts import changed_facts  # loaded late: a list of paths needs none of it
-    from git_envhist.probes import kinds  # loaded late: likewise
+    from git_envhist.diff.facts import changed_facts  # loaded late: a list of paths needs no facts
+    from git_envhist.probes import kinds  # loaded late: a list of paths needs no facts
 
     found = changed_facts(git, *sides, paths, history.keys.opening)
     classes = kinds()
-    # What a later version tells belongs to no class that is known here.
+    # Facts of a later version belong to no class that is known here.
     return tuple(
         one for one in found if wanted.classes == ALL or classes.get(one.probe, "") in wanted.classes
     )
 
 
 def _programs(changes: tuple[Change, ...], wanted: DiffOptions) -> tuple[FactChange, ...]:
-    from git_envhist.diff.classes import programs  # loaded late: likewise
-    from git_envhist.probes import TOOLS  # loaded late: a list of paths needs none of it
+    from git_envhist.diff.classes import programs  # loaded late: a list of paths needs no facts
+    from git_envhist.probes import TOOLS  # loaded late: a list of paths needs no facts
 
     return programs(changes) if wanted.classes == ALL or TOOLS in wanted.classes else ()
 
 
 def _is_brief(session: Session, wanted: DiffOptions) -> bool:
-    """True if all that is shown of a modified file is its path."""
+    """Return whether only the paths of modified files are printed."""
     names_only = wanted.silent or wanted.form in ("name_only", "name_status")
     return names_only and not session.json and wanted.renames is None and wanted.classes == ALL
 
 
 def _choose(changes: tuple[Change, ...], wanted: DiffOptions, *, story: bool) -> tuple[Change, ...]:
-    """The paths of the classes that were asked for; a story tells packages and the like by facts alone."""
+    """Return the changes of the selected classes; the default output shows packages by their facts only."""
     if wanted.classes == ALL:
         return changes
-    from git_envhist.cli.views.summary import split_by_class  # loaded late: a list of paths needs none of it
-    from git_envhist.diff.classes import class_of  # loaded late: likewise
+    from git_envhist.cli.views.summary import split_by_class  # loaded late: a list of paths needs no classes
+    from git_envhist.diff.classes import class_of  # loaded late: a list of paths needs no classes
 
     in_env, in_files = split_by_class(changes)
     chosen = in_env if "env" in wanted.classes else []
@@ -270,12 +271,12 @@ def _show(session: Session, source: DiffSource, wanted: DiffOptions) -> None:
 
 
 def _as_json(source: DiffSource, before: Moment, after: Moment, wanted: DiffOptions) -> dict[str, object]:
-    from git_envhist.cli.json_values import diff_json  # loaded late: likewise
+    from git_envhist.cli.json_values import diff_json  # loaded late: only --json needs it
     from git_envhist.cli.views.summary import (
         config_facts,  # loaded late: only --json needs it
-        variable_facts,  # loaded late: likewise
+        variable_facts,  # loaded late: only --json needs it
     )
-    from git_envhist.diff.facts import SECRET  # loaded late: likewise
+    from git_envhist.diff.facts import SECRET  # loaded late: only --json needs it
 
     others = [fact for fact in source.facts if fact.probe not in SECRET]
     facts = (*others, *variable_facts(source, reveal=wanted.reveal), *config_facts(source))

@@ -1,4 +1,4 @@
-"""`git envlog drop` and `git envlog undrop`: lets moments go, and brings them back as long as they are in the trash."""
+"""`git envlog drop` and `undrop`: remove snapshots, and restore them within 30 days."""
 
 from __future__ import annotations
 

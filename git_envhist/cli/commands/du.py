@@ -1,4 +1,4 @@
-"""`git envlog du`: what holds the space of the history."""
+"""`git envlog du`: show what uses the disk space of the history."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _asked(revisions: Sequence[str], paths: Sequence[bytes]) -> str:
 
 
 def _room(session: Session) -> int:
-    """How wide a name may be, beside two columns of sizes."""
+    """Return the width of a name next to two columns of sizes."""
     return WIDEST if session.columns is None else max(NARROWEST, min(WIDEST, session.columns - 24))
 
 

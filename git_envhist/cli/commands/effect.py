@@ -1,4 +1,4 @@
-"""`git envlog observe`: checkpoints of the platform below us that were made without us."""
+"""`git envlog effect` and `observe`: record actions outside the machine, and checkpoints of the platform."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from git_envhist.model import Effect, ObservedCheckpoint, Snapshot
 from git_envhist.text import escape
 from git_envhist.tracking.effects import ListedCheckpoint, read_time
 
-# `git envlog effect`: notes what is done outside the machine, where no restore reaches.
+# `git envlog effect`: record an action that no restore undoes.
 
 LIST = "list"
 
@@ -76,7 +76,7 @@ def _words(paths: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _keep_nothing(_data: bytes) -> None:
-    """What it writes is seen, and not kept."""
+    """Print the output of the command without storing it."""
 
 
 def _approve(wanted: Effect) -> bool:
@@ -139,7 +139,7 @@ def _tell(session: Session, found: Sequence[ObservedCheckpoint], nothing: str) -
 
 
 def observed_line(one: ObservedCheckpoint, shown: Callable[[datetime], str]) -> str:
-    """`v7  observed: made 2026-11-18 10:12, found 10:20, no intent`."""
+    """Return `v7  observed: made 2026-11-18 10:12, found 10:20, no intent recorded`."""
     comment = f"  ({escape(one.comment)})" if one.comment else ""
     by = f" by {escape(one.source)}" if one.source else ""
     times = f"made {shown(one.taken_at)}{by}, found {shown(one.at)}"
@@ -147,7 +147,7 @@ def observed_line(one: ObservedCheckpoint, shown: Callable[[datetime], str]) -> 
 
 
 def below_observed(line: str, snapshot: Snapshot, look: FormatContext) -> str:
-    """The line of a moment, below those of the checkpoints that were found while it was the newest."""
+    """Return the line of a snapshot, with the checkpoints below it that were found while it was the newest."""
     style = look.date or "iso"
     told = [
         observed_line(one, lambda at: format_date(at, style, look.now)) for one in observed_of((snapshot,))
@@ -156,7 +156,7 @@ def below_observed(line: str, snapshot: Snapshot, look: FormatContext) -> str:
 
 
 def observed_card(session: Session, one: ObservedCheckpoint) -> Iterator[str]:
-    """All that is known of it."""
+    """Return the lines with everything known about a checkpoint."""
 
     def time(at: datetime) -> str:
         return format_date(at, "default", session.history.now)

@@ -1,4 +1,4 @@
-"""`git envlog export` and `import`: moments in one file, for where no remote serves."""
+"""`git envlog export` and `import`: timelines in one archive file, for use without a remote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`git envlog fetch`: brings what others share beside our own."""
+"""`git envlog fetch`: get timelines from a remote."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STATES = {
     "altered": "does not match its signed head; accepted anyway",
 }
 NOT_ALL = 5
-"""All timelines came but the bad ones."""
+"""Exit status if some timelines were refused."""
 
 
 @command("fetch", "git envlog fetch [--full] [--accept-rollback] [<remote>]", writes=True)

@@ -1,4 +1,4 @@
-"""`git envlog fork`: the whole environment of a moment in a directory of its own."""
+"""`git envlog fork`: copy a snapshot into a new working tree."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIRST_PATHS = 5
 
 
 class Wish(TypedDict):
-    """What a plan and its fork are both asked for."""
+    """The options of a plan and of its fork."""
 
     branch: str | None
     relocate: bool
@@ -130,7 +130,7 @@ def _pointing_lines(pointing: tuple[OutsideReference, ...], relocate: bool) -> I
 
 
 def _made_anew(forked: ForkResult) -> str:
-    """What to type as long as nothing was changed in it."""
+    """Return the command that replaces the fork by a relocated one, as long as nothing was changed in it."""
     root = shlex.quote(forked.root)
     again = f"git worktree remove --force {root} && git envlog fork --relocate {root} {forked.source.id[:7]}"
     return f"to replace them, fork again: {escape(again)}"

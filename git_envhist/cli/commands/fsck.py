@@ -1,4 +1,4 @@
-"""`git envlog fsck`: is every snapshot whole?"""
+"""`git envlog fsck`: check every snapshot for damage, and repair it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from git_envhist.text import escape, escape_invalid
 
 NOT_WHOLE = 1
 SHOWN = 20
-"""So many paths of a moment; JSON has all of them."""
+"""The longest list of paths per snapshot; JSON contains all."""
 
 
 @command("fsck", "git envlog fsck [--quick | --repair]", writes=True)

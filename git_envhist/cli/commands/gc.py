@@ -1,4 +1,4 @@
-"""`git envlog gc`: what nothing reaches goes, and the rest is packed well."""
+"""`git envlog gc`: compact storage and delete unused data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`git envlog init`: history for a plain directory; where git has a repository there is nothing to set up."""
+"""`git envlog init`: create a history for a plain directory; a git repository needs no setup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`git envlog install`, `uninstall`: git and coding agents call us by themselves, or do so no longer."""
+"""`git envlog install` and `uninstall`: hooks of git and coding agents, man pages and completions."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from git_envhist.lazy import replace
 from git_envhist.model.work import FileEdit, IntegrationChange
 from git_envhist.text import escape, escape_invalid
 
-# `git envlog uninstall --history`: every snapshot, note, pack and key of this repository goes, after a question.
+# `git envlog uninstall --history`: delete all snapshots, notes, packs and keys after a confirmation.
 
 
 class HistoryRemoval:
-    """A history that is to go: asked for, carried out, told."""
+    """Asks for confirmation, deletes a history, and prints the result."""
 
     def __init__(self, repository: Repository, *, force: bool = False) -> None:
         self._repository = replace(repository, ignores_hidden=force)
         self._found = look_at_history(repository, os.environ)
 
     def ask(self) -> None:
-        """Go on only where somebody at a terminal types the word."""
+        """Raise Refused unless the user confirms on a terminal or with --yes."""
         sentence = f"{self._in_words()} would be deleted permanently"
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise Refused(sentence, hint="to confirm: git envlog uninstall --history --yes")
@@ -129,7 +129,7 @@ def install_command(session: Session, agents: tuple[str, ...], **options: bool) 
 
 
 def _offer_alias(session: Session) -> None:
-    """Print the alias that lists the code alone, unless the configuration has one."""
+    """Print an alias of git log without snapshots, unless the configuration has one."""
     try:
         config = session.history.repository.read_config()
     except NotARepository:
@@ -167,7 +167,7 @@ def uninstall_command(session: Session, agents: tuple[str, ...], **options: bool
         raise UsageError(
             "--history cannot be combined with --global or --agent", hint="git envlog uninstall --history"
         )
-    # A history without git has no hooks, and goes all the same.
+    # A history without git has no hooks, and can be deleted too.
     place = place_of(session, everywhere=options["everywhere"], only_looks=options["history"])
     wanted = chosen(agents) if agents else every()
     dry_run = options["dry_run"]
@@ -188,7 +188,7 @@ def uninstall_command(session: Session, agents: tuple[str, ...], **options: bool
 
 
 def _name_repositories_with_hooks(place: InstallTarget) -> None:
-    """Print the repositories in which hooks were installed apart from those of the user."""
+    """Print the repositories that have hooks of their own besides those of the user."""
     for common_dir in place.trusted.repositories():
         try:
             repository = Repository.open(os.path.dirname(common_dir))
@@ -210,7 +210,7 @@ def _is_for_shells(agents: Sequence[str], options: dict[str, bool]) -> bool:
 
 
 def finds_manual() -> bool:
-    """True if man finds our pages: beside the programs on the PATH, or in the user's own place."""
+    """Return whether man finds the pages: next to the programs on the PATH, or in the user's directory."""
     from git_envhist.integrations.install import ShellFilesMissing, links, missing
 
     beside = shutil.which("git-envlog")
@@ -225,7 +225,7 @@ def finds_manual() -> bool:
 def place_of(
     session: Session, *, everywhere: bool = False, force: bool = False, only_looks: bool = False
 ) -> InstallTarget:
-    """Where it is to be installed: this repository, or the user's own configuration."""
+    """Return the place to install to: this repository, or the user's configuration."""
     try:
         repository = session.history.repository
     except NotARepository:
@@ -241,7 +241,7 @@ def place_of(
 
 
 def own_program() -> str:
-    """`git-envhist` of this very installation, by its absolute path."""
+    """Return the absolute path of `git-envhist` of this installation."""
     beside = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), PROGRAM)
     found = beside if os.access(beside, os.X_OK) else shutil.which(PROGRAM)
     if found is None:
@@ -319,13 +319,13 @@ def _left_json(path: str) -> dict[str, object]:
     return {"path": escape_invalid(path), "change": "removed", "mode": None, "content": None}
 
 
-# `git envlog install --shell`: man and the shells of this user find what the installation has for them.
+# `git envlog install --shell`: link man pages and completions for this user.
 
 ZSH = "zsh/site-functions"
 
 
 def install_shell(session: Session, *, dry_run: bool) -> None:
-    """Make the links that are missing, and say what cannot be done by a link."""
+    """Create missing links, and print what a link cannot do."""
     wanted = links(os.environ)
     made = missing(wanted)
     if not dry_run:
@@ -343,7 +343,7 @@ def install_shell(session: Session, *, dry_run: bool) -> None:
 
 
 def uninstall_shell(session: Session, *, dry_run: bool) -> None:
-    """Take the links away that lead to us."""
+    """Remove the links to this installation."""
     ours = [link for link in links(os.environ) if os.path.islink(link.place) and link.is_there]
     _print_shell_links(session, ours if dry_run else take_away(ours), dry_run, "removed")
     if not ours and not session.json:

@@ -1,4 +1,4 @@
-"""`git envlog key`: the keys that seal secret files, a backup of one, back from it, and others that may open."""
+"""`git envlog key`: list, create, export and import the keys that seal secret files; manage recipients."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ USAGE = (
 
 
 class Passphrase:
-    """The words that a key is wrapped for: of a file, or asked for on the terminal."""
+    """A passphrase for a key, from a file or asked for on the terminal."""
 
     def __init__(self, file: str | None) -> None:
         self._file = file
@@ -37,7 +37,7 @@ class Passphrase:
     def ask(self, *, twice: bool = False) -> str:
         if self._file is not None:
             return _first_line(self._file)
-        import getpass  # loaded late: only a person is asked
+        import getpass  # loaded late: only a terminal needs it
 
         try:
             words = _asked("passphrase: ")
@@ -51,11 +51,11 @@ class Passphrase:
 
 
 def _asked(prompt: str) -> str:
-    import getpass  # loaded late: likewise
-    import warnings  # loaded late: likewise
+    import getpass  # loaded late: only a terminal needs it
+    import warnings  # loaded late: only a terminal needs it
 
     with warnings.catch_warnings():
-        # Where it cannot be asked without showing it, it is not asked.
+        # If the echo cannot be turned off, the passphrase is not asked for.
         warnings.simplefilter("error", getpass.GetPassWarning)
         return getpass.getpass(prompt)
 
@@ -69,7 +69,7 @@ def _first_line(path: str) -> str:
 
 
 def wrapped_for(passphrase: str) -> Callable[[Key], str]:
-    """Writes a key as a line that only the passphrase opens."""
+    """Return a key as a line that only the passphrase opens."""
     from git_envhist.secrets.seal import SALT, wrap  # loaded late: only an export needs it
 
     return lambda key: wrap(key.id, key.material, passphrase, os.urandom(SALT))
@@ -80,13 +80,13 @@ def _unwrapped(text: str, passphrase: Passphrase) -> str:
 
     if not is_wrapped(text):
         return text
-    from git_envhist.secrets.keys import Key, write_key_text  # loaded late: likewise
+    from git_envhist.secrets.keys import Key, write_key_text  # loaded late: only an export needs it
 
     return write_key_text(Key.of(unwrap(text, passphrase.ask())))
 
 
 class KeyFileUnreadable(EnvhistError):
-    """The file that an exported key is to be read from cannot be read."""
+    """The file with an exported key cannot be read."""
 
     code = "cannot-read"
     usual_hint = "git envlog key import <file>; - reads standard input"
@@ -194,7 +194,7 @@ def _renew(session: Session, ring: KeyRing, reseal: bool) -> None:
 
 
 def _reseal(session: Session) -> Resealed:
-    from git_envhist.retention.reseal import Resealing  # loaded late: few ask for it
+    from git_envhist.retention.reseal import Resealing  # loaded late: resealing is rare
 
     return Resealing(session.history).reseal()
 
@@ -221,7 +221,7 @@ def _export(
 
 
 def _write_alone(path: str, text: str) -> None:
-    """Write a new file that nobody else can read, not even for a moment."""
+    """Write a new file that is readable by its owner only from the start."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError as error:
@@ -238,7 +238,7 @@ def _write_alone(path: str, text: str) -> None:
 
 def _import(session: Session, ring: KeyRing, source: str | None, use: bool, passphrase: Passphrase) -> None:
     if not is_person(session.history.environ):
-        # With a key that others know as well, they open what is sealed, and their snapshots are trusted.
+        # Anyone who knows an imported key can open sealed files, and their snapshots are trusted.
         raise Refused("a key can be imported from a terminal only", hint="run it in your own terminal")
     taken = ring.import_(_unwrapped(_read_text(source), passphrase))
     if use:
@@ -282,19 +282,19 @@ def _copies(ring: KeyRing, each: Key) -> list[str]:
     return [place.path(each.id) for place in ring.places if each.id in place.ids()]
 
 
-# `git envlog key recipients` and `git envlog key identity`: public keys that open what this repository seals.
+# `git envlog key recipients` and `identity`: public keys that open what this repository seals.
 
 RECIPIENTS_USAGE = (
     "git envlog key recipients [list] | add <public key | file | ->... | "
     "remove <public key | comment>... | reset"
 )
 KEYS = ("age1", "AGE1", "ssh-")
-"""The beginnings of public keys."""
+"""The prefixes of public keys."""
 MAX_FILE = 1 << 20
 
 
 class CannotReadRecipients(EnvhistError):
-    """The file that public keys are to be read from cannot be read."""
+    """The file with public keys cannot be read."""
 
     code = "cannot-read"
     usual_hint = "give a file with one public key per line, e.g. ~/.ssh/id_ed25519.pub"
@@ -321,7 +321,7 @@ def show_or_change(session: Session, ring: KeyRing, words: Sequence[str]) -> Non
 
 
 def show_identity(session: Session) -> None:
-    """Print the public key of this user; make the private one if there is none."""
+    """Print the public key of this user; create the private key if there is none."""
     identities = identities_of(session.history.settings, session.history.environ)
     first = identities.first()
     if first is None:
@@ -349,19 +349,19 @@ def _list(session: Session, lines: Iterable[str]) -> None:
 
 
 def _recipient_as_json(line: str) -> dict[str, object]:
-    from git_envhist.secrets.age_keys import read_recipient  # loaded late: few name a recipient
+    from git_envhist.secrets.age_keys import read_recipient  # loaded late: recipients are rare
 
     recipient, comment = read_recipient(line)
     return {"schema": 1, "recipient": recipient.text, "comment": comment}
 
 
 def _add(session: Session, ring: KeyRing, words: Sequence[str]) -> None:
-    from git_envhist.secrets.age_keys import read_recipient  # loaded late: likewise
+    from git_envhist.secrets.age_keys import read_recipient  # loaded late: recipients are rare
 
     new = {}
     for line in _lines(words):
         recipient, comment = read_recipient(line)
-        # A comment is one line of the list, whatever ends a line in it.
+        # A comment is one line of the list, even if it contains line breaks.
         new[recipient.text] = " ".join([recipient.text, *comment.split()])
     ring.set_recipients(lambda old: tuple({**{_key_of(line): line for line in old}, **new}.values()))
     session.done("the list of recipients is stored")
@@ -396,14 +396,14 @@ def _remove(session: Session, ring: KeyRing, words: Sequence[str]) -> None:
 
 
 class NoRecipient(EnvhistError):
-    """A word that is no recipient of this repository."""
+    """A given recipient is not in the list."""
 
     code = "no-recipient"
     usual_hint = "'git envlog key recipients' lists them"
 
 
 def _names(words: Sequence[str]) -> list[str]:
-    """Return what is to be removed: a public key may be typed in the words of its line."""
+    """Return the keys to remove; an SSH key may be given in several words."""
     return [" ".join(words[:2])] if words[0] == "ssh-ed25519" and len(words) > 1 else list(words)
 
 
@@ -413,13 +413,13 @@ def _is_meant(line: str, word: str) -> bool:
 
 
 def _key_of(line: str) -> str:
-    from git_envhist.secrets.age_keys import read_recipient  # loaded late: likewise
+    from git_envhist.secrets.age_keys import read_recipient  # loaded late: recipients are rare
 
     return read_recipient(line)[0].text
 
 
 def _lines(words: Sequence[str]) -> list[str]:
-    """Return the lines with public keys that some words give: themselves, or files of them."""
+    """Return the lines with public keys: the words themselves, or the lines of files that they name."""
     lines: list[str] = []
     for word in words:
         if word.startswith(KEYS):

@@ -1,4 +1,4 @@
-"""`git envlog`: lists the timeline, newest first, with the options that git log's users know."""
+"""`git envlog`: list the timeline, newest first, with the options of git log."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ Write = Callable[[Snapshot, FormatContext], str]
 VERDICTS = (*(status.value for status in VerdictStatus), NO_VERDICT)
 TRIGGERS = tuple(trigger.value for trigger in Trigger)
 NARROWEST = 40
-"""However much a graph takes, a card beside it keeps so much."""
+"""The columns that details keep next to a graph of any width."""
 DIFFS = ("stat", "name_status", "name_only", "patch")
 
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """How the chosen snapshots are shown."""
+    """The output options of the list."""
 
     one_line: bool
     full: bool
     diff: str | None
-    """`stat`, `name_status`, `name_only` or `patch`: what each snapshot changed, below its line."""
+    """`stat`, `name_status`, `name_only` or `patch`: the changes printed below each line."""
     ended_by_nul: bool
     full_index: bool
     timelines: bool
     graph: bool = False
     page: str | None = None
-    """The file that a page for a browser goes to."""
+    """The file of the web page."""
 
     @property
     def folds(self) -> bool:
-        """True if a line is all that is shown of a snapshot, so that one may stand for several."""
+        """True if each snapshot is one line, so that one line may represent several."""
         return not (self.full or self.diff or self.graph or self.page)
 
     @property
     def is_plain(self) -> bool:
-        """True if it is the list of aligned lines, which headings may interrupt."""
+        """True for the aligned list, which day headings may interrupt."""
         return not (self.full or self.graph or self.page or self.one_line or self.ended_by_nul)
 
     @property
@@ -138,7 +138,7 @@ def log_command(session: Session, revisions: tuple[str, ...], **options: Any) ->
     else:
         report_running_capture(history.repository)
         if not shown:
-            from git_envhist.cli import errors  # loaded late: nearly every history holds something
+            from git_envhist.cli import errors  # loaded late: most histories are not empty
 
             errors.hint_if_empty(session)
         digits = id_length([one.id for one in shown])
@@ -146,7 +146,7 @@ def log_command(session: Session, revisions: tuple[str, ...], **options: Any) ->
         if style is None and listing.is_plain and write is None:
             look = replace(look, by_day=any(look.day(one) != look.today for one in shown))
         session.page()
-        # A template is for programs, too: what it names comes as it is.
+        # The fields of a template are printed unchanged.
         session.output.plain &= write is None
         _print_all(session, shown, rows, listing, look, write)
 
@@ -154,7 +154,7 @@ def log_command(session: Session, revisions: tuple[str, ...], **options: Any) ->
 def _select(
     history: AroundHistory, wanted: LogQuery, listing: LogOptions, is_raw: bool
 ) -> tuple[LogOptions, list[Snapshot], Sequence[GraphRow]]:
-    """What is listed, how, and the lines beside it; what is raw is for programs, and nothing of it is folded."""
+    """Return the snapshots, how to print them, and their graph lines; raw output is never grouped."""
     if listing.graph:
         from git_envhist.cli.views.log import select_graph  # loaded late: keeps envlog fast
 
@@ -239,7 +239,7 @@ def _texts(
     write: Write | None,
     indents: Sequence[int],
 ) -> Iterable[str]:
-    """The text of each snapshot, without what ends it; so many columns at its left are taken."""
+    """Yield the text of each snapshot without its end; `indent` columns at the left are used by the graph."""
     palette = session.palette
     if write is not None:
         return (write(snapshot, look) for snapshot in shown)
@@ -261,7 +261,7 @@ def _texts(
 def _with_days(
     session: Session, shown: Sequence[Snapshot], texts: Iterable[str], look: FormatContext
 ) -> Iterator[str]:
-    """Yield the lines, the first of each day below a heading."""
+    """Yield the lines, with a heading before the first of each day."""
     last = ""
     for snapshot, text in zip(shown, texts, strict=True):
         day = look.day(snapshot)
@@ -274,16 +274,18 @@ def _with_days(
 
 
 def _with_observed(line: str, snapshot: Snapshot, look: FormatContext) -> str:
-    """Below the newest snapshot at that time stand the checkpoints of the platform that were found then."""
+    """Yield the lines; checkpoints of the platform come below the snapshot that was the newest when they were found."""
     if not any(record.kind == "observed" for record in snapshot.records):
         return line
-    from git_envhist.cli.commands.effect import below_observed  # loaded late: hardly anybody has a platform
+    from git_envhist.cli.commands.effect import (
+        below_observed,
+    )  # loaded late: most systems have no platform checkpoints
 
     return below_observed(line, snapshot, look)
 
 
 def _full_card(session: Session, snapshot: Snapshot, look: FormatContext, indent: int) -> list[str]:
-    from git_envhist.cli.terminal import all_wrapped  # loaded late: likewise
+    from git_envhist.cli.terminal import all_wrapped  # loaded late: only a terminal needs it
     from git_envhist.cli.views import details  # loaded late: keeps envlog fast
 
     history, snapshot = session.history, details.with_outputs(session.history, snapshot)
@@ -296,7 +298,7 @@ def _full_card(session: Session, snapshot: Snapshot, look: FormatContext, indent
 def _print(
     session: Session, shown: list[Snapshot], texts: Iterable[str], listing: LogOptions, write: Write | None
 ) -> None:
-    # The fields of a template are spelled out already; what the user typed around them is not changed.
+    # The fields of a template are escaped already; the text around them is not changed.
     put = session.output.write if write is None else session.output.exact
     if listing.diff is None:
         for text in texts:
@@ -304,7 +306,7 @@ def _print(
             session.output.exact(listing.end)
         return
     from git_envhist.cli.views.details import diff_manner, diff_source  # loaded late: keeps envlog fast
-    from git_envhist.cli.views.patch import print_diff  # loaded late: likewise
+    from git_envhist.cli.views.patch import print_diff  # loaded late: only a diff needs it
 
     manner = diff_manner(session, ended_by_nul=listing.ended_by_nul, full_index=listing.full_index)
     pathspecs = _pathspecs(session)

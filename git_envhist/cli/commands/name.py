@@ -1,4 +1,4 @@
-"""`git envlog name`: names a moment, so that it can be typed where a revision stands."""
+"""`git envlog name` and `note`: names that can be used as revisions, and notes."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def note(session: Session, words: tuple[str, ...], texts: tuple[str, ...]) -> No
 
 
 def _split(session: Session, words: tuple[str, ...]) -> tuple[str, str]:
-    """Return the revision and the text: a first word is a revision only if it is hardly a word of the text."""
+    """Return the revision and the text; the first word is a revision only if it cannot be part of the text."""
     if words and (words[0].startswith("@") or _is_id(session, words[0])):
         return words[0], " ".join(words[1:])
     return NEWEST, " ".join(words)

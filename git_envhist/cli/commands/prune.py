@@ -1,4 +1,4 @@
-"""`git envlog prune`: thins the timeline by a policy, and says of each moment why it stays or goes."""
+"""`git envlog prune`: drop snapshots by a policy, and print the reason for each."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ def prune(
 
 
 def _rows(thinned: PrunedTimeline, look: FormatContext, session: Session, *, whole: bool) -> Iterator[str]:
-    """What went, and why; `whole`: what stays, too, for whoever wants to know beforehand."""
+    """Yield a line with the reason per dropped snapshot; with `whole` also for those that are kept."""
     decisions = [one for one in thinned.decisions if whole or not one.keep]
     length = id_length([one.snapshot.id for one in decisions])
     intents = [escape(subject(one.snapshot.intent)) for one in decisions]
     column = min(max(map(width, intents), default=0), WIDEST)
     if session.columns is not None:
-        # Word, id, time and the gaps stand in any case; the reasons want half of what is left.
+        # Word, id, time and gaps have a fixed width; the reasons get half of the rest.
         times = max((width(look.time(one.snapshot)) for one in decisions), default=0)
         left = session.columns - length - times - 12
         column = max(NARROWEST, min(column, left // 2))

@@ -1,4 +1,4 @@
-"""`git envlog purge`: erases paths from every snapshot, and says what holds them where we cannot reach."""
+"""`git envlog purge`: erase paths from every snapshot, and report where the same content remains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`git envlog push`: sends timelines, their notes and names to a remote, and tells first what would leave."""
+"""`git envlog push`: send timelines to a remote; before the first push, list what would be sent."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ def push_command(
 
 
 def leaving_lines(planned: PushResult) -> Iterator[str]:
-    """What would leave, by class and size; databases by their names."""
+    """Yield what would be sent, by class and size, with the names of databases."""
     yield f"would send to '{escape(planned.remote.name)}' ({escape(planned.remote.shown)}):"
     yield from look_lines(planned.look)
 
 
 def look_lines(look: OutgoingScan) -> Iterator[str]:
-    """What was found in all that leaves."""
+    """Yield the lines about tokens and large objects."""
     for share in look.shares:
         how = "sealed: only the names are readable" if share.name == "sealed" else "not encrypted"
         yield f"  {share.name:<12} {size(share.bytes):>10}  {count(share.files, 'file')}, {how}"
@@ -143,7 +143,7 @@ def _as_json(done: PushResult, dry_run: bool) -> Json:
 
 
 def look_json(look: OutgoingScan) -> Json:
-    """The same as data."""
+    """Return the same as data."""
     return {
         "leaving": [
             {"class": share.name, "files": share.files, "bytes": share.bytes} for share in look.shares

@@ -1,4 +1,4 @@
-"""`git envlog recent`: what changed of late, for whoever has no snapshot of before."""
+"""`git envlog recent`: show recent changes without a snapshot."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def recent(session: Session, span: str | None) -> None:
     for text in _texts(found, manner):
         session.output.write(text)
     session.line(f"cannot be found without a snapshot: {', '.join(NOT_KNOWN)}")
-    # What stands below it comes below it, wherever both go.
+    # Flush, so that the lines on standard error come after these.
     session.output.flush()
     for place in found.unread:
         print_error_line(f"warning: cannot read '{escape(_text(place) or '.')}'")
@@ -71,13 +71,13 @@ def _repository() -> Repository | None:
 
 
 def _left_out(root: str, repository: Repository | None) -> Callable[[bytes], bool]:
-    """What is no part of the environment here."""
+    """Return a function that tests whether a path is excluded from the environment."""
     settings = read_settings(repository.read_config() if repository is not None else ())
     return left_out_of(root, settings.exclude)
 
 
 def _narrowed(session: Session, found: RecentChanges, repository: Repository | None) -> RecentChanges:
-    """What pathspecs leave of it; the machine and its logs are nowhere."""
+    """Return the findings limited to the pathspecs; findings without a path are left out."""
     if not session.paths:
         return found
     root = os.fsencode(found.root)
@@ -104,7 +104,7 @@ def _meant(
     if repository is not None:
         specs = tuple(anchored(os.fsencode(path), prefix, root) for path in typed)
         return matching(repository.git, sorted({*paths, *directories}), directories, specs)
-    # Without git there are no pathspecs: a path, or a pattern of the shell's kind.
+    # Without git, a pathspec is a path or a shell pattern.
     wanted = [os.path.normpath(os.path.join(prefix, os.fsencode(path))) for path in typed]
     everything = (*paths, *directories)
     return frozenset(path for path in everything if any(_is_in(path, pattern) for pattern in wanted))

@@ -1,4 +1,8 @@
-"""`git envrestore`: go back, losing nothing; and `git envlog undo`, `redo`."""
+"""`git envrestore`, and `git envlog undo` and `redo`.
+
+`restore` chooses the mode: list likely snapshots, restore, write elsewhere, undo, redo, continue or abort. The views in
+`cli/views/restore.py` print the plan and the result.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +43,11 @@ from git_envhist.model import CaptureProgress, RestoreResult, RestoreRole, Snaps
 from git_envhist.restore.options import STOPPED, RestoreOptions, checked_classes
 from git_envhist.text import escape, escape_invalid
 
-# `git envrestore --attachments`: what was kept with a moment, written into a directory.
+# `git envrestore --attachments`: write the attached files into a directory.
 
 
 def write_attachments(session: Session, snapshot: Snapshot, directory: str) -> int:
-    """Write them there, and say where each stands."""
+    """Write the attached files, and print their paths."""
     refuse_place(session, directory)
     written = session.history.going.give_back_attachments(snapshot, directory)
     if session.json:
@@ -78,13 +82,13 @@ def likely_lines(session: Session) -> Iterator[str]:
     yield "nothing was changed; to see what one would change: git envrestore -n <rev>"
 
 
-# `git envrestore --continue` and `--abort`: the end of a restore that was broken off.
+# `git envrestore --continue` and `--abort`: end an interrupted restore.
 
 NOT_EXACT_STATUS = 5
 
 
 def end(session: Session, mode: str, revision: str | None, spelled: str) -> int:
-    """Finish what was broken off, or take it back."""
+    """Finish or undo an interrupted restore."""
     if revision is not None:
         raise UsageError(f"{spelled} takes no argument: '{revision}'")
     going = session.history.going
@@ -106,14 +110,14 @@ def end(session: Session, mode: str, revision: str | None, spelled: str) -> int:
     return 0 if not carried.kept and not carried.losses else NOT_EXACT_STATUS
 
 
-# What is said to whoever stops a restore.
+# Messages about a restore that the user stops.
 
 
 @contextmanager
 def stoppable(session: Session, meant: Snapshot | None = None) -> Iterator[None]:
-    """Whoever stops a restore is told what became of it; half way, its journal says so.
+    """Turn an interruption into an error that says what was completed; an open journal reports itself.
 
-    What was saved before that is the newest moment then: who says `@` once more would mean that.
+    The hint names the snapshot by its id, because `@` is now the snapshot saved before the restore.
     """
     try:
         yield
@@ -141,7 +145,7 @@ SPELLED = {"go_on": "--continue", "take_back": "--abort"}
 HERE = ("plan", "keep_new", "keep_tracked", "head", "relocate", "roots", "services", "verify")
 CHOOSING = ("only", *HERE)
 CHANGING = ("to", "attachments", *CHOOSING)
-"""What makes no sense without a moment."""
+"""Options that need a snapshot."""
 EXCLUDING = {
     "to": (*HERE, "attachments", "undo", "redo", "go_on", "take_back"),
     "attachments": (*CHOOSING, "dry_run", "undo", "redo", "go_on", "take_back"),
@@ -150,7 +154,7 @@ EXCLUDING = {
     "go_on": (*CHOOSING, "dry_run", "force"),
     "take_back": (*CHOOSING, "dry_run", "force"),
 }
-"""Options that make no sense together, by the one that decides."""
+"""Options that exclude each other, by the one that is checked first."""
 
 
 @command("envrestore", "git envrestore [<options>] [<rev>] [-- <pathspec>...]", writes=True)
@@ -179,7 +183,7 @@ def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
     _refuse_excluding(options)
     mode = _mode(options)
     revision = words[0] if words else None
-    # What is written into another directory needs no working tree here.
+    # Writing into another directory needs no working tree.
     session.bare = options["to"] is not None or options["attachments"] is not None
     if mode is not None and len(words) > 1:
         raise UsageError(f"unexpected argument: '{words[1]}'")
@@ -198,7 +202,7 @@ def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
         return write_attachments(session, snapshot, options["attachments"])
     if options["to"] is not None:
         return _write_elsewhere(session, snapshot, options)
-    # Whether there is a check at all is known before anything is changed.
+    # Find out whether there is a check before anything is changed.
     check = session.history.checks.recorded(snapshot) if options["verify"] else None
     with stoppable(session, snapshot), _shown_steps(session, options) as wish:
         restored = session.history.going.to(snapshot, wish)
@@ -209,7 +213,7 @@ def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
 
 def _tell_and_check(session: Session, restored: RestoreResult, options: dict[str, Any], command: str) -> int:
     from git_envhist.cli.json_values import verdict_json  # loaded late: few restores are checked
-    from git_envhist.cli.views.restore import check, tell_check  # loaded late: likewise
+    from git_envhist.cli.views.restore import check, tell_check  # loaded late: few restores are checked
 
     if session.json:
         checked = check(session, restored, command)
@@ -221,12 +225,12 @@ def _tell_and_check(session: Session, restored: RestoreResult, options: dict[str
 
 
 def step(session: Session, mode: str, revision: str | None, options: dict[str, Any]) -> int:
-    """Undo or redo, as often as the operand says."""
+    """Undo or redo the given number of steps."""
     steps = 1 if revision is None else _number(revision, mode)
     go = session.history.going.undo if mode == "undo" else session.history.going.redo
     with stoppable(session), _shown_steps(session, options) as wish:
         restored = go(steps, wish)
-    # Who has just gone back gets forth by that: one more undo would lead further back.
+    # The opposite command reverses this one; one more undo would go further back.
     other = "redo" if mode == "undo" else "undo"
     back = f"git envrestore --{other}" + (f" {steps}" if steps > 1 else "")
     status = _tell(session, restored, options, back)
@@ -240,7 +244,7 @@ def step(session: Session, mode: str, revision: str | None, options: dict[str, A
 
 @contextmanager
 def _shown_steps(session: Session, options: dict[str, Any]) -> Iterator[RestoreOptions]:
-    """Show progress on a terminal: of the capture of what is here, then of the restore itself."""
+    """Show progress on a terminal: of the capture first, then of the restore."""
     numbers: list[int] = []
 
     def planned(restored: RestoreResult) -> None:
@@ -273,7 +277,7 @@ def _mode(options: dict[str, Any]) -> str | None:
 
 
 def _refuse_excluding(options: dict[str, Any]) -> None:
-    """Options that say nothing beside another one would be a mistake that nobody is told."""
+    """Raise UsageError for options that have no effect together."""
     for one, others in EXCLUDING.items():
         for other in others if options.get(one) else ():
             if options.get(other):
@@ -291,7 +295,7 @@ def _revision(session: Session, revision: str | None) -> str:
     if revision is not None:
         return revision
     if session.paths:
-        # As `git restore -- <path>` restores from the nearest source.
+        # As `git restore -- <path>`, which restores from the nearest source.
         return NEWEST
     raise UsageError(
         "no snapshot given", hint="restore the newest: git envrestore @; list snapshots: git envlog"
@@ -338,7 +342,7 @@ def _say_plan(session: Session, planned: RestoreResult) -> None:
     if planned.plan.steps or planned.plan.directories:
         for line in plan_lines(planned, _words(session, planned.target)):
             session.line(line)
-    # Whatever is complained of from here on is about this plan: it stands before that.
+    # Print the plan first, because later warnings refer to it.
     session.output.flush()
 
 
@@ -364,15 +368,15 @@ def _tell(
         value = restored_json(restored, back, dry_run=options["dry_run"])
         session.print_json({**value, "services_held": [*map(escape_invalid, held)], **more})
     elif options["dry_run"]:
-        from git_envhist.cli.views.details import fact_lines  # loaded late: what is done tells no story
+        from git_envhist.cli.views.details import fact_lines  # loaded late: only a dry run prints facts
 
         there = None if options.get("to") else back
         story = fact_lines(session, restored.story, indent=2)
         for line in dry_run_lines(restored, _words(session, restored.target), there, story):
             session.line(line)
     else:
-        from git_envhist.cli import errors  # loaded late: what is planned or told as JSON needs none
-        from git_envhist.text import escape  # loaded late: likewise
+        from git_envhist.cli import errors  # loaded late: a dry run and JSON need none
+        from git_envhist.text import escape  # loaded late: a dry run and JSON need none
 
         told = None if options.get("to") or not errors.is_wanted(session, errors.RESTORE) else back
         did = "restored"
@@ -387,8 +391,8 @@ def _tell(
 
 
 def _held_services(session: Session, restored: RestoreResult) -> tuple[str, ...]:
-    """Return the services whose state the snapshot holds; nothing where that cannot be read."""
-    from git_envhist.cli.views.details import services_of  # loaded late: as with the other words of the end
+    """Return the services whose state the snapshot contains; nothing if that cannot be read."""
+    from git_envhist.cli.views.details import services_of  # loaded late: only a finished restore needs it
 
     try:
         return services_of(session.history, restored.target)
@@ -399,27 +403,27 @@ def _held_services(session: Session, restored: RestoreResult) -> tuple[str, ...]
 def _rest_line(session: Session, restored: RestoreResult, options: dict[str, Any]) -> str:
     if options.get("to"):
         return ""
-    from git_envhist.cli.views.restore import not_restored_line  # loaded late: only what is told needs it
+    from git_envhist.cli.views.restore import not_restored_line  # loaded late: JSON does not need it
 
     return not_restored_line(session, restored, partly=bool(session.paths or options.get("only")))
 
 
 def _words(session: Session, snapshot: Snapshot) -> str:
-    from git_envhist.cli.formats import first_line, symbol  # loaded late: likewise
-    from git_envhist.cli.views.log import format_context  # loaded late: likewise
-    from git_envhist.text import escape  # loaded late: only what is told needs it
+    from git_envhist.cli.formats import first_line, symbol  # loaded late: JSON needs none
+    from git_envhist.cli.views.log import format_context  # loaded late: JSON needs none
+    from git_envhist.text import escape  # loaded late: JSON needs none
 
     verdict = snapshot.verdict
     told = f"{symbol(verdict)} {first_line(verdict.command)}" if verdict else ""
     words = moment_words(snapshot, told, format_context(session.history))
     root = session.history.repository.root
-    # Whoever stands elsewhere, or was led elsewhere by a variable, shall see what it is about.
+    # Name the directory if it is not the current one.
     return words if os.path.realpath(root) == os.path.realpath(".") else f"{words} in '{escape(root)}'"
 
 
 def _write_elsewhere(session: Session, snapshot: Snapshot, options: dict[str, Any]) -> int:
     wish = replace(_wish(session, options, None), planned=None, saved=None)
-    from git_envhist.cli.paths import refuse_place  # loaded late: most restores go into the environment
+    from git_envhist.cli.paths import refuse_place  # loaded late: most restores change the working tree
 
     refuse_place(session, options["to"])
     written = session.history.going.write_to(snapshot, options["to"], wish)

@@ -1,4 +1,4 @@
-"""`git envlog run`: a command between two moments; what it writes and how it ends is what whoever called it sees."""
+"""`git envlog run`: run a command between two snapshots, with its own output and status."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def run(session: Session, messages: tuple[str, ...], verify: str | None) -> int:
 
 
 def _capture(session: Session, intent: str, asked: CaptureKeywords) -> CaptureResult:
-    """Standard output is the command's: what is said of a moment goes to standard error."""
+    """Take a snapshot; print its lines to standard error, because standard output belongs to the command."""
     with ExitStack() as shown:
         progress = shown.enter_context(shown_progress())
 
         def tell(captured: CaptureResult) -> None:
-            # A check has the screen to itself.
+            # The output of a check is not mixed with a progress bar.
             shown.close()
             warn_of_missing(captured.missing)
             if captured.snapshot is not None and not session.json:

@@ -1,4 +1,4 @@
-"""`git envlog show`: one snapshot in full, or a file's bytes as they were."""
+"""`git envlog show`: print one snapshot in full, or a file from it."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from git_envhist.model import EnvPath, Snapshot
 from git_envhist.probes import kinds
 from git_envhist.text import escape
 
-# `git envlog show now`: the live environment as a card of its own, and its files as they are.
+# `git envlog show now`: the working tree, and its files.
 
 CURRENT_STATE = "now"
 
 
 class FileUnreadable(EnvhistError):
-    """The file cannot be read where it stands."""
+    """A file of the working tree cannot be read."""
 
     code = "cannot-read"
     usual_hint = "show the newest stored version: git envlog show @ -- <path>"
 
 
 def show_now(session: Session, date: str | None) -> None:
-    """Tell what has changed since the newest snapshot."""
+    """Print what has changed since the newest snapshot."""
     newest = session.history.resolve("@")
     comparison = session.history.diff(newest, CURRENT_STATE)
     changes, facts = comparison.files, comparison.facts
@@ -76,7 +76,7 @@ def show_now(session: Session, date: str | None) -> None:
 
 
 def read_present(session: Session, path: EnvPath) -> bytes:
-    """The bytes of a file as they are now."""
+    """Return the bytes of a file of the working tree."""
     place = _place_now(session, path)
     try:
         if os.path.islink(place):
@@ -148,7 +148,7 @@ def show(session: Session, words: tuple[str, ...], date: str | None) -> None:
 
 
 def _show_file_of(session: Session, text: str) -> bool:
-    """Show what git spells `<rev>:<path>`, if this is that: from the top, or from here where it begins with a dot."""
+    """Print the file of `<rev>:<path>`; return False if the text is not of this form."""
     if text.startswith(":") or session.json:
         return False
     for at in (at for at, letter in enumerate(text) if letter == ":"):
@@ -178,9 +178,13 @@ def _take_paths(session: Session, words: tuple[str, ...]) -> None:
 
 
 def _show_observed(session: Session, external_id: str) -> bool:
-    """Show what is known of a checkpoint of the platform; whether there is one."""
-    from git_envhist.cli.commands.effect import observed_card  # loaded late: likewise
-    from git_envhist.cli.json_values import observed_json  # loaded late: hardly anybody has a platform
+    """Print a checkpoint of the platform; return False if the word names none."""
+    from git_envhist.cli.commands.effect import (
+        observed_card,
+    )  # loaded late: most systems have no platform checkpoints
+    from git_envhist.cli.json_values import (
+        observed_json,
+    )  # loaded late: most systems have no platform checkpoints
 
     found = session.history.observed.find(external_id)
     if found is not None and session.json:
@@ -204,5 +208,5 @@ def _only_path(session: Session) -> EnvPath:
     if len(session.paths) > 1:
         raise UsageError("only one path is possible", hint="git envlog show <rev> -- <path>")
     typed = os.fsencode(session.paths[0])
-    # `<root>://<path>` stands for itself, wherever the user is.
+    # `<root>://<path>` is never relative to the current directory.
     return EnvPath(typed) if b"://" in typed else session.history.environment_path(typed)

@@ -1,4 +1,4 @@
-"""`git envlog status`: what captures by itself here, when it last did, and what went wrong."""
+"""`git envlog status`: show which hooks take snapshots here, their last runs and their errors."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from git_envhist.secrets.masking import mask_text
 from git_envhist.text import escape, escape_invalid
 
 LEAST = 14
-"""Columns for what happened, where all of it is short."""
+"""The width of the event column if all events are short."""
 TOLD = 5
-"""So many of the last runs are told; a report has all that are kept."""
+"""The number of runs that are printed; a report contains all."""
 
 
 @command("status", "git envlog status [--report]")
@@ -48,7 +48,7 @@ def _lines(found: IntegrationStatus, whole: bool, *, plain: bool) -> Iterator[st
     if found.watching:
         yield "git envlog watch is running here"
     elif not found.here and not found.everywhere:
-        # Where there is no git, no hook of git is called.
+        # Without git there are no git hooks.
         by = " --global --agent <name>, or git envlog watch" if plain else ""
         yield f"no hooks are installed here; install them: git envlog install{by}"
     for where, parts in (("this repository", found.here), ("every repository", found.everywhere)):
@@ -111,7 +111,7 @@ def _versions(found: IntegrationStatus) -> dict[str, str]:
 
 
 def _settings(session: Session) -> dict[str, str]:
-    """What is configured of ours and of hooks; what looks like a secret is masked."""
+    """Return the settings of git-envhist and of hooks, with secrets masked."""
     config = session.history.repository.read_config()
     ours = [(key, value) for key, value in config if key.startswith(("envhist.", "core.hookspath", "hook."))]
     return {key: mask_text(value or "") for key, value in ours}

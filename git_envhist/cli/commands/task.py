@@ -1,4 +1,4 @@
-"""`git envlog task`: how far a piece of work has come; `git envlog resume`: what comes next, and from where."""
+"""`git envlog task` and `resume`: tasks on the timeline, and the next one."""
 
 from __future__ import annotations
 

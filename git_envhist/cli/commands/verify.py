@@ -1,4 +1,4 @@
-"""`git envlog verify`: runs a check, now or on an older moment; `git envlog bisect`: finds where it began to fail."""
+"""`git envlog verify` and `bisect`: run a check, and find the first snapshot where it fails."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def bisect(session: Session, good: str | None, bad: str | None) -> int:
 
 
 def _explained(error: SnapshotNotFound, session: Session) -> SnapshotNotFound:
-    """The same; where the word is a program's, it was meant to be run."""
+    """Return the error with another hint if the word is a program that was probably meant to be run."""
     words = error.revision.split()
     if session.paths is not None or not words or shutil.which(words[0]) is None:
         return error
@@ -66,7 +66,7 @@ def _explained(error: SnapshotNotFound, session: Session) -> SnapshotNotFound:
 
 
 def _typed(session: Session) -> str | None:
-    """The command behind `--`: one word is a line for the shell, several are a program and its words."""
+    """Return the command after `--`: one word is a line for the shell, several are a program and its arguments."""
     if session.paths is None:
         return None
     typed = session.paths[0] if len(session.paths) == 1 else shlex.join(session.paths)
@@ -101,7 +101,7 @@ def _tell(session: Session, found: BisectResult) -> None:
 
 
 def _show_step(session: Session, found: BisectResult) -> None:
-    from git_envhist.cli.commands.diff import envdiff  # loaded late: only what was found is compared
+    from git_envhist.cli.commands.diff import envdiff  # loaded late: only a result is compared
 
     colour = [f"--color={session.colour}"] if session.colour else []
     words = ["--no-pager", *colour, found.good.id, found.bad.id]

@@ -1,4 +1,4 @@
-"""`git envlog watch`: captures by itself whenever the environment has settled after a change."""
+"""`git envlog watch`: take a snapshot after each change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def watch_command(session: Session, settle: str | None) -> None:
     """Take a snapshot after each change, once no more changes follow. Runs until stopped."""
     session.no_paths()
     told = WatchCallbacks(partial(_tell, session), warn)
-    # Forked workers serve: this process has nothing but the watching to do.
+    # Workers can be forked, because this process only watches.
     watch(lambda: AroundHistory.open(".", workers="fork"), told, _seconds(settle))
 
 

@@ -1,4 +1,8 @@
-"""`git envlog --html <file>`: the moments as one file that a browser opens from disk."""
+"""`git envlog --html <file>`: write the snapshots as one web page.
+
+The values of all snapshots are computed with their sizes (`json_values_with_sizes`), titled and grouped as in the list,
+and written by `git_envhist.html`. `put_page` replaces the file atomically under a lock.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +39,7 @@ if TYPE_CHECKING:
     from git_envhist.cli.command import Session
 
 
-# Moments as JSON values with how large they were: what `--json --stat` prints, and all that a page is drawn of.
+# Snapshots as JSON values with the size of their environment, as `--json --stat` prints them.
 
 MAX_AREAS = 40
 
@@ -43,7 +47,7 @@ MAX_AREAS = 40
 def json_values_with_sizes(
     history: AroundHistory, shown: Sequence[Snapshot], *, most_paths: int, most_areas: int = MAX_AREAS
 ) -> list[Json]:
-    """The moments in their order, each as `--json` has it, with its `extent`."""
+    """Yield the JSON value of each snapshot, in order, with its `extent`."""
     values: dict[str, Json] = {}
     for moments in _runs(history, shown):
         values |= _measured(history, moments, {one.commit for one in shown}, most_paths, most_areas)
@@ -51,7 +55,7 @@ def json_values_with_sizes(
 
 
 def _runs(history: AroundHistory, shown: Sequence[Snapshot]) -> Iterator[list[Snapshot]]:
-    """For each timeline all moments from the oldest shown to the newest, oldest first: sizes add up along them."""
+    """Yield the snapshots of each timeline from the oldest shown one to the newest; sizes are added up along them."""
     known = {one.commit: one for one in shown}
     left = dict(known)
     for name in dict.fromkeys(one.timeline for one in shown):
@@ -59,7 +63,7 @@ def _runs(history: AroundHistory, shown: Sequence[Snapshot]) -> Iterator[list[Sn
         places = [place for place, one in enumerate(whole) if left.pop(one.commit, None)]
         if places:
             yield [known.get(one.commit, one) for one in whole[places[0] : places[-1] + 1]]
-    # What no timeline holds any more is measured by itself.
+    # Snapshots that are on no timeline any more are measured individually.
     yield from ([one] for one in left.values())
 
 
@@ -78,17 +82,17 @@ def _measured(
     return told
 
 
-# Puts a page in its place: written beside, synced, renamed; what a killed run left beside is swept by the next.
+# Replace a page: write a temporary file, sync it, rename it. The next run removes temporary files of killed runs.
 
 BESIDE = "{}.{}.new"
-"""The page, and who writes it."""
+"""The name of the page, and the process that writes it."""
 
 
 def put_page(file: str, data: bytes) -> None:
-    """Whoever has the old page open sees it whole until the new one is; its mode stays what somebody made it."""
+    """Replace the page atomically, and keep the mode of an existing file."""
     whole = os.path.realpath(file)
     try:
-        # A device or a pipe is written to, and stays what it is.
+        # Devices and pipes are written to directly.
         if os.path.lexists(whole) and not os.path.isfile(whole):
             _write_through(whole, data)
         else:
@@ -112,13 +116,13 @@ def _replace(whole: str, data: bytes) -> None:
     beside = BESIDE.format(whole, os.getpid())
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
     try:
-        # Held until the end: by it another run knows that somebody is still at it.
+        # The lock is held until the end; it tells other runs that this file is in use.
         if SYSTEM.flock:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         with suppress(FileNotFoundError):
             os.fchmod(descriptor, stat.S_IMODE(os.stat(whole).st_mode))
         write_all(descriptor, data, 0)
-        # Else a power cut could leave an empty file in the place of the old page.
+        # Without the sync a power cut could leave an empty file in place of the old page.
         sync(descriptor)
         os.replace(beside, whole)
     except BaseException:
@@ -129,7 +133,7 @@ def _replace(whole: str, data: bytes) -> None:
 
 
 def _sweep(whole: str) -> None:
-    """Take away what runs that were killed left beside this page: what bears our name, and is at nobody's hands."""
+    """Remove temporary files of killed runs for this page: named by this program and not locked."""
     if not SYSTEM.flock:
         return
     directory, name = os.path.split(whole)
@@ -137,7 +141,7 @@ def _sweep(whole: str) -> None:
     with suppress(OSError):
         found = [(one, match[1]) for one in os.listdir(directory) if (match := ours.fullmatch(one))]
         for one in [one for one, process in found if not _lives(int(process))]:
-            # One that is not ours to take stays, and keeps none of the others: a page can be drawn all the same.
+            # A file that cannot be removed is skipped; the page can be written anyway.
             with suppress(OSError):
                 _take_away(os.path.join(directory, one))
 
@@ -145,7 +149,7 @@ def _sweep(whole: str) -> None:
 def _take_away(path: str) -> None:
     descriptor = open_itself(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        # In another container the process that writes it has a number that is nobody's here.
+        # In another container, process numbers have another meaning.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             remove_if_present(path)
@@ -167,14 +171,14 @@ TO_OUTPUT = "-"
 
 
 class NothingToShow(EnvhistError):
-    """No moment is left to draw."""
+    """There are no snapshots to draw."""
 
     code = "nothing-to-show"
     exit_code = 4
 
 
 def write_page(session: Session, file: str, shown: Sequence[Snapshot]) -> None:
-    """Write the page that shows these moments, newest first; `-` is standard output."""
+    """Write the page of these snapshots, newest first; `-` is standard output."""
     if not shown:
         raise NothingToShow(
             f"no snapshot to write to '{file}'", hint="list snapshots with the same options: git envlog"
@@ -197,7 +201,7 @@ def write_page(session: Session, file: str, shown: Sequence[Snapshot]) -> None:
 
 
 def with_titles(values: Iterable[Json], shown: Sequence[Snapshot]) -> list[Json]:
-    """These moments' values, each with the line that a list prints for it where its own words are another."""
+    """Yield the values; with the title of the list where it differs from the intent."""
     return [
         value if line == subject(one.intent) else {**value, "title": escape_invalid(line)}
         for value, one in zip(values, shown, strict=True)
@@ -206,7 +210,7 @@ def with_titles(values: Iterable[Json], shown: Sequence[Snapshot]) -> list[Json]
 
 
 def folded(values: Sequence[Json], lines: Sequence[LogLine]) -> list[Json]:
-    """Return the values, those that a list would fold with the id of the snapshot whose line shows them."""
+    """Yield the values; those that a list would group get the id of the snapshot whose line represents them."""
     into = {str(one.id): line.newest.id for line in lines for one in line.earlier}
     counts = {str(line.newest.id): 1 + len(line.earlier) for line in lines if line.is_turn or line.is_run}
     return [
@@ -220,7 +224,7 @@ def folded(values: Sequence[Json], lines: Sequence[LogLine]) -> list[Json]:
 
 
 def refuse_what_is_no_page(file: str) -> None:
-    """A file that is there and is no page of ours is somebody's: it is not written over."""
+    """Raise Refused if the file exists and is not such a page."""
     if file == TO_OUTPUT or not os.path.lexists(file):
         return
     try:

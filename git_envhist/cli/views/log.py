@@ -1,4 +1,9 @@
-"""Snapshots as text: the line a list has for each, and the card that tells one in full. Pure."""
+"""The list of snapshots: selection, lines, grouping, the graph, the full view, and JSON.
+
+`select` applies range, filters and paths in this order; `select_folded` also groups automatic snapshots of a turn or a
+run in one line; `select_graph` adds the lines of `--graph`. `list_lines`, `oneline` and `card` turn snapshots into
+text.
+"""
 
 from __future__ import annotations
 
@@ -49,19 +54,19 @@ if TYPE_CHECKING:
     from git_envhist.cli.json_values import Json
 
 
-# Many moments as JSON values: one git tells what they changed, where asking of each took two processes a moment.
+# The list as JSON. One git process compares all snapshots; one per snapshot would need two processes each.
 
 
 def json_values(history: AroundHistory, shown: Sequence[Snapshot], *, most_paths: int) -> Iterator[Json]:
-    """The moments in their order, each as `--json` has it, some at a time."""
+    """Yield the JSON value of each snapshot, in blocks."""
     from git_envhist.cli.json_values import snapshot_json  # loaded late: only JSON needs it
-    from git_envhist.cli.views.details import (  # loaded late: only a card needs it
+    from git_envhist.cli.views.details import (  # loaded late: only JSON needs it
         details_of,
         with_lists,
         with_outputs,
     )
-    from git_envhist.diff.compare import AT_ONCE, changes_of  # loaded late: only -S needs it
-    from git_envhist.git.cat_file import CatFile  # loaded late: only a card needs it
+    from git_envhist.diff.compare import AT_ONCE, changes_of  # loaded late: only JSON needs it
+    from git_envhist.git.cat_file import CatFile  # loaded late: only JSON needs it
 
     git = history.repository.git
     with CatFile(git) as reader:
@@ -105,7 +110,7 @@ LABEL = 11
 
 
 def id_length(ids: Sequence[str]) -> int:
-    """How many digits tell these ids apart: seven, or as many as it takes."""
+    """Return how many digits make these ids unique, at least seven."""
     different = len(set(ids))
     length = SHORTEST_ID
     while len({one[:length] for one in ids}) < different:
@@ -122,9 +127,9 @@ def list_lines(
     timelines: bool = False,
     indents: Sequence[int] = (),
 ) -> list[str]:
-    """One line a snapshot, in columns; `timelines` says on which timeline each stands.
+    """Return one line per snapshot, in columns; with `timelines` each names its timeline.
 
-    `indents` are columns that something else takes at the left; what changed stands below what changed all the same.
+    `indents` are columns that the graph uses at the left; the summaries stay aligned.
     """
     indents = indents or [0] * len(snapshots)
     deepest = max(indents, default=0)
@@ -135,7 +140,7 @@ def list_lines(
     intent_width = min(max(map(width, intents), default=0), WIDEST_INTENT)
     room = None
     if columns is not None:
-        # id, time, symbol and the gaps between them stand in any case.
+        # id, time, symbol and the gaps between them have a fixed width.
         room = columns - deepest - look.id_length - time_width - 8
         intent_width = max(NARROWEST_INTENT, min(intent_width, _room_for_intents(room, stories)))
     lines = []
@@ -161,12 +166,12 @@ def _story(snapshot: Snapshot, look: FormatContext, timelines: bool) -> str:
 
 
 def _room_for_intents(room: int, stories: Sequence[str]) -> int:
-    """Two thirds, or all that the stories leave."""
+    """Return the width for intents: two thirds, or all that the summaries do not need."""
     return max(room * 2 // 3, room - max(map(width, stories), default=0))
 
 
 def _columns(intent: str, story: str, intent_width: int, room: int | None) -> tuple[str, str]:
-    """Intent and story, as they fit beside each other; an intent with no story beside it has all the room."""
+    """Return intent and summary cut to their columns; without a summary the intent gets the whole width."""
     if room is not None:
         intent = shorten(intent, intent_width if story else max(intent_width, room + 2))
         story = shorten(story, room - max(intent_width, width(intent)))
@@ -174,7 +179,7 @@ def _columns(intent: str, story: str, intent_width: int, room: int | None) -> tu
 
 
 def _known_from(snapshot: Snapshot, look: FormatContext) -> str:
-    """`✓ from 10:02`, where the verdict is that of an equal moment before."""
+    """Return `✓ from 10:02` if an equal snapshot was checked before."""
     verdict = snapshot.verdict
     if verdict is None or verdict.carried_from is None:
         return ""
@@ -187,7 +192,7 @@ def _named(words: str, snapshot: Snapshot) -> str:
 
 
 def oneline(snapshot: Snapshot, look: FormatContext, palette: Palette, columns: int | None) -> str:
-    """Id and intent, as `git log --oneline` has them; cut to the terminal only."""
+    """Return id and intent, as `git log --oneline`, cut on a terminal only."""
     text = " · ".join(
         part for part in (escape(claim(snapshot)), _named(subject(snapshot.intent), snapshot)) if part
     )
@@ -204,7 +209,7 @@ def card(
     story: Sequence[str] = (),
     services: Sequence[str] = (),
 ) -> list[str]:
-    """One snapshot in full: who, when, why, what the checks said, what changed, what is not in it."""
+    """Return one snapshot in full: author, time, intent, check results, changes, missing paths."""
     names = f" ({', '.join(map(escape, snapshot.names))})" if snapshot.names else ""
     lines = [palette.paint("id", f"snapshot {snapshot.id}") + palette.paint("name", names)]
     lines += [
@@ -230,7 +235,7 @@ def card(
 
 
 def _doings(snapshot: Snapshot) -> list[tuple[str, str]]:
-    """What was told while it was the newest."""
+    """Return the tasks and effects recorded on a snapshot."""
     if not snapshot.records:
         return []
     tasks = [("Task", f"{task.status.value}: {first_line(task.text)}") for task in tasks_of((snapshot,))]
@@ -240,7 +245,7 @@ def _doings(snapshot: Snapshot) -> list[tuple[str, str]]:
 def _fields(snapshot: Snapshot, look: FormatContext) -> list[tuple[str, str]]:
     actor = f"{snapshot.actor.name} <{snapshot.actor.email}>"
     agent = " ".join(word for word in (snapshot.actor.agent, snapshot.actor.agent_version) if word)
-    # Where the chain was rewritten plain git shows another hash than the id, which stays.
+    # After a rewrite, plain git shows another hash than the id.
     commit = snapshot.commit if snapshot.commit != snapshot.id else ""
     head = " ".join(word for word in (snapshot.head, _branch(snapshot.branch)) if word)
     fields = [
@@ -269,7 +274,7 @@ def _fields(snapshot: Snapshot, look: FormatContext) -> list[tuple[str, str]]:
 
 
 def look_time(look: FormatContext, at: datetime) -> str:
-    """A moment in the style of dates that was asked for, git's default one else."""
+    """Return a time in the chosen date style, else in git's default one."""
     return format_date(at, look.date or "default", look.now)
 
 
@@ -312,12 +317,12 @@ def _indented(text: str) -> list[str]:
     return [f"    {line}".rstrip() for line in escape(text, lines=True).rstrip("\n").split("\n")]
 
 
-# Which snapshots a list is about: the timeline, a range of it, or every one; those that changed some paths.
+# Selection of the snapshots of a list.
 
 
 @dataclass(frozen=True, slots=True)
 class LogQuery:
-    """What was asked for, in the order in which it is applied."""
+    """The filters of a list, in the order in which they are applied."""
 
     revisions: tuple[str, ...]
     every: bool
@@ -328,16 +333,16 @@ class LogQuery:
 
     @property
     def seeks(self) -> bool:
-        """True if the very moments are meant where something changed or was reached."""
+        """True if single snapshots are searched, so that nothing may be grouped."""
         choice = self.choice
         searches = choice.summary is not None or choice.searches_content
         return bool(self.pathspecs or searches or choice.verdicts or choice.triggers)
 
 
 def select(history: AroundHistory, wanted: LogQuery) -> list[Snapshot]:
-    """The snapshots that were asked for, in the order in which they are shown."""
+    """Return the selected snapshots in the order of output."""
     whole = not (wanted.revisions or wanted.pathspecs or wanted.choice.restricts or wanted.every)
-    # Names stand where they were given last, which only the whole timeline tells; a note may stand anywhere.
+    # Only the whole timeline shows where a name was given last; notes can be on any snapshot.
     found = _recent(history, wanted.limit) if whole else _reached(history, wanted)
     if wanted.pathspecs:
         changed = _that_changed(history, found, wanted.pathspecs)
@@ -348,7 +353,9 @@ def select(history: AroundHistory, wanted: LogQuery) -> list[Snapshot]:
 
         shown = filter_by_summary(history.repository.git, shown, wanted.choice.summary, history.keys.opening)
     if wanted.choice.searches_content:
-        from git_envhist.history.content_search import those_with_content  # loaded late: likewise
+        from git_envhist.history.content_search import (
+            those_with_content,
+        )  # loaded late: only -S and -G need it
 
         shown = those_with_content(history, shown, wanted.choice, wanted.pathspecs)
     if wanted.limit is not None and wanted.limit >= 0:
@@ -375,7 +382,7 @@ def _reached(history: AroundHistory, wanted: LogQuery) -> list[Snapshot]:
             newest = history.newest(wanted.limit)
             if newest is not None:
                 return newest
-        # What was fetched may be ours: it is told once, by our own copy.
+        # A fetched copy of a local timeline is listed once.
         everything: dict[str, Snapshot] = {}
         for line in history.world.timelines():
             for snapshot in line.snapshots:
@@ -407,21 +414,21 @@ def _that_changed(
     history: AroundHistory, found: Sequence[Snapshot], pathspecs: tuple[bytes, ...]
 ) -> frozenset[str]:
     from git_envhist.context import refuse_endless_trees  # loaded late: keeps envlog fast
-    from git_envhist.diff.compare import commits_changing_paths  # loaded late: likewise
+    from git_envhist.diff.compare import commits_changing_paths  # loaded late: only paths need it
 
     refuse_endless_trees(history, found)
     steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
     return commits_changing_paths(history.repository.git, steps, pathspecs)
 
 
-# Select the snapshots of a folded list: each line has the summary of all snapshots that it shows.
+# Grouping: each line has the summary of all snapshots that it represents.
 
 FOLDED_AT_ONCE = 8
-"""So many times the moments are read as lines are wanted, until there are enough."""
+"""The factor by which more snapshots are read until there are enough lines."""
 
 
 def select_folded(history: AroundHistory, wanted: LogQuery) -> list[Snapshot]:
-    """Return the snapshots that were asked for; of a turn or a run the newest, with the summary of all of it."""
+    """Return the selected snapshots; of a turn or a run only the newest, with the summary of all of it."""
     lines = _lines(history, wanted)
     turns = any(line.is_turn for line in lines)
     shown = _told(history, lines) if turns else [_summed(line) for line in lines]
@@ -430,7 +437,7 @@ def select_folded(history: AroundHistory, wanted: LogQuery) -> list[Snapshot]:
 
 def _lines(history: AroundHistory, wanted: LogQuery) -> list[LogLine]:
     most = wanted.limit if wanted.limit is None or wanted.limit >= 0 else None
-    # One more tells whether the last line goes on.
+    # One more shows whether the last line is complete.
     asked = None if most is None else most + 1
     while True:
         found = select(history, replace(wanted, limit=asked, reverse=False))
@@ -450,7 +457,7 @@ def _told(history: AroundHistory, lines: Sequence[LogLine]) -> list[Snapshot]:
         refuse_endless_trees(history, (line.newest for line in folded))
         stories = dict(_stories(history, [line.step for line in folded]))
     except EnvhistError:
-        # What is damaged is told by others; a list tells as much as it can.
+        # Damage is reported by fsck; the list shows as much as possible.
         stories = {}
     return [
         _as_one(line, stories.get(line.newest.commit)) if line.is_turn else _summed(line) for line in lines
@@ -458,7 +465,7 @@ def _told(history: AroundHistory, lines: Sequence[LogLine]) -> list[Snapshot]:
 
 
 def _summed(line: LogLine) -> Snapshot:
-    """Return the newest snapshot of a line; of a run with the counts of all of it."""
+    """Return the newest snapshot of a line; for a run with the counts of all its snapshots."""
     if not line.is_run:
         return line.newest
     words = f"{describe_counts(line.changed)} · {count(1 + len(line.earlier), 'snapshot')}"
@@ -471,12 +478,12 @@ def _as_one(line: LogLine, story: str | None) -> Snapshot:
 
 
 def _stories(history: AroundHistory, steps: Sequence[tuple[str, str | None]]) -> Iterator[tuple[str, str]]:
-    from git_envhist.diff.compare import changes_of  # loaded late: only -S needs it  # loaded late: likewise
+    from git_envhist.diff.compare import changes_of  # loaded late: only a turn needs it
     from git_envhist.diff.facts import compare_facts  # loaded late: keeps envlog fast
-    from git_envhist.diff.summary import count as count_changes  # loaded late: likewise
-    from git_envhist.diff.summary import summarize  # loaded late: likewise
-    from git_envhist.git.cat_file import CatFile  # loaded late: only a card needs it  # loaded late: likewise
-    from git_envhist.probes import kinds  # loaded late: likewise
+    from git_envhist.diff.summary import count as count_changes  # loaded late: only a turn needs it
+    from git_envhist.diff.summary import summarize  # loaded late: only a turn needs it
+    from git_envhist.git.cat_file import CatFile  # loaded late: only a turn needs it
+    from git_envhist.probes import kinds  # loaded late: only a turn needs it
 
     git, before = history.repository.git, dict(steps)
     with CatFile(git) as reader:
@@ -486,11 +493,11 @@ def _stories(history: AroundHistory, steps: Sequence[tuple[str, str | None]]) ->
             yield commit, summarize(facts, count_changes(changes), kinds(), first=older is None)
 
 
-# `git envlog --graph`: which moments stand in it, and their lines beside what is told of each.
+# `git envlog --graph`: the snapshots that it contains, and the lines at their left.
 
 
 def select_graph(history: AroundHistory, wanted: LogQuery) -> tuple[list[Snapshot], list[GraphRow]]:
-    """The moments that were asked for with those that forks and restores tie to them, and a row for each."""
+    """Return the selected snapshots, those that forks and restores connect to them, and a graph row for each."""
     everything: dict[str, Snapshot] = {}
     for line in history.world.timelines():
         for snapshot in line.snapshots:
@@ -504,33 +511,33 @@ def select_graph(history: AroundHistory, wanted: LogQuery) -> tuple[list[Snapsho
     if wanted.limit is not None and wanted.limit >= 0:
         shown = shown[: wanted.limit]
     ids = [one.id for one in shown]
-    # Where a limit cuts the list, lines go on below it, as in git.
+    # Below a limited list the graph lines continue, as in git.
     known = {**shown_parents([one.id for one in chosen], parents)}
     return shown, list(draw(ids, known))
 
 
 def beside_rows(rows: Sequence[GraphRow], texts: Iterable[str]) -> Iterator[str]:
-    """The texts with the lines of the graph at their left."""
+    """Yield the texts with the lines of the graph at their left."""
     for row, text in zip(rows, texts, strict=True):
         first, *more = text.split("\n")
         lines = [*row.before, f"{row.mark} {first}", *(f"{row.beside} {line}" for line in more), *row.after]
         yield "\n".join(line.rstrip() for line in lines)
 
 
-# Titles of single snapshots, as a list prints them.
+# Titles of single snapshots.
 
 
 def format_context(history: AroundHistory) -> FormatContext:
     """Return the style of titles and times in messages about single snapshots."""
-    from git_envhist.cli.formats import FormatContext  # loaded late: a list has made its own
+    from git_envhist.cli.formats import FormatContext  # loaded late: a list has its own
 
     return FormatContext(history.now)
 
 
 def title_of(snapshot: Snapshot) -> str:
-    """The words that a list will have for what was just captured."""
+    """Return the title that a list will print for a new snapshot."""
     if snapshot.intent_source is IntentSource.GIVEN:
         return subject(snapshot.intent)
-    from git_envhist.history.titles import title  # loaded late: most captures are given words
+    from git_envhist.history.titles import title  # loaded late: most snapshots have an intent
 
     return title(snapshot)

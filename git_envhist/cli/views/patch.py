@@ -1,7 +1,7 @@
-"""`-p`: a unified diff of every change; what no diff can show is said in words.
+"""`-p`: a unified diff of every change.
 
-Contents are git's own patches. Sealed files are told by the keys of their variables, pieces by their sizes, and what
-only the manifest knows by the lines that git has for modes.
+Contents are git's own patches. Sealed files are shown by their variables, files in chunks by their sizes, and changes
+that only the manifest contains by git's lines for modes. `FORMS` are all formats that `envdiff` and `envlog` share.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from git_envhist.text import escape
 if TYPE_CHECKING:
     from git_envhist.probes.variables import VariableChange
 
-# The views of a diff that `git envdiff` and `git envlog` share, by the names of their options.
+# The formats that `git envdiff` and `git envlog` share, by the names of their options.
 
 FOR_PEOPLE = ("story", "stat")
-"""The forms that no program reads."""
+"""The formats for people."""
 FORMS = ("story", "stat", "name_status", "name_only", "raw", "patch")
 
 
 def print_diff(output: Output, form: str, source: DiffSource, manner: DiffStyle) -> None:
-    """Print what differs in one of `FORMS`."""
+    """Print the changes in one of `FORMS`."""
     write: Callable[[bytes], None] = output.write
     if manner.ended_by_nul:
         write = output.exact
@@ -51,18 +51,18 @@ def print_diff(output: Output, form: str, source: DiffSource, manner: DiffStyle)
 
 
 def diff_texts(form: str, source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
-    """What differs in one of `FORMS`, ready to be written piece by piece."""
+    """Yield the changes in one of `FORMS`, in parts."""
     if form == "stat":
-        from git_envhist.cli.views.stat import stat_texts  # loaded late: each form brings its own modules
+        from git_envhist.cli.views.stat import stat_texts  # loaded late: only --stat needs it
 
         return stat_texts(source, manner)
     if form == "patch":
         return patch_texts(source, manner)
     if form == "story":
-        from git_envhist.cli.views.summary import story_texts  # loaded late: likewise
+        from git_envhist.cli.views.summary import story_texts  # loaded late: only the default format needs it
 
         return story_texts(source, manner)
-    from git_envhist.cli.views import stat  # loaded late: likewise
+    from git_envhist.cli.views import stat  # loaded late: only lists of paths need it
 
     texts: Callable[[tuple[Change, ...], DiffStyle], Iterator[bytes]] = getattr(stat, form)
     return texts(source.changes, manner)
@@ -80,7 +80,7 @@ MARKS = {"−": b"-"}
 
 
 def patch_texts(source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
-    """The patch of every change, in the order of their paths."""
+    """Yield the patch of every change, in the order of paths."""
     told_by_git = {change.path: change for change in source.changes if _is_told_by_git(change)}
     in_words = [change for change in source.changes if change.path not in told_by_git]
     patches = read_patches(
@@ -161,7 +161,7 @@ def _in_words(change: Change, contents: DiffContents, manner: DiffStyle) -> byte
 
 
 def _head(change: Change, manner: DiffStyle) -> Iterator[bytes]:
-    from git_envhist.cli.views.stat import side_mode  # loaded late: only --stat needs it
+    from git_envhist.cli.views.stat import side_mode  # loaded late: few patches need it
 
     old, new = (quoted(prefix + path, quote_all=manner.quote_all) for prefix, path in _names(change))
     yield PIECE + old + b" " + new
@@ -183,7 +183,7 @@ def _move_lines(change: Change, manner: DiffStyle) -> Iterator[bytes]:
 
 
 def _mode_lines(change: Change) -> list[bytes]:
-    from git_envhist.cli.views.stat import side_mode  # loaded late: only --stat needs it
+    from git_envhist.cli.views.stat import side_mode  # loaded late: few patches need it
 
     assert change.before is not None
     assert change.after is not None
@@ -209,7 +209,7 @@ def _sealed_lines(change: Change, contents: DiffContents, manner: DiffStyle) -> 
 
 
 def _with_masks(change: Change, contents: DiffContents, manner: DiffStyle) -> list[bytes]:
-    """The diff of a sealed program with its secrets masked; nothing where that hides the change."""
+    """Return the diff of a sealed program with its secrets masked; nothing if the mask hides the change."""
     from git_envhist.secrets.rules import masked_program  # loaded late: few patches show a sealed program
 
     sides = [side for side in (change.before, change.after) if side is not None]
@@ -229,9 +229,9 @@ def _with_masks(change: Change, contents: DiffContents, manner: DiffStyle) -> li
 def _as_hunk(
     change: Change, manner: DiffStyle, told: bytes, variables: Sequence[VariableChange] = ()
 ) -> list[bytes]:
-    """What is told of a file: for eyes in the form of a patch, as a pager such as delta drops all else below a name."""
+    """Yield the lines about a file; on a terminal as a hunk, because a pager such as delta hides all other lines."""
     if not _is_for_eyes(manner):
-        # Whoever applies it must not get a file of asterisks.
+        # A patch that is applied must not write masked text.
         return [told, *map(_masked, variables)]
     old = [b"-" + one.key.encode() + b"=" + MASKED for one in variables if one.mark != "+"]
     new = [b"+" + one.key.encode() + b"=" + MASKED for one in variables if one.mark not in MARKS]
@@ -281,7 +281,7 @@ def _is_for_eyes(manner: DiffStyle) -> bool:
 
 
 def _finish(text: bytes, manner: DiffStyle) -> bytes:
-    # For eyes, contents are spelled out like any other words; to a file they go byte for byte, for `git apply`.
+    # On a terminal, contents are escaped; into a file they are written unchanged, for `git apply`.
     if _is_for_eyes(manner):
         text = escape(text, lines=True).encode("utf-8")
     return _paint(text, manner.palette)

@@ -1,4 +1,8 @@
-"""What a restore says: its plan, folded by directory, and what came of it."""
+"""The texts of a restore: its plan, grouped by directory, its result, and the check after it.
+
+`plan_lines` and `dry_run_lines` print a plan, `done_lines` the result with the command that reverses it. `plan_id` is
+the id that `--plan` compares.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +46,7 @@ from git_envhist.restore.plan import NOT_CAPTURED as PLAN_NOT_CAPTURED
 from git_envhist.restore.scope import LEFT_OUT_THEN, NOT_CAPTURED
 from git_envhist.text import escape
 
-# What `--only` takes beside the names of classes: the words at the left of what `git envdiff` tells.
+# The words that `--only` accepts besides the names of classes: the labels of `git envdiff`.
 
 ALSO = {
     "db": "databases",
@@ -54,8 +58,10 @@ ALSO = {
 
 
 def class_for_option(word: str) -> str:
-    """The class that a restore is to bring back. Of `packages` a word like `pip` means no more than some: their paths
-    do not say who installed them, and nothing that was not asked for is brought back."""
+    """Return the class to restore; raise UsageError for a single installer such as `pip`.
+
+    Paths do not show who installed a package, and nothing is restored that was not asked for.
+    """
     found = class_of_label(word)
     if found != PACKAGES or word in (PACKAGES, "package"):
         return found
@@ -66,17 +72,17 @@ def class_for_option(word: str) -> str:
 
 
 def class_of_label(word: str) -> str:
-    """`packages` of `pip`; the word itself where it is no label."""
+    """Return `packages` for `pip`; the word itself if it is no label."""
     return kinds().get(word) or ALSO.get(word, word)
 
 
-# The id of a plan: who was shown one can ask for that very one, and is refused where it would be another by now.
+# The id of a plan: a restore with `--plan` is refused if its plan has another id.
 
 LENGTH = 16
 
 
 class StalePlan(Refused):
-    """What a restore would do is not what was shown."""
+    """The plan of a restore has changed since it was printed."""
 
     code = "stale-plan"
 
@@ -88,7 +94,7 @@ class StalePlan(Refused):
 
 
 def plan_id(planned: RestoreResult) -> str:
-    """Equal for two plans that do the same to the same files, as they stand here."""
+    """Return an id that is equal for plans that do the same to the same files."""
     digest = hashlib.sha256(planned.target.id.encode())
     for step in planned.plan.steps:
         told = (step.realm, step.path, step.action.value, step.before, step.after, len(step.below), step.unit)
@@ -103,7 +109,7 @@ def plan_id(planned: RestoreResult) -> str:
 def require_plan(
     shown: str | None, also: Callable[[RestoreResult], None] | None
 ) -> Callable[[RestoreResult], None] | None:
-    """What to do with a plan before it is carried out: refuse another than the one that was shown."""
+    """Return the callback that refuses any other plan than the given one."""
     if shown is None:
         return also
 
@@ -116,16 +122,15 @@ def require_plan(
     return look
 
 
-# What of a moment did not come back, where a part of it was wanted.
-#
-# That part is the newest moment then: whoever goes to `@` next would believe that all is well.
+# After a restore of paths: how many other paths differ. The newest snapshot contains only this part, and `@` would
+# not restore the rest.
 
 
 def not_restored_line(session: Session, restored: RestoreResult, *, partly: bool) -> str:
-    """One line where anything beside the part is not as it was in the moment; nothing else."""
+    """Return a line if other paths differ from the snapshot after a restore of paths, else an empty text."""
     target, now = restored.target, restored.moment
     if now is None and target.restore is RestoreRole.TO and target.restored_from:
-        # What is here is what the restore of a part left.
+        # The working tree is the result of a restore of paths.
         source = _find(session, target.restored_from)
         return _told(session, source, target) if source is not None else ""
     return _told(session, target, now) if partly and now is not None else ""
@@ -148,11 +153,11 @@ def _told(session: Session, target: Snapshot, now: Snapshot) -> str:
     return f"{rest} from {target.id[:7]}; to restore all: git envrestore {target.id[:7]}"
 
 
-# The lines of a plan about additional roots.
+# Lines about additional roots.
 
 
 def root_lines(roots: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Name each additional root in which something changes, and its directory."""
+    """Yield each additional root in which something changes, with its directory."""
     for name, place in roots:
         yield f"  changes the additional root '{escape(name)}': {escape(place)}"
 
@@ -163,7 +168,7 @@ MAX_TOLD = 20
 MAX_OUTSIDE = 3
 WAY_BACK = "git envrestore --undo"
 SHORTER = dict.fromkeys((NOT_CAPTURED, LEFT_OUT_THEN, PLAN_NOT_CAPTURED), "not captured")
-"""What of a reason stands behind a count."""
+"""Short forms of reasons, printed after a count."""
 TITLES = (
     (PlanAction.WRITE, "write"),
     (PlanAction.REPLACE, "replace"),
@@ -173,7 +178,7 @@ TITLES = (
 
 
 def plan_lines(restored: RestoreResult, moment: str) -> Iterator[str]:
-    """The plan in two lines, as a restore says them before it begins."""
+    """Yield the short plan that is printed before a restore."""
     yield f"  restore {moment}"
     yield "  " + counts_line(restored)
     gone = [change for change in _of_action(restored.plan, PlanAction.REMOVE) if not _is_directory(change)]
@@ -186,7 +191,7 @@ def plan_lines(restored: RestoreResult, moment: str) -> Iterator[str]:
 def dry_run_lines(
     restored: RestoreResult, moment: str, back: str | None = WAY_BACK, story: Iterable[str] = ()
 ) -> Iterator[str]:
-    """The whole plan; `back`: None where it would be written elsewhere; `story`: what it changes beyond files."""
+    """Yield the whole plan; `back` is None for a restore elsewhere, `story` are the changed facts."""
     if back is not None and _is_idle(restored):
         yield from _idle_lines(restored)
         return
@@ -213,11 +218,11 @@ def dry_run_lines(
 def done_lines(
     restored: RestoreResult, back: str | None = WAY_BACK, rest: str = "", *, did: str = "restored"
 ) -> Iterator[str]:
-    """What came of it; `back` is the command that takes it back, `rest` says what of the moment did not come."""
+    """Yield the result; `back` is the command that reverses it, `rest` the line about other paths."""
     if restored.moment is None:
         yield from _idle_lines(restored, rest)
         return
-    # Where all that was to be done was to remove, there is nothing to read back.
+    # A restore that only removed files has nothing to verify.
     verified = f", verified {count(restored.verified, 'path')}" if restored.verified else ""
     yield f"{did} in {seconds(restored.seconds)}{verified}"
     if rest:
@@ -245,7 +250,7 @@ def _return_words(back: str) -> str:
 
 
 def held_lines(session: Session, restored: RestoreResult, held: Sequence[str]) -> Iterator[str]:
-    """Say that the snapshot holds states of services, which this restore leaves as they are now."""
+    """Yield which states of services the snapshot contains and the restore does not change."""
     at = printed_time(restored.target.at, session.history.now)
     names = ", ".join(map(escape, held))
     yield f"services not restored; to restore the state of {names} from {at}, add --services"
@@ -259,11 +264,11 @@ def held_lines(session: Session, restored: RestoreResult, held: Sequence[str]) -
 
 
 def way_back(restored: RestoreResult, back: str, *, head: bool, services: bool) -> str:
-    """The command that takes all of it back: `back` alone knows of files."""
+    """Return the command that reverses the restore; `back` alone restores only files."""
     others = " --services" if services else ""
     if head:
-        # An undo looks for a state of the files, which may have stood at several code commits: the moment that is
-        # saved knows which. Before there is one, it is said where it will stand.
+        # An undo chooses a state of the files, which may exist at several code commits, so the saved snapshot is
+        # named. In a dry run it does not exist yet and will be `@~1`.
         return f"git envrestore --head{others} {restored.safety.id[:7] if restored.safety else '@~1'}"
     if restored.safety is None or restored.plan.steps or restored.plan.directories:
         return back + others
@@ -282,7 +287,7 @@ def head_lines(restored: RestoreResult, git: Git, *, dry_run: bool) -> Iterator[
 
 
 def _outside_lines(restored: RestoreResult) -> Iterator[str]:
-    """What is not as it was, and no restore's to change: packages of the machine, programs that go on."""
+    """Yield differences that no restore changes: packages of the machine, running programs, effects."""
     used = [change for change in restored.outside if change.role is Role.DIRECT]
     told = [escape(outside_words(change)) for change in used[:MAX_OUTSIDE]]
     if len(used) > MAX_OUTSIDE:
@@ -295,7 +300,7 @@ def _outside_lines(restored: RestoreResult) -> Iterator[str]:
         told.append(f"and {len(restored.running) - MAX_TOLD:,} more")
     if told:
         yield "not restored: " + "; ".join(told)
-    # The newest first, and the list is cut: what cannot be undone at all is told in any case.
+    # The list is cut, so irreversible effects come first, then the newest.
     effects = sorted(restored.effects, key=lambda effect: (effect.irreversible, effect.mark), reverse=True)
     for effect in effects[:MAX_TOLD]:
         yield f"not undone: {escape(effect_words(effect))}"
@@ -327,8 +332,8 @@ def _idle_lines(restored: RestoreResult, rest: str = "") -> Iterator[str]:
 
 
 def _goal_lines(target: Snapshot) -> Iterator[str]:
-    """Who goes to what was saved before a restore that did not come about may mean where that one was to go."""
-    from git_envhist.history.titles import restored_snapshot_id  # loaded late: few go where they are
+    """Yield a hint for a snapshot saved before a failed restore: the user may mean the target of that restore."""
+    from git_envhist.history.titles import restored_snapshot_id  # loaded late: seldom needed
 
     meant = restored_snapshot_id(target) if target.restore is RestoreRole.BEFORE else None
     if meant is not None:
@@ -347,7 +352,7 @@ def _tracked_line(now: int, before: int) -> str:
 
 
 def _edits_line(restored: RestoreResult) -> str:
-    """`uncommitted changes of app.py were replaced: they are in 906b11a (to keep your code: --keep-tracked)`."""
+    """Return `uncommitted changes of app.py were replaced: they are in 906b11a (to keep ...)`."""
     paths = [escape(quoted(path, quote_all=False)) for path in restored.edits_replaced[:FEW_ROWS]]
     more = len(restored.edits_replaced) - len(paths)
     named = ", ".join(paths) + (f" and {more:,} more" if more else "")
@@ -356,7 +361,7 @@ def _edits_line(restored: RestoreResult) -> str:
 
 
 def since_restore_line(restored: RestoreResult, steps: int, *, dry_run: bool) -> str:
-    """Whoever wants a restore back, and has changed something since, is one step short of it."""
+    """Return a line about undoing the restore too, if this undo only undid changes after it."""
     target = (restored.target.restored_from or restored.target.id)[:7]
     if dry_run:
         return (
@@ -374,20 +379,20 @@ def saved_line(safety: Snapshot) -> str:
 
 
 def moment_words(snapshot: Snapshot, verdict: str, look: FormatContext) -> str:
-    """`9ac31f2 "working version" (✓ npm test, 10:27)`, `5d0c1aa "restored 'working version'" (10:31)`."""
+    """Return `9ac31f2 "working version" (✓ npm test, 10:27)`."""
     time, words = look.time(snapshot), look.words(snapshot)
     if snapshot.restore is not None:
-        # These words hold others' in quotes.
+        # The title contains another intent in quotes.
         words = words.replace('"', "'")
     told = f"{verdict}, {time}" if verdict else time
     if not snapshot.complete:
-        # What it never held comes back from nowhere, and nothing else in a plan would say so.
+        # Missing paths cannot be restored, and nothing else in a plan shows them.
         told += f", partial: {count(snapshot.missing_count, 'path')} missing"
     return f'{snapshot.id[:7]} "{words}" ({told})'
 
 
 def counts_line(restored: RestoreResult) -> str:
-    """`write 3 · remove 1,187 · replace 11 · unchanged 94,102 · left alone 2 (not captured)`."""
+    """Return `write 3 · remove 1,187 · replace 11 · unchanged 94,102 · skipped 2 (not captured)`."""
     counts = restored.plan.counts
     named = (
         ("write", PlanAction.WRITE),
@@ -396,7 +401,7 @@ def counts_line(restored: RestoreResult) -> str:
         ("adjust", PlanAction.ADJUST),
     )
     words = [f"{word} {counts[action]:,}" for word, action in named if counts[action]]
-    # Directories are counted where they go, but are no files of which some are unchanged.
+    # Removed directories are counted, but files only make up the number of unchanged ones.
     touched = sum(
         step.before is not None and step.before.kind is not EntryKind.DIRECTORY
         for step in restored.plan.steps
@@ -410,12 +415,12 @@ def counts_line(restored: RestoreResult) -> str:
 
 
 def notable_skips(left: tuple[SkippedPath, ...]) -> tuple[SkippedPath, ...]:
-    """What is left alone and worth a word: not what nobody asked for."""
+    """Return the skipped paths that have a reason; the others were not selected."""
     return tuple(item for item in left if item.why)
 
 
 def problems(restored: RestoreResult) -> Iterator[str]:
-    """What is not as it was, a line each."""
+    """Yield a line for each path that is not exactly restored."""
     yield from (f"not changed: '{_shown(item)}': {item.why}" for item in restored.kept[:MAX_TOLD])
     yield from (f"not restored exactly: '{_shown(item)}': {item.why}" for item in restored.losses[:MAX_TOLD])
     more = sum(max(0, len(items) - MAX_TOLD) for items in (restored.kept, restored.losses))
@@ -467,18 +472,18 @@ def _side(step: PlanStep, entry: Entry | None) -> ChangeSide | None:
     return ChangeSide(path, entry.kind, entry.mode, entry.oid, entry.stored)
 
 
-# The check after a restore: what the moment was judged by is run on what came of it, and undo is offered.
+# The check after a restore.
 
 YES = ("y", "yes")
 
 
 def check(session: Session, restored: RestoreResult, command: str) -> CheckResult:
-    """Run it; whatever it says of itself goes to standard error."""
+    """Run the check; its output goes to standard error."""
     return session.history.checks.after_restore(restored, command, watching(session))
 
 
 def tell_check(session: Session, checked: CheckResult, restored: RestoreResult, status: int) -> int:
-    """Say what it came to, offer the way back where it did not pass; the status to end with."""
+    """Print the result, offer an undo if the check did not pass, and return the exit status."""
     for warning in checked.warnings:
         warn(warning)
     if checked.verdict.status is VerdictStatus.PASS:
@@ -498,7 +503,7 @@ def tell_check(session: Session, checked: CheckResult, restored: RestoreResult, 
 
 
 def _is_wanted(session: Session) -> bool:
-    """True if somebody who was asked says yes."""
+    """Return whether the user confirms the undo."""
     if not (os.isatty(0) and os.isatty(2)):
         return False
     session.output.flush()

@@ -1,4 +1,4 @@
-"""`--stat`: a line for each file with what was added and deleted, in git's own layout."""
+"""`--stat`, `--name-only`, `--name-status` and `--raw`, in git's own layout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from git_envhist.git.cat_file import CatFile
 from git_envhist.lazy import dataclass
 from git_envhist.model import Change, ChangeKind, ChangeSide, EntryKind, ObjectId
 
-# `--name-only`, `--name-status`, `--raw`: one record a change, as git prints them, `-z` included.
+# `--name-only`, `--name-status`, `--raw`: one record per change, as git prints them, also with `-z`.
 
 TYPE_BITS = {
     EntryKind.FILE: 0o100000,
@@ -31,15 +31,15 @@ LETTERS = {kind.value: kind.value.encode("ascii") for kind in ChangeKind}
 
 
 def name_only(changes: tuple[Change, ...], manner: DiffStyle) -> Iterator[bytes]:
-    """The path of each change; of a renamed file, the new one."""
+    """Yield the path of each change; of a renamed file the new one."""
     for change in changes:
         yield _record([change.path], manner)
 
 
 def name_status(changes: tuple[Change, ...], manner: DiffStyle) -> Iterator[bytes]:
-    """git's letter and the path, or both paths of a rename."""
+    """Yield git's letter and the path, or both paths of a rename."""
     if not manner.ended_by_nul and all_plain([change.path for change in changes]):
-        # As nearly all lists are: none of a thousand paths is looked at on its own.
+        # Nearly all lists have plain paths: these are not checked one by one.
         yield b"".join([_plain_line(change, manner) for change in changes])
         return
     for change in changes:
@@ -47,7 +47,7 @@ def name_status(changes: tuple[Change, ...], manner: DiffStyle) -> Iterator[byte
 
 
 def raw(changes: tuple[Change, ...], manner: DiffStyle) -> Iterator[bytes]:
-    """git's raw format with whole ids; the modes hold all twelve bits, and the type of whatever it is."""
+    """Yield git's raw format with full ids; the modes have all twelve bits and the type."""
     zeros = b"0" * (2 * _id_length(changes))
     for change in changes:
         modes = b" ".join(
@@ -58,7 +58,7 @@ def raw(changes: tuple[Change, ...], manner: DiffStyle) -> Iterator[bytes]:
 
 
 def letter(change: Change) -> bytes:
-    """The status letter; for a rename with its similarity, as git has it."""
+    """Return the status letter, for a rename with the similarity, as git does."""
     word = change.kind.value.encode("ascii")
     return word + b"%03d" % (change.similarity or 0) if change.kind is ChangeKind.RENAMED else word
 
@@ -80,12 +80,12 @@ def _plain_line(change: Change, manner: DiffStyle) -> bytes:
 
 
 def side_mode(side: ChangeSide) -> int:
-    """The mode as stat gives it; of a link as git gives it, since a link has no bits of its own."""
+    """Return the mode as stat(2) gives it; that of a link as git gives it, because a link has no permission bits."""
     return TYPE_BITS[side.kind] | (0 if side.kind is EntryKind.LINK else side.mode)
 
 
 def shown_path(path: bytes, manner: DiffStyle) -> bytes:
-    """The path as it is printed: in quotes where it wants them; the top is a dot."""
+    """Return the path as it is printed, in quotes if needed; the top is a dot."""
     return quoted(path or b".", quote_all=manner.quote_all)
 
 
@@ -112,7 +112,7 @@ Binary = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class StatLine:
-    """One file: lines added and deleted, or its sizes where it is binary, or a word where it is neither."""
+    """One file: lines added and deleted, or its sizes if binary, or a word for other types."""
 
     name: str
     added: int = 0
@@ -127,7 +127,7 @@ class StatLine:
 
 @dataclass(frozen=True, slots=True)
 class Widths:
-    """How the columns of a line share the width."""
+    """The widths of the columns of a line."""
 
     name: int
     number: int
@@ -136,7 +136,7 @@ class Widths:
 
 
 def stat_texts(source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
-    """The lines and the sum below them; nothing where nothing differs."""
+    """Yield the lines and their sum; nothing if nothing differs."""
     if not source.changes:
         return
     lines = _read_lines(source, manner)
@@ -147,7 +147,7 @@ def stat_texts(source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
 
 
 def share_width(lines: list[StatLine], columns: int) -> Widths:
-    """git's sharing of the width between names and graphs (diff.c, show_stats)."""
+    """Divide the width between names and graphs as git does (diff.c, show_stats)."""
     longest = max(width(line.name) for line in lines)
     largest = max(line.total for line in lines)
     words = max(_word_width(line) for line in lines)
@@ -158,7 +158,7 @@ def share_width(lines: list[StatLine], columns: int) -> Widths:
     name = longest
     if name + number + 6 + graph > columns:
         if graph > columns * 3 // 8 - number - 6:
-            # A word of ours is wider than any of git's numbers: what git says of a binary file still has to fit.
+            # Words such as `sealed` are wider than git's numbers; git's words for binary files still have to fit.
             graph = max(
                 columns * 3 // 8 - number - 6, 6, words - 4 if any(line.word for line in lines) else 0
             )
@@ -226,7 +226,7 @@ def _name(change: Change, manner: DiffStyle) -> str:
 
 
 def renamed(old: bytes, new: bytes, manner: DiffStyle) -> bytes:
-    """`dir/{old => new}/file`, as git shortens a rename."""
+    """Return `dir/{old => new}/file`, as git shortens a rename."""
     quoted = [shown_path(path, manner) for path in (old, new)]
     if quoted != [old, new]:
         return b" => ".join(quoted)
@@ -237,7 +237,7 @@ def renamed(old: bytes, new: bytes, manner: DiffStyle) -> bytes:
         if one == ord("/"):
             start = position
     end = 0
-    # What both begin with may lend its slash to what both end with.
+    # The common prefix and suffix may share a slash.
     room = min(len(old), len(new)) - max(start - 1, 0)
     for length in range(1, room + 1):
         if old[-length] != new[-length]:

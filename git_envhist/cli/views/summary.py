@@ -1,4 +1,8 @@
-"""What `git envdiff` shows by itself: packages and the like, variables by their keys, files folded by directory."""
+"""The default output of `git envdiff`: rows of packages, services, databases, variables, configuration and files.
+
+A row has a label, a place and cells (`row_of_cells`). `story_texts` prints all rows; `machine_diff_text` orders them
+for two machines and counts the differences that are normal there.
+"""
 
 from __future__ import annotations
 
@@ -36,18 +40,18 @@ from git_envhist.probes import PACKAGES, TOOLS, kinds
 from git_envhist.probes.variables import VariableChange, compare_variables
 from git_envhist.text import escape
 
-# The rows of a story: a label, a place, and cells, as many on a line as fit.
+# Rows: a label, a place, and as many cells on a line as fit.
 
 LABEL_COLUMNS = 10
 PLACE_COLUMNS = 15
 GAP = "  "
 WIDE_GAP = "   "
-"""Between cells of several words."""
+"""The gap between cells of several words."""
 SLOTS = {"+": "added", "−": "removed", "~": "modified", "→": "modified"}
 
 
 def place_row(label: str, place: str, cells: Sequence[str], manner: DiffStyle) -> Iterator[bytes]:
-    """A row about one place, which stands in a column of its own."""
+    """Yield a row about one place, which has a column of its own."""
     told = pad(place, PLACE_COLUMNS - 1) + " " if place else " " * PLACE_COLUMNS
     return row_of_cells(label, cells, manner, told, WIDE_GAP)
 
@@ -55,11 +59,11 @@ def place_row(label: str, place: str, cells: Sequence[str], manner: DiffStyle) -
 def row_of_cells(
     label: str, cells: Sequence[str], manner: DiffStyle, place: str = "", gap: str = GAP
 ) -> Iterator[bytes]:
-    """A label and its cells, as many on a line as fit; whole lines of text."""
+    """Yield the lines of a row: a label and its cells, as many on a line as fit."""
     indent = LABEL_COLUMNS + (PLACE_COLUMNS if place else 0)
     room = manner.columns - indent if manner.columns else None
     head = manner.palette.paint("heading", label) + " " * max(1, LABEL_COLUMNS - len(label)) + place
-    # A place too long for its column stands on a line of its own.
+    # A place that is too long for its column gets a line of its own.
     if room is not None and width(place) > PLACE_COLUMNS:
         yield _encoded(head, manner)
         head = " " * indent
@@ -94,7 +98,7 @@ def _painted(cell: str, manner: DiffStyle) -> str:
     return manner.palette.paint(slot, told) if slot else told
 
 
-# What differs beside the files, as rows: packages, services, databases, by probe and place.
+# Facts as rows: packages, services, databases, by probe and place.
 
 HOOK = "hook"
 MAX_CELLS = 10
@@ -102,7 +106,7 @@ MAX_PLACES = 6
 
 
 def fact_texts(changes: Sequence[FactChange], manner: DiffStyle, *, secrets: bool = False) -> Iterator[bytes]:
-    """The rows; `secrets`: also of variables, by their keys, which a diff reads where they stand."""
+    """Yield the rows; with `secrets` also those of variables, which a diff reads from the files."""
     told = [change for change in changes if secrets or change.probe not in SECRET]
     rows = fact_rows(told, tuple(kinds()))
     for probe, found in groupby(rows, key=attrgetter("probe")):
@@ -120,7 +124,7 @@ def _fact_cells(row: FactRow) -> list[str]:
 
 
 def _words(change: FactChange) -> str:
-    """What a fact says; of a service whose name is not its program's how it was called, of a hook whose it is."""
+    """Return the text of a fact, with the command of a service and the program of a hook."""
     told = fact_words(change)
     if change.probe == HOOK and change.by:
         return f"{told} ({change.by})"
@@ -129,21 +133,21 @@ def _words(change: FactChange) -> str:
     return f"{told} ({change.by})"
 
 
-# Changed files of configuration by their keys: read from both sides when a difference is shown, and kept nowhere.
+# Changed configuration keys: read from both sides when a difference is shown, and not stored.
 
 PROBE = "config"
 MAX_FILES = 60
-"""Of more at once than these nobody reads the keys."""
+"""The highest number of files whose keys are listed."""
 MASKED_VALUE = "***"
 
 
 def config_texts(source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
-    """The rows: a file, and the keys in which it differs."""
+    """Yield the rows: a file, and the keys that differ."""
     yield from fact_texts(config_facts(source), manner, secrets=True)
 
 
 def config_facts(source: DiffSource) -> tuple[FactChange, ...]:
-    """The keys that differ, as facts without values."""
+    """Return the keys that differ, as facts without values."""
     files = [change for change in source.changes if _is_told(change)]
     if not files or len(files) > MAX_FILES:
         return ()
@@ -153,7 +157,7 @@ def config_facts(source: DiffSource) -> tuple[FactChange, ...]:
 
 
 def _is_told(change: Change) -> bool:
-    """True if a file was there before and is one of configuration; sealed ones are told by variables or not at all."""
+    """Return whether a change is a configuration file that existed before; sealed ones are shown by variables."""
     if change.kind is not ChangeKind.MODIFIED or reader_of(change.path) is None:
         return False
     sides = (change.before, change.after)
@@ -165,7 +169,7 @@ def _keys(change: Change, contents: DiffContents) -> Iterable[FactChange]:
     path = change.path.decode("utf-8", "surrogateescape")
     for mark, key in compare_settings(change.path, *contents.both(change)):
         before, after = (None if mark == lacking else MASKED_VALUE for lacking in "+−")
-        # A key may have slashes itself.
+        # A key may contain slashes.
         yield FactChange(PROBE, f"{path}{'//' if '/' in key else '/'}{key}", before, after, change.path)
 
 
@@ -175,7 +179,7 @@ ARROW = " → "
 
 
 def story_texts(source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
-    """The rows, one a class of things that differ; nothing where nothing does."""
+    """Yield one row per class; nothing if nothing differs."""
     if source.machines:
         yield from machine_diff_text(source, manner)
         return
@@ -187,7 +191,7 @@ def story_texts(source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
 
 
 def variable_texts(source: DiffSource, changes: Sequence[Change], manner: DiffStyle) -> Iterator[bytes]:
-    """The rows of files of variables, by their keys."""
+    """Yield the rows of files of variables, by their names."""
     with CatFile(source.git) as reader:
         contents = DiffContents(source, reader)
         for change in changes:
@@ -197,14 +201,14 @@ def variable_texts(source: DiffSource, changes: Sequence[Change], manner: DiffSt
 
 
 def file_texts(changes: Sequence[Change], manner: DiffStyle) -> Iterator[bytes]:
-    """The row of files, folded by directory; nothing where there are none."""
+    """Yield the rows of files, grouped by directory."""
     if changes:
         cells = [_file_cell(row, manner) for row in fold_by_directory(changes, MAX_ROWS)]
         yield from row_of_cells("files", cells, manner)
 
 
 def split_by_class(changes: Iterable[Change]) -> tuple[list[Change], list[Change]]:
-    """The changes that are told by variables, and all others."""
+    """Return the changes that are shown by variables, and all others."""
     in_env: list[Change] = []
     in_files: list[Change] = []
     for change in changes:
@@ -214,7 +218,7 @@ def split_by_class(changes: Iterable[Change]) -> tuple[list[Change], list[Change
 
 
 def variable_facts(source: DiffSource, *, reveal: bool) -> tuple[FactChange, ...]:
-    """The variables that differ in sealed files, as facts; what cannot be opened says nothing."""
+    """Return the changed variables in sealed files as facts; files that cannot be opened are skipped."""
     facts = []
     with CatFile(source.git) as reader:
         contents = DiffContents(source, reader)
@@ -238,10 +242,10 @@ def _value(value: bytes | None, reveal: bool) -> str | None:
 
 
 def _known_by_name(change: Change, facts: Sequence[FactChange]) -> list[FactChange]:
-    """Of a file that no key here opens: the variables that only one side sets, by what is noted of it."""
+    """Return the variables that only one side sets, from the recorded names, for a file without a key."""
     place = change.path.decode("utf-8", "surrogateescape") + "/"
     found = [fact for fact in facts if fact.probe == "env" and fact.key.startswith(place)]
-    # By different keys the same value looks different: of what both sides set nothing is known.
+    # Sealed with different keys, equal values look different: variables of both sides are unknown.
     return [fact for fact in found if fact.before is None or fact.after is None]
 
 
@@ -287,7 +291,7 @@ def _change_cell(change: Change, manner: DiffStyle) -> str:
     path = _text(change.path + b"/" if is_directory and change.path else change.path, manner)
     if change.kind is ChangeKind.RENAMED and change.before is not None:
         return f"{mark} {_text(change.before.path, manner)}{ARROW}{path}"
-    # Of a file whose bytes are the same it is worth saying what is not.
+    # For a file with equal contents, print what differs instead.
     words = change.attributes if not has_other_bytes(change) else ()
     remark = ", ".join([*(("sealed",) if is_sealed(change) else ()), *words])
     return f"{mark} {path}" + (f" ({remark})" if remark else "")
@@ -297,14 +301,14 @@ def _text(path: bytes, manner: DiffStyle) -> str:
     return shown_path(path, manner).decode("utf-8", "surrogateescape")
 
 
-# A story between two machines: where a reason is looked for first, and last, in few words, what differs by nature.
+# Two machines: the most likely reasons first, and normal differences last, as counts.
 
 SYSTEM = "system"
-"""The probe of the machine's own packages: there are many, and most have nothing to do with it."""
+"""The probe of the packages of the machine: there are many, and most are unrelated."""
 
 
 def machine_diff_text(source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
-    """Packages, tools, variables, the system's packages; services and databases; files; what differs by nature."""
+    """Yield packages, tools, variables, system packages; services and databases; files; then normal differences."""
     first, system, others = _by_rank(source.facts)
     apart = split_machine_differences(source.changes, lambda place: _is_explained(place, first))
     in_env, in_files = split_by_class(apart.told)
@@ -339,7 +343,7 @@ def _by_rank(
 
 
 def _is_explained(place: bytes, facts: Sequence[FactChange]) -> bool:
-    """True if packages are told to differ that lie in a directory."""
+    """Return whether the directory contains packages that are listed as different."""
     text = place.decode("utf-8", "surrogateescape")
     above = text.rpartition("/")[0]
     return any(
