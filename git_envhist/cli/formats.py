@@ -394,7 +394,7 @@ def _piece(token: re.Match[str]) -> Piece:
 
 
 def _field(piece: Piece) -> Piece:
-    """Return the fields of a template with control characters escaped, because templates are printed exactly."""
+    """Return the field with control characters escaped, because templates are printed exactly."""
     return lambda snapshot, look: for_people(piece(snapshot, look))
 
 

@@ -69,7 +69,7 @@ def _first_line(path: str) -> str:
 
 
 def wrapped_for(passphrase: str) -> Callable[[Key], str]:
-    """Return a key as a line that only the passphrase opens."""
+    """Return a function that writes a key as a line that only the passphrase opens."""
     from git_envhist.secrets.seal import SALT, wrap  # loaded late: only an export needs it
 
     return lambda key: wrap(key.id, key.material, passphrase, os.urandom(SALT))

@@ -279,7 +279,7 @@ def _with_observed(line: str, snapshot: Snapshot, look: FormatContext) -> str:
         return line
     from git_envhist.cli.commands.effect import (
         below_observed,
-    )  # loaded late: most systems have no platform checkpoints
+    )  # loaded late: few platforms
 
     return below_observed(line, snapshot, look)
 

@@ -179,12 +179,8 @@ def _take_paths(session: Session, words: tuple[str, ...]) -> None:
 
 def _show_observed(session: Session, external_id: str) -> bool:
     """Print a checkpoint of the platform; return False if the word names none."""
-    from git_envhist.cli.commands.effect import (
-        observed_card,
-    )  # loaded late: most systems have no platform checkpoints
-    from git_envhist.cli.json_values import (
-        observed_json,
-    )  # loaded late: most systems have no platform checkpoints
+    from git_envhist.cli.commands.effect import observed_card  # loaded late: few platforms
+    from git_envhist.cli.json_values import observed_json  # loaded late: few platforms
 
     found = session.history.observed.find(external_id)
     if found is not None and session.json:
