@@ -7,12 +7,12 @@ import signal
 import sys
 import time
 
-ONCE = 1.0
+ECHO_SECONDS = 1.0
 """Seconds in which a second signal is an echo: the terminal and `git` both signal `git envlog`."""
-_heard: dict[int, float] = {}
+_received: dict[int, float] = {}
 
 
-def _end_silently_until_heard() -> None:
+def _use_default_interrupts() -> None:
     """Let Ctrl-C end the program silently until `main` handles it."""
     name = os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else ""
     # A host program, or a test, that imports this package keeps its own handler.
@@ -20,24 +20,24 @@ def _end_silently_until_heard() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def hear_interrupts() -> None:
+def enable_interrupts() -> None:
     """Raise KeyboardInterrupt at Ctrl-C from now on."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, _interrupt)
 
 
-def is_echo(number: int) -> bool:
+def is_repeated_signal(number: int) -> bool:
     """Return whether a signal repeats one received just before, so that cleaning up is not interrupted."""
     now = time.monotonic()
-    if number in _heard and now - _heard[number] < ONCE:
+    if number in _received and now - _received[number] < ECHO_SECONDS:
         return True
-    _heard[number] = now
+    _received[number] = now
     return False
 
 
 def _interrupt(number: int, frame: object) -> None:
-    if not is_echo(number):
+    if not is_repeated_signal(number):
         raise KeyboardInterrupt
 
 
-_end_silently_until_heard()
+_use_default_interrupts()

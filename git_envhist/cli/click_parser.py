@@ -22,9 +22,9 @@ from git_envhist.errors import UsageError
 
 EXTRA = re.compile(r"extra arguments? \(([^ )]*)")
 """Matches click's message about an unexpected argument."""
-OF_WORDS = {"capture": "before the upgrade", "effect": "deployed to staging"}
+TEXT_EXAMPLES = {"capture": "before the upgrade", "effect": "deployed to staging"}
 """Commands that take free text, with an example; the quotes around it are often forgotten."""
-Tell = Callable[[Command, str, Output], None]
+Printer = Callable[[Command, str, Output], None]
 
 
 def read_by_click(
@@ -44,13 +44,13 @@ def read_by_click(
         with reader.make_context(command.name, list(words)) as context:
             return context.params
     except click.UsageError as failure:
-        _refuse_another_tools_word(command, words)
+        _refuse_foreign_subcommand(command, words)
         raise usage_error(failure, command, words) from failure
     except click.exceptions.Exit:
         return None
 
 
-def _refuse_another_tools_word(command: Command, words: Sequence[str]) -> None:
+def _refuse_foreign_subcommand(command: Command, words: Sequence[str]) -> None:
     """Raise the error for an unknown subcommand in `git envlog commit -m x`, instead of one for its option."""
     from git_envhist.cli.main import unknown_subcommand  # loaded late: only a usage error needs it
     from git_envhist.cli.parser import first_operand  # loaded late: only a usage error needs it
@@ -77,7 +77,7 @@ def click_option(option: Option, command: Command, program: str, output: Output)
             is_flag=True,
             is_eager=True,
             expose_value=False,
-            callback=_teller(TELLERS[option.name], command, program, output),
+            callback=_print_callback(PRINTERS[option.name], command, program, output),
         )
     kind = click.Choice(option.choices) if option.choices else click.INT if option.number else None
     return click.Option(
@@ -90,31 +90,35 @@ def click_option(option: Option, command: Command, program: str, output: Output)
     )
 
 
-def _teller(
-    tell: Tell, command: Command, program: str, output: Output
+def _print_callback(
+    print_text: Printer, command: Command, program: str, output: Output
 ) -> Callable[[click.Context, click.Parameter, bool], None]:
     def callback(context: click.Context, option: click.Parameter, wanted: bool) -> None:
         if wanted:
-            tell(command, program, output)
+            print_text(command, program, output)
             context.exit(0)
 
     return callback
 
 
-def _tell_help(command: Command, program: str, output: Output) -> None:
+def _print_help(command: Command, program: str, output: Output) -> None:
     output.prose(short_help(command, program).rstrip("\n"))
 
 
-def _tell_all(command: Command, program: str, output: Output) -> None:
+def _print_manual(command: Command, program: str, output: Output) -> None:
     if not show_page(program, output, command.name if command.name in SUBCOMMANDS else None):
-        _tell_help(command, program, output)
+        _print_help(command, program, output)
 
 
-def _tell_version(command: Command, program: str, output: Output) -> None:
+def _print_version(command: Command, program: str, output: Output) -> None:
     output.line(f"git-envhist {__version__}")
 
 
-TELLERS: dict[str, Tell] = {"short_help": _tell_help, "long_help": _tell_all, "version": _tell_version}
+PRINTERS: dict[str, Printer] = {
+    "short_help": _print_help,
+    "long_help": _print_manual,
+    "version": _print_version,
+}
 
 
 def usage_error(
@@ -122,7 +126,11 @@ def usage_error(
 ) -> UsageError:
     """Return a click usage error as a UsageError with a hint."""
     message = failure.format_message().strip().rstrip(".")
-    lists = f"'{called(command)} -h' lists the options" if command is not None else "-h lists the options"
+    lists = (
+        f"'{spelled_command(command)} -h' lists the options"
+        if command is not None
+        else "-h lists the options"
+    )
     if (extra := EXTRA.search(message)) is not None:
         return UsageError(f"unexpected argument: '{extra[1]}'", hint=_hint_at_words(command, words) or lists)
     if isinstance(failure, click.NoSuchOption):
@@ -163,7 +171,7 @@ def _alike(option: str, others: Sequence[str]) -> list[str]:
     return [bare[one] for one in get_close_matches(option.lstrip("-"), bare, cutoff=0.7)]
 
 
-def called(command: Command) -> str:
+def spelled_command(command: Command) -> str:
     """Return the command as a user types it."""
     return f"git {command.name}" if command.name.startswith("env") else f"git envlog {command.name}"
 
@@ -175,8 +183,8 @@ def _hint_at_words(command: Command | None, words: Sequence[str]) -> str | None:
     if "[-- <path" in command.usage:
         hint = f"paths go after '--': {command.usage.partition('[-- ')[0].strip()} -- <path>"
         return hint.replace(" [<options>]", "")
-    if command.name in OF_WORDS:
-        return f"quote several words: {called(command)} '{OF_WORDS[command.name]}'"
+    if command.name in TEXT_EXAMPLES:
+        return f"quote several words: {spelled_command(command)} '{TEXT_EXAMPLES[command.name]}'"
     return f"usage: {command.usage}"
 
 
@@ -186,7 +194,7 @@ EVERYTHING = "a snapshot contains all files, tracked or not: git envlog capture 
 NO_INDEX = "snapshots do not include git's index: git envdiff"
 FIRST = "the snapshot comes first: git envrestore <rev> -- <path>"
 LIKE_SHOW = "git envlog -1 {option} <rev>"
-MEANT = {
+FOREIGN_OPTIONS = {
     "envlog": {
         "--limit": "git envlog -n 3",
         "--count": "git envlog -n 3",
@@ -226,5 +234,5 @@ MEANT = {
 
 def hint_for_foreign_option(command: str, option: str) -> str | None:
     """Return the hint for an option of another tool; None if it is not known."""
-    found = MEANT.get(command, {}).get(option)
+    found = FOREIGN_OPTIONS.get(command, {}).get(option)
     return found and found.format(option=option)

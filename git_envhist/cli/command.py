@@ -151,7 +151,7 @@ class Command:
         """True if the first operand starts the command line of another program, as after `nice` or `sudo`."""
         own = declared(run)
         self.arguments = [each for each in own if isinstance(each, Argument)]
-        common = [*([HUSH] if writes else []), *common_options(json_lines)]
+        common = [*([QUIET] if writes else []), *common_options(json_lines)]
         self.options = [*(each for each in own if isinstance(each, Option)), *common]
         self._run = run
         self._bare = bare
@@ -222,7 +222,7 @@ def command(
     )
 
 
-HUSH = make_option("-q", "--quiet", "hushed", is_flag=True, help="print only warnings and errors")
+QUIET = make_option("-q", "--quiet", "hushed", is_flag=True, help="print only warnings and errors")
 
 
 def common_options(json_lines: bool) -> list[Option]:
@@ -248,11 +248,11 @@ def common_options(json_lines: bool) -> list[Option]:
     ]  # fmt: skip
 
 
-def report_waiting(whom: str) -> None:
+def report_waiting(operation: str) -> None:
     """Print which operation the program waits for."""
     from git_envhist.cli.errors import print_error_line  # loaded late: the program seldom waits
 
-    print_error_line(f"waiting for {whom} of this repository to finish")
+    print_error_line(f"waiting for {operation} of this repository to finish")
 
 
 def enter_directory(directory: str) -> None:

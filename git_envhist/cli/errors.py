@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from git_envhist.cli.output import Output
-from git_envhist.cli.terminal import SPELLED_PLAINLY, as_bytes, shows_symbols
+from git_envhist.cli.terminal import ASCII_SYMBOLS, as_bytes, shows_symbols
 from git_envhist.errors import EnvhistError, Interrupted, Refused
 from git_envhist.text import escape
 
@@ -28,30 +28,28 @@ if TYPE_CHECKING:
     from git_envhist.model import CaptureResult, Verdict
 
 
-OUT_OF = {
+LIMIT_HINTS = {
     errno.EMFILE: "raise the limit: ulimit -n 1024",
     errno.ENFILE: "close some programs, or raise fs.file-max",
     errno.ENOMEM: "close some programs, or raise the limit: ulimit -v",
     errno.EAGAIN: "close some programs, or raise the limit: ulimit -u",
 }
 """Hints for limits of the system that this program cannot change."""
-AGAIN = "run the command again: it continues where it stopped"
+RUN_AGAIN = "run the command again: it continues where it stopped"
 
 
-LOOK_AFTER_THE_DISK = "check the disk or its server, then run the command again"
-MAKE_ROOM = "free some space there (or raise the quota), then run the command again"
+CHECK_DISK = "check the disk or its server, then run the command again"
+FREE_SPACE = "free some space there (or raise the quota), then run the command again"
 MOVED = "it was moved or removed: run the command again in its new place"
-ALLOW = (
+ALLOW_ACCESS = (
     "a sandbox, another owner or a read-only file system denies access: allow it, then run the command again"
 )
 REFUSALS = {
-    **dict.fromkeys(
-        (errno.EIO, errno.ENXIO, errno.ENODEV, errno.ENOTCONN, errno.ETIMEDOUT), LOOK_AFTER_THE_DISK
-    ),
-    **dict.fromkeys((errno.ESTALE, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.EUCLEAN), LOOK_AFTER_THE_DISK),
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), MAKE_ROOM),
-    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), ALLOW),
-    **dict.fromkeys((errno.EINTR, errno.EBUSY, errno.ETXTBSY, errno.ENOLCK, errno.EDEADLK), AGAIN),
+    **dict.fromkeys((errno.EIO, errno.ENXIO, errno.ENODEV, errno.ENOTCONN, errno.ETIMEDOUT), CHECK_DISK),
+    **dict.fromkeys((errno.ESTALE, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.EUCLEAN), CHECK_DISK),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FREE_SPACE),
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), ALLOW_ACCESS),
+    **dict.fromkeys((errno.EINTR, errno.EBUSY, errno.ETXTBSY, errno.ENOLCK, errno.EDEADLK), RUN_AGAIN),
 }
 """Hints for errors of the machine that any system call may return; they are no defects of this program."""
 
@@ -79,23 +77,23 @@ class InternalError(EnvhistError):
     code = "defect"
 
 
-_hushed = False
+_quiet = False
 
 
 def set_quiet() -> None:
     """Print only warnings and errors from now on."""
-    global _hushed  # noqa: PLW0603 - one program, one conversation
-    _hushed = True
+    global _quiet  # noqa: PLW0603 - one program, one conversation
+    _quiet = True
 
 
-def is_hushed() -> bool:
-    return _hushed
+def is_quiet() -> bool:
+    return _quiet
 
 
 def report_error(error: EnvhistError, output: Output, *, as_json: bool) -> int:
     """Print the error as text or JSON, and return the exit status."""
-    global _hushed  # noqa: PLW0603 - likewise
-    _hushed = False
+    global _quiet  # noqa: PLW0603 - likewise
+    _quiet = False
     if as_json:
         from git_envhist.cli.json_values import dump  # loaded late: only a failure under --json needs it
 
@@ -123,12 +121,12 @@ def _is_unwanted() -> bool:
 
 def print_error_line(line: str) -> None:
     """Print a line to stderr, wrapped on a terminal; a stderr that cannot be written is ignored."""
-    if _hushed and not line.startswith("warning: "):
+    if _quiet and not line.startswith("warning: "):
         return
     with suppress(OSError):
         terminal = sys.stderr.isatty()
         if not shows_symbols(os.environ, terminal=terminal):
-            line = line.translate(SPELLED_PLAINLY)
+            line = line.translate(ASCII_SYMBOLS)
         _write("\n".join(_fitted(line)) if terminal else line, end="\n")
 
 
@@ -156,7 +154,7 @@ def error_object(error: EnvhistError) -> dict[str, object]:
     """Return the object that `--json` prints for an error."""
     from git_envhist.text import escape_invalid  # loaded late: only a failure under --json needs it
 
-    told: dict[str, object] = {
+    value: dict[str, object] = {
         "code": error.code,
         "message": escape_invalid(error.message),
         "hint": escape_invalid(error.hint) if error.hint else None,
@@ -164,8 +162,8 @@ def error_object(error: EnvhistError) -> dict[str, object]:
     }
     candidates = getattr(error, "candidates", None)
     if candidates:
-        told["candidates"] = [escape_invalid(candidate) for candidate in candidates]
-    return {"schema": 1, "error": told}
+        value["candidates"] = [escape_invalid(candidate) for candidate in candidates]
+    return {"schema": 1, "error": value}
 
 
 def warn(text: str) -> None:
@@ -184,8 +182,8 @@ def as_defect(failure: Exception, program: str) -> EnvhistError:
         if above and not os.path.lexists(above):
             return EnvhistError(f"the directory '{above}' does not exist any more", hint=MOVED)
     number = errno.ENOMEM if isinstance(failure, MemoryError) else getattr(failure, "errno", None)
-    if isinstance(failure, OSError | MemoryError) and number in OUT_OF:
-        return EnvhistError(f"the system refused: {os.strerror(number).lower()}", hint=OUT_OF[number])
+    if isinstance(failure, OSError | MemoryError) and number in LIMIT_HINTS:
+        return EnvhistError(f"the system refused: {os.strerror(number).lower()}", hint=LIMIT_HINTS[number])
     if isinstance(failure, OSError) and number in REFUSALS:
         place = f" '{os.fsdecode(failure.filename)}'" if isinstance(failure.filename, str | bytes) else ""
         return EnvhistError(

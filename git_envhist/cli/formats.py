@@ -208,8 +208,8 @@ def verdict_cause(verdict: Verdict | None) -> str:
         return f"{command} signal {verdict.signal}"
     if verdict.exit_code is None:
         return f"{command} did not run"
-    told = f"exit {verdict.exit_code}"
-    return command if command.endswith(told) else f"{command} {told}"
+    ending = f"exit {verdict.exit_code}"
+    return command if command.endswith(ending) else f"{command} {ending}"
 
 
 def story_line(snapshot: Snapshot) -> str:
@@ -235,12 +235,12 @@ def claim(snapshot: Snapshot) -> str:
 
 def effect_words(effect: Effect) -> str:
     """Return `deployed to staging (irreversible, exit 1)`."""
-    told = ["irreversible"] if effect.irreversible else []
+    remarks = ["irreversible"] if effect.irreversible else []
     if effect.refused:
-        told.append("refused, not done")
+        remarks.append("refused, not done")
     elif effect.command is not None and effect.exit_code != 0:
-        told.append("it did not finish" if effect.exit_code is None else f"exit {effect.exit_code}")
-    return first_line(effect.text) + (f" ({', '.join(told)})" if told else "")
+        remarks.append("it did not finish" if effect.exit_code is None else f"exit {effect.exit_code}")
+    return first_line(effect.text) + (f" ({', '.join(remarks)})" if remarks else "")
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
@@ -315,34 +315,34 @@ class FormatContext:
 Piece = Callable[[Snapshot, FormatContext], str]
 
 LETTERS: dict[str, Piece] = {
-    "H": lambda snapshot, look: snapshot.id,
-    "h": lambda snapshot, look: look.short_id(snapshot),
-    "T": lambda snapshot, look: snapshot.tree,
-    "s": lambda snapshot, look: escape(subject(snapshot.intent)),
-    "b": lambda snapshot, look: escape(body(snapshot), lines=True),
-    "B": lambda snapshot, look: escape(snapshot.intent or NO_INTENT, lines=True),
-    "an": lambda snapshot, look: escape(snapshot.actor.name),
-    "ae": lambda snapshot, look: escape(snapshot.actor.email),
-    "ad": lambda snapshot, look: format_date(snapshot.at, look.date or "default", look.now),
-    "ar": lambda snapshot, look: format_date(snapshot.at, "relative", look.now),
-    "ai": lambda snapshot, look: format_date(snapshot.at, "iso", look.now),
-    "aI": lambda snapshot, look: format_date(snapshot.at, "iso-strict", look.now),
-    "aD": lambda snapshot, look: format_date(snapshot.at, "rfc", look.now),
-    "as": lambda snapshot, look: format_date(snapshot.at, "short", look.now),
-    "at": lambda snapshot, look: format_date(snapshot.at, "unix", look.now),
-    "n": lambda snapshot, look: "\n",
-    "%": lambda snapshot, look: "%",
+    "H": lambda snapshot, context: snapshot.id,
+    "h": lambda snapshot, context: context.short_id(snapshot),
+    "T": lambda snapshot, context: snapshot.tree,
+    "s": lambda snapshot, context: escape(subject(snapshot.intent)),
+    "b": lambda snapshot, context: escape(body(snapshot), lines=True),
+    "B": lambda snapshot, context: escape(snapshot.intent or NO_INTENT, lines=True),
+    "an": lambda snapshot, context: escape(snapshot.actor.name),
+    "ae": lambda snapshot, context: escape(snapshot.actor.email),
+    "ad": lambda snapshot, context: format_date(snapshot.at, context.date or "default", context.now),
+    "ar": lambda snapshot, context: format_date(snapshot.at, "relative", context.now),
+    "ai": lambda snapshot, context: format_date(snapshot.at, "iso", context.now),
+    "aI": lambda snapshot, context: format_date(snapshot.at, "iso-strict", context.now),
+    "aD": lambda snapshot, context: format_date(snapshot.at, "rfc", context.now),
+    "as": lambda snapshot, context: format_date(snapshot.at, "short", context.now),
+    "at": lambda snapshot, context: format_date(snapshot.at, "unix", context.now),
+    "n": lambda snapshot, context: "\n",
+    "%": lambda snapshot, context: "%",
 }
 # git's committer fields: a snapshot has one person and one time.
 LETTERS |= {f"c{letter[1]}": piece for letter, piece in LETTERS.items() if len(letter) > 1}
 WORDS: dict[str, Piece] = {
-    "time": lambda snapshot, look: look.time(snapshot),
-    "verdict": lambda snapshot, look: escape(verdict_phrase(snapshot.verdict)),
-    "story": lambda snapshot, look: escape(with_ascii_signs(story_line(snapshot))),
-    "name": lambda snapshot, look: escape(", ".join(snapshot.names)),
-    "trigger": lambda snapshot, look: snapshot.trigger.value,
-    "title": lambda snapshot, look: escape(title(snapshot)),
-    "complete": lambda snapshot, look: "complete" if snapshot.complete else "partial",
+    "time": lambda snapshot, context: context.time(snapshot),
+    "verdict": lambda snapshot, context: escape(verdict_phrase(snapshot.verdict)),
+    "story": lambda snapshot, context: escape(with_ascii_signs(story_line(snapshot))),
+    "name": lambda snapshot, context: escape(", ".join(snapshot.names)),
+    "trigger": lambda snapshot, context: snapshot.trigger.value,
+    "title": lambda snapshot, context: escape(title(snapshot)),
+    "complete": lambda snapshot, context: "complete" if snapshot.complete else "partial",
 }
 PRESETS = {"oneline": "%h %s"}
 TOKEN = pattern(
@@ -353,7 +353,7 @@ TOKEN = pattern(
 def read_format(template: str) -> Callable[[Snapshot, FormatContext], str]:
     """Return the function that formats a snapshot by a template; raise UsageError for an unknown placeholder."""
     pieces = list(_pieces(_template(template)))
-    return lambda snapshot, look: "".join(piece(snapshot, look) for piece in pieces)
+    return lambda snapshot, context: "".join(piece(snapshot, context) for piece in pieces)
 
 
 def _template(text: str) -> str:
@@ -395,16 +395,16 @@ def _piece(token: re.Match[str]) -> Piece:
 
 def _field(piece: Piece) -> Piece:
     """Return the field with control characters escaped, because templates are printed exactly."""
-    return lambda snapshot, look: for_people(piece(snapshot, look))
+    return lambda snapshot, context: for_people(piece(snapshot, context))
 
 
 def _constant(text: str) -> Piece:
-    return lambda snapshot, look: text
+    return lambda snapshot, context: text
 
 
 def _conditional(lead: str, piece: Piece) -> Piece:
-    def write(snapshot: Snapshot, look: FormatContext) -> str:
-        value = piece(snapshot, look)
+    def write(snapshot: Snapshot, context: FormatContext) -> str:
+        value = piece(snapshot, context)
         return lead + value if value else ""
 
     return write

@@ -222,14 +222,14 @@ def missing_json(missing: MissingPath) -> Json:
 
 
 def fact_json(fact: FactChange) -> Json:
-    told: Json = {
+    fields: Json = {
         "probe": fact.probe,
         "key": fact.key,
         "before": fact.before,
         "after": fact.after,
         "role": fact.role.value,
     }
-    return {**told, "command": fact.by} if fact.probe == "service" else told
+    return {**fields, "command": fact.by} if fact.probe == "service" else fields
 
 
 def path_fields(path: EnvPath) -> Json:
@@ -364,8 +364,8 @@ def restored_json(restored: RestoreResult, back: str, *, dry_run: bool) -> Json:
 def _outside(change: FactChange) -> Json:
     from git_envhist.diff.facts import command_for  # loaded late: only changed facts need it
 
-    told = {**fact_json(change), "command": command_for(change)}
-    return {key: escape_invalid(value) if isinstance(value, str) else value for key, value in told.items()}
+    fields = {**fact_json(change), "command": command_for(change)}
+    return {key: escape_invalid(value) if isinstance(value, str) else value for key, value in fields.items()}
 
 
 def _executables(restored: RestoreResult) -> list[Json] | None:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from git_envhist import trace
-from git_envhist.cli import hear_interrupts, is_echo
+from git_envhist.cli import enable_interrupts, is_repeated_signal
 from git_envhist.cli.errors import SignalReceived, as_defect, report_error
 from git_envhist.cli.output import Output, OutputClosed
 from git_envhist.cli.parser import first_operand, split_words, wants_json, with_dashes
@@ -106,13 +106,13 @@ def run_program(program: str, words: list[str]) -> int:
     output = Output()
     began = trace.now()
     try:
-        hear_interrupts()
+        enable_interrupts()
         _stop_at_signals()
         status = _run(program, words, output)
         output.close()
         return status
     except EnvhistError as error:
-        return _tell(error, output, words)
+        return _report(error, output, words)
     except OutputClosed:
         return BROKEN_PIPE
     except SignalReceived as stopped:
@@ -127,7 +127,7 @@ def run_program(program: str, words: list[str]) -> int:
             import traceback  # loaded late: only a defect needs it
 
             traceback.print_exception(failure)
-        return _tell(as_defect(failure, program), output, words)
+        return _report(as_defect(failure, program), output, words)
     finally:
         _leave_pager(output)
         trace.tell(f"{program} ends", began)
@@ -135,7 +135,7 @@ def run_program(program: str, words: list[str]) -> int:
 
 def _run(program: str, words: list[str], output: Output) -> int:
     _follow_prefix()
-    _ask_ahead(program, words)
+    _start_config_listing(program, words)
     command, words = choose_command(program, words)
     if command.ends_in_command:
         words = with_dashes(words, command.valued)
@@ -143,7 +143,7 @@ def _run(program: str, words: list[str], output: Output) -> int:
     return command.invoke(options, program, paths, output)
 
 
-def _ask_ahead(program: str, words: list[str]) -> None:
+def _start_config_listing(program: str, words: list[str]) -> None:
     """Start git's listing of the configuration while the modules of a fast command are loaded."""
     if program not in PROGRAMS or (words[:1] != ["capture"] and words[:1] and words[0] in SUBCOMMANDS):
         return
@@ -175,8 +175,8 @@ def _subcommand_of_envhist(words: list[str]) -> tuple[Command, list[str]]:
     at = first_operand(words, ("-C",))
     if at is None:
         # Without a subcommand only help can be printed.
-        told: list[str] = [word for word in ("--help", "--version") if word in words]
-        return _load(SUBCOMMANDS["help"].place), told[:1] or ["envhist"]
+        requested: list[str] = [word for word in ("--help", "--version") if word in words]
+        return _load(SUBCOMMANDS["help"].place), requested[:1] or ["envhist"]
     word = words[at]
     if word not in SUBCOMMANDS:
         raise unknown_subcommand(word)
@@ -190,12 +190,12 @@ def unknown_subcommand(word: str) -> UsageError:
     return UsageError(f"no such subcommand: '{word}'", hint=hint)
 
 
-def is_slip(word: str) -> bool:
+def is_probable_subcommand(word: str) -> bool:
     """Return whether a word that names no snapshot was probably meant as a subcommand."""
     return word in SYNONYMS or did_you_mean(word) is not None
 
 
-def _tell(error: EnvhistError, output: Output, words: list[str]) -> int:
+def _report(error: EnvhistError, output: Output, words: list[str]) -> int:
     try:
         status = report_error(error, output, as_json=wants_json(words))
         output.close()
@@ -236,5 +236,5 @@ def _stop_at_signals() -> None:
 
 
 def _stop(number: int, frame: object) -> None:
-    if not is_echo(number):
+    if not is_repeated_signal(number):
         raise SignalReceived(number)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 
-from git_envhist.cli.terminal import MARK, SPELLED_PLAINLY, as_bytes, coloured_only, marked, terminal_columns
+from git_envhist.cli.terminal import ASCII_SYMBOLS, MARK, as_bytes, coloured_only, marked, terminal_columns
 from git_envhist.errors import EnvhistError
 from git_envhist.git.process import SAFE_GIT, spawn
 from git_envhist.lazy import dataclass
@@ -112,7 +112,7 @@ def _ask_colour(slot: str) -> str:
 
 STDOUT = 1
 STDERR = 2
-DONE_UNTOLD = 5
+OUTPUT_LOST_STATUS = 5
 """Exit status if something was changed, but the output could not be written."""
 # Characters that make git run its pager with the shell; other commands are run directly, which saves a process.
 SHELL_CHARACTERS = frozenset("|&;<>()$`\\\"' \t\n*?[#~=%")
@@ -131,7 +131,7 @@ class OutputFailed(EnvhistError):
     def __init__(self, reason: str, done: str | None = None) -> None:
         super().__init__(f"{done + ', but ' if done else ''}cannot write the output: {reason}")
         if done:
-            self.exit_code = DONE_UNTOLD
+            self.exit_code = OUTPUT_LOST_STATUS
 
 
 class Output:
@@ -155,7 +155,7 @@ class Output:
     def write(self, text: str | bytes) -> None:
         """Write text for people; only newlines, tabs and the program's colours remain as control characters."""
         if self.plain and isinstance(text, str):
-            text = text.translate(SPELLED_PLAINLY)
+            text = text.translate(ASCII_SYMBOLS)
         self._write(as_bytes(text))
 
     def content(self, data: bytes) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from git_envhist.cli.errors import is_hushed
+from git_envhist.cli.errors import is_quiet
 from git_envhist.cli.formats import count, size
 from git_envhist.cli.terminal import as_bytes
 
@@ -26,7 +26,7 @@ STDERR = 2
 @contextmanager
 def shown_progress(what: str = "capturing") -> Iterator[Callable[[CaptureProgress], None] | None]:
     """Return the callback for the progress of a capture; None without a terminal."""
-    if is_hushed() or not os.isatty(STDERR):
+    if is_quiet() or not os.isatty(STDERR):
         yield None
         return
     display = ProgressBar(time.monotonic(), what=what)
@@ -39,7 +39,7 @@ def shown_progress(what: str = "capturing") -> Iterator[Callable[[CaptureProgres
 @contextmanager
 def shown_steps() -> Iterator[Callable[[str], None]]:
     """Return the callback for the steps of a long command; a terminal shows the current one on one line."""
-    if is_hushed() or not os.isatty(STDERR):
+    if is_quiet() or not os.isatty(STDERR):
         yield lambda step: None
         return
     try:

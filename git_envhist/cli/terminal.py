@@ -22,7 +22,7 @@ ZERO_WIDTH_CATEGORIES = frozenset(("Mn", "Me", "Cf"))
 
 
 # One letter for one symbol, so that columns stay aligned; less marks a cut line in the same way.
-SPELLED_PLAINLY = str.maketrans({"✓": "v", "✗": "x", "·": "-", "−": "-", "→": ">", "…": ">"})
+ASCII_SYMBOLS = str.maketrans({"✓": "v", "✗": "x", "·": "-", "−": "-", "→": ">", "…": ">"})
 
 
 def shows_symbols(environ: Mapping[str, str], *, terminal: bool) -> bool:
@@ -154,12 +154,12 @@ def all_wrapped(lines: Iterable[str], columns: int) -> list[str]:
 
 def hanging_indent(line: str, columns: int) -> int:
     """Return the indent of continuation lines: the last column with space, else the label, else a small indent."""
-    told = PAINT_SEQUENCE.sub("", line)
-    lead = len(told) - len(told.lstrip(" "))
-    said = SAID.match(told)
+    plain = PAINT_SEQUENCE.sub("", line)
+    lead = len(plain) - len(plain.lstrip(" "))
+    said = SAID.match(plain)
     if said is not None:
         return said.end()
-    ends = [width(told[: gap.end()]) for gap in GAP.finditer(told)]
+    ends = [width(plain[: gap.end()]) for gap in GAP.finditer(plain)]
     return max((end for end in ends if end <= columns - NARROWEST), default=lead or HANGING)
 
 
@@ -175,7 +175,7 @@ def _tokens(line: str, lead: int) -> Iterator[tuple[int, int, str]]:
 
 def _recoloured(lines: list[str]) -> list[str]:
     """End a colour at the end of each line, and continue it after the indent of the next one."""
-    told, colour = [], ""
+    recoloured, colour = [], ""
     for line in lines:
         before = colour
         for code in PAINT_SEQUENCE.findall(line):
@@ -183,5 +183,5 @@ def _recoloured(lines: list[str]) -> list[str]:
         if before:
             text = line.lstrip(" ")
             line = line[: len(line) - len(text)] + before + text
-        told.append(line + (RESET if colour else ""))
-    return told
+        recoloured.append(line + (RESET if colour else ""))
+    return recoloured

@@ -73,19 +73,19 @@ def capture(session: Session, intent: str | None, messages: tuple[str, ...], **o
     session.no_paths()
     if options["name"] is not None:
         refuse_name(options["name"])
-    telling = _CaptureReporter(session, options)
-    captured = _capture(session, _intent(intent, messages), options, telling)
+    reporter = _CaptureReporter(session, options)
+    captured = _capture(session, _intent(intent, messages), options, reporter)
     if captured.snapshot is not None:
         from git_envhist.consent import name_repository  # loaded late: an unchanged capture needs none
 
         name_repository(session.history.environ, session.history.repository.common_dir)
-    telling.tell_check(captured)
+    reporter.print_check(captured)
     if not (options["dry_run"] or options["porcelain"]):
-        give_hint(session, captured)
-    return telling.status(captured)
+        print_next_step(session, captured)
+    return reporter.status(captured)
 
 
-def give_hint(session: Session, captured: CaptureResult) -> None:
+def print_next_step(session: Session, captured: CaptureResult) -> None:
     """Print a hint about the next step."""
     from git_envhist.cli import errors  # loaded late: a script gets no hint
 
@@ -101,13 +101,13 @@ class _CaptureReporter:
     def __init__(self, session: Session, options: dict[str, Any]) -> None:
         self._session = session
         self._options = options
-        self._told = 0
-        self._stands: CaptureResult | None = None
+        self._warned = 0
+        self._stored_result: CaptureResult | None = None
 
-    def tell_capture(self, captured: CaptureResult) -> None:
+    def print_capture(self, captured: CaptureResult) -> None:
         session, options = self._session, self._options
         self._warn((*session.history.warnings, *captured.warnings))
-        self._told, self._stands = len(captured.warnings), captured
+        self._warned, self._stored_result = len(captured.warnings), captured
         if captured.snapshot is not None and not options["dry_run"]:
             session.done(f"{captured.snapshot.id[:7]} is captured")
         warn_of_missing(captured.missing)
@@ -121,14 +121,14 @@ class _CaptureReporter:
         else:
             _print_all(session, captured_lines(captured, session.history))
 
-    def tell_what_stands(self) -> None:
+    def print_stored(self) -> None:
         """Print the stored snapshot after its check was interrupted."""
-        if self._stands is not None and self._session.json:
-            _print_json(self._session, self._stands)
+        if self._stored_result is not None and self._session.json:
+            _print_json(self._session, self._stored_result)
         self._session.output.flush()
 
-    def tell_check(self, captured: CaptureResult) -> None:
-        self._warn(captured.warnings[self._told :])
+    def print_check(self, captured: CaptureResult) -> None:
+        self._warn(captured.warnings[self._warned :])
         if self._session.json:
             _print_json(self._session, captured)
         if captured.verdict is None:
@@ -167,24 +167,24 @@ def _intent(positional: str | None, messages: tuple[str, ...]) -> bytes | None:
 
 
 def _capture(
-    session: Session, intent: bytes | None, options: dict[str, Any], telling: _CaptureReporter
+    session: Session, intent: bytes | None, options: dict[str, Any], reporter: _CaptureReporter
 ) -> CaptureResult:
     from git_envhist.cli.progress import shown_progress  # loaded late: keeps capture fast
 
     with ExitStack() as shown:
         progress = shown.enter_context(shown_progress())
 
-        def tell(captured: CaptureResult) -> None:
+        def print_captured(captured: CaptureResult) -> None:
             # The output of a check is not mixed with a progress bar.
             shown.close()
-            telling.tell_capture(captured)
+            reporter.print_capture(captured)
 
         try:
             return session.history.capture(
                 intent,
                 verify=options["verify"],
                 watching=_watching(session, options),
-                captured=tell,
+                captured=print_captured,
                 name=options["name"],
                 if_changed=options["if_changed"],
                 strict=options["strict"],
@@ -195,10 +195,10 @@ def _capture(
                 force=options["force"],
                 trigger=Trigger.MANUAL,
                 progress=progress,
-                waiting=lambda: tell_that_we_wait(session),
+                waiting=lambda: report_lock_holder(session),
             )
         except KeyboardInterrupt:
-            telling.tell_what_stands()
+            reporter.print_stored()
             raise
 
 
@@ -210,7 +210,7 @@ def _watching(session: Session, options: dict[str, Any]) -> CheckListener:
     return watching(session)
 
 
-def tell_that_we_wait(session: Session) -> None:
+def report_lock_holder(session: Session) -> None:
     """Print which operation holds the lock of the working tree."""
     from git_envhist.worktree.unfinished_restore import restore_directory  # loaded late: captures rarely wait
 
@@ -262,9 +262,9 @@ def counts_line(captured: CaptureResult) -> str:
 
 
 def _first_lines(captured: CaptureResult, history: AroundHistory) -> Iterator[str]:
-    told = " this first snapshot contains the whole environment"
+    heading = " this first snapshot contains the whole environment"
     largest = tuple(one for one in captured.directories if one[0] and one[1])[:MAX_SIZE]
-    yield told + ("; the largest directories:" if largest else "")
+    yield heading + ("; the largest directories:" if largest else "")
     yield from directory_lines(largest)
     inside = [path for path, _, _ in largest if not path.endswith(ROOT_MARK)]
     below = [path for path in inside if path.isascii() and os.fsdecode(path).isprintable()]
@@ -310,8 +310,8 @@ def _by_top(directories: Iterable[tuple[EnvPath, int, int]]) -> list[tuple[EnvPa
 
 def dry_run_lines(captured: CaptureResult) -> Iterator[str]:
     """Yield what a capture would read, by directory."""
-    told = f"{count(captured.new_files, 'file')} ({size(captured.new_bytes)})"
-    yield f"would read {told} and store what is new, {seconds(captured.seconds)}"
+    amount = f"{count(captured.new_files, 'file')} ({size(captured.new_bytes)})"
+    yield f"would read {amount} and store what is new, {seconds(captured.seconds)}"
     largest = _by_top(captured.directories)
     yield from directory_lines(tuple(largest[:MAX_DIRECTORIES]))
     rest = largest[MAX_DIRECTORIES:]
@@ -349,13 +349,13 @@ def _print_json(session: Session, captured: CaptureResult) -> None:
     from git_envhist.cli.views.details import read_details  # loaded late: only --json needs it
 
     snapshot = captured.snapshot
-    told = None
+    value = None
     if snapshot is not None and captured.verdict is not None:
         snapshot = replace(snapshot, verdicts=(captured.verdict,))
     if snapshot is not None:
         details = read_details(session.history, snapshot)
-        told = snapshot_json(session.history.judge(snapshot), details, most_paths=PATHS_IN_LISTS)
-    session.print_json(captured_json(captured, told))
+        value = snapshot_json(session.history.judge(snapshot), details, most_paths=PATHS_IN_LISTS)
+    session.print_json(captured_json(captured, value))
 
 
 def _print_all(session: Session, lines: Iterator[str]) -> None:

@@ -37,8 +37,8 @@ def complete(words: Sequence[str]) -> int:
         if prefix:
             os.chdir(prefix)
         offered = OFFERED.get(words[0] if words else "")
-        for word, told in offered() if offered else ():
-            output.line(f"{word}\t{told}" if told else word)
+        for word, description in offered() if offered else ():
+            output.line(f"{word}\t{description}" if description else word)
         output.close()
     return 0
 
@@ -53,9 +53,9 @@ def _revisions() -> Iterator[Offer]:
     history = _history()
     yield from _named(history)
     shown = history.log(limit=MAX_COUNT)
-    look = FormatContext(history.now, id_length=id_length([one.id for one in shown]))
+    context = FormatContext(history.now, id_length=id_length([one.id for one in shown]))
     for snapshot in shown:
-        yield look.short_id(snapshot), _told(snapshot, look)
+        yield context.short_id(snapshot), _description(snapshot, context)
 
 
 def _names() -> Iterator[Offer]:
@@ -63,11 +63,11 @@ def _names() -> Iterator[Offer]:
 
 
 def _named(history: AroundHistory) -> Iterator[Offer]:
-    look = FormatContext(history.now)
+    context = FormatContext(history.now)
     for snapshot in history.log():
         for name in snapshot.names:
             if name == escape(name):
-                yield name, _told(snapshot, look)
+                yield name, _description(snapshot, context)
 
 
 def _timelines() -> Iterator[Offer]:
@@ -75,9 +75,9 @@ def _timelines() -> Iterator[Offer]:
         yield escape(name), ""
 
 
-def _told(snapshot: Snapshot, look: FormatContext) -> str:
+def _description(snapshot: Snapshot, context: FormatContext) -> str:
     title = shorten(escape(subject(snapshot.intent)), WIDEST)
-    return f"{look.time(snapshot)} {verdict_symbol(snapshot.verdict)} {title}"
+    return f"{context.time(snapshot)} {verdict_symbol(snapshot.verdict)} {title}"
 
 
 OFFERED: dict[str, Callable[[], Iterator[Offer]]] = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import warn_if_half_way
 from git_envhist.cli.parser import argument, diff_formats, option
-from git_envhist.cli.views.details import anchored_paths, diff_manner, fetch_sides, fetch_snapshots
+from git_envhist.cli.views.details import anchored_paths, fetch_sides, fetch_snapshots, make_diff_style
 from git_envhist.cli.views.diff_source import DiffSource
 from git_envhist.diff.compare import compare
 from git_envhist.errors import UsageError
@@ -153,8 +153,8 @@ def _read_options(options: dict[str, Any]) -> DiffOptions:
 
     forms = [form for form in FORMS if options.get(form)]
     if len(forms) > 1:
-        told = " and ".join("--" + form.replace("_", "-") for form in forms[:2])
-        raise UsageError(f"{told} exclude each other")
+        text = " and ".join("--" + form.replace("_", "-") for form in forms[:2])
+        raise UsageError(f"{text} exclude each other")
     renames = options["renames"]
     return DiffOptions(
         forms[0] if forms else "story",
@@ -263,11 +263,11 @@ def _choose(changes: tuple[Change, ...], wanted: DiffOptions, *, story: bool) ->
 def _show(session: Session, source: DiffSource, wanted: DiffOptions) -> None:
     from git_envhist.cli.views.patch import print_diff  # loaded late: only -p needs it
 
-    manner = diff_manner(session, ended_by_nul=wanted.ended_by_nul, full_index=wanted.full_index)
-    manner = replace(manner, reveal=wanted.reveal)
+    diff_style = make_diff_style(session, ended_by_nul=wanted.ended_by_nul, full_index=wanted.full_index)
+    diff_style = replace(diff_style, reveal=wanted.reveal)
     if source.changes:
         session.page()
-    print_diff(session.output, wanted.form, source, manner)
+    print_diff(session.output, wanted.form, source, diff_style)
 
 
 def _as_json(source: DiffSource, before: Moment, after: Moment, wanted: DiffOptions) -> dict[str, object]:

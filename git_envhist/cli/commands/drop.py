@@ -65,28 +65,28 @@ def undrop(session: Session, revisions: tuple[str, ...], every: bool, dry_run: b
     for warning in back.warnings if back is not None else ():
         warn(warning)
     if session.json:
-        told = {"schema": SCHEMA, "dry_run": dry_run, "trash": [_trash_json(one) for one in found]}
-        session.print_json(told)
+        value = {"schema": SCHEMA, "dry_run": dry_run, "trash": [_trash_json(one) for one in found]}
+        session.print_json(value)
         return
-    look = format_context(history)
+    context = format_context(history)
     word = "would restore" if dry_run else "restored"
     for one in found:
-        session.line(f"{word} {_label(one.snapshot, look)}")
+        session.line(f"{word} {_label(one.snapshot, context)}")
     if not found:
         session.line("no snapshots are dropped")
 
 
 def _list(session: Session, found: list[TrashedSnapshot]) -> None:
     if session.json:
-        told = {"schema": SCHEMA, "dry_run": True, "trash": [_trash_json(one) for one in found]}
-        session.print_json(told)
+        value = {"schema": SCHEMA, "dry_run": True, "trash": [_trash_json(one) for one in found]}
+        session.print_json(value)
         return
     length = id_length([one.snapshot.id for one in found])
-    look = format_context(session.history)
+    context = format_context(session.history)
     for one in found:
         names = f" ({', '.join(map(escape, one.snapshot.names))})" if one.snapshot.names else ""
         session.line(
-            f"{one.snapshot.id[:length]}  {look.time(one.snapshot)}  {look.words(one.snapshot)}{names}"
+            f"{one.snapshot.id[:length]}  {context.time(one.snapshot)}  {context.words(one.snapshot)}{names}"
             f"  dropped {one.since.isoformat()}, kept until {one.until.isoformat()}"
         )
     if not found:
@@ -95,10 +95,10 @@ def _list(session: Session, found: list[TrashedSnapshot]) -> None:
         session.line("restore one: git envlog undrop <id>")
 
 
-def _lines(dropped: DropResult, look: FormatContext) -> Iterator[str]:
+def _lines(dropped: DropResult, context: FormatContext) -> Iterator[str]:
     word = "would drop" if dropped.dry_run else "dropped"
     for one in dropped.snapshots:
-        yield f"{word} {_label(one, look)}"
+        yield f"{word} {_label(one, context)}"
     if not dropped.dry_run and dropped.snapshots:
         what = " ".join(one.id[:7] for one in dropped.snapshots[:3])
         again = what if len(dropped.snapshots) <= 3 else "<id>"
@@ -108,9 +108,9 @@ def _lines(dropped: DropResult, look: FormatContext) -> Iterator[str]:
         yield f"the name is dropped too; to remove only the name: git envlog name -d {escape(shlex.quote(named))}"
 
 
-def _label(snapshot: Snapshot, look: FormatContext) -> str:
+def _label(snapshot: Snapshot, context: FormatContext) -> str:
     names = f" ({', '.join(map(escape, snapshot.names))})" if snapshot.names else ""
-    return f"{snapshot.id[:7]}  {look.time(snapshot)}  {look.words(snapshot)}{names}"
+    return f"{snapshot.id[:7]}  {context.time(snapshot)}  {context.words(snapshot)}{names}"
 
 
 def _as_json(dropped: DropResult) -> Json:

@@ -39,22 +39,22 @@ def effect(session: Session, text: str | None, irreversible: bool, yes: bool) ->
         _list(session, effects.all())
         return 0
     if session.paths is None:
-        told = effects.note(text, irreversible=irreversible)
+        recorded = effects.note(text, irreversible=irreversible)
     else:
         words = _words(session.paths)
-        told = effects.perform(
+        recorded = effects.perform(
             text,
-            lambda: pass_through(words, _keep_nothing, ERR if session.json else OUT),
+            lambda: pass_through(words, _ignore_output, ERR if session.json else OUT),
             command=shlex.join(words),
             irreversible=irreversible,
             approve=lambda wanted: yes or _approve(wanted),
         )
     session.done("the effect is recorded")
     if session.json:
-        session.print_json({"schema": SCHEMA, "effect": effect_json(told)})
+        session.print_json({"schema": SCHEMA, "effect": effect_json(recorded)})
     else:
-        print_error_line(f"recorded on {(told.stands_on or '')[:7]}: {escape(effect_words(told))}")
-    return told.exit_code or 0
+        print_error_line(f"recorded on {(recorded.stands_on or '')[:7]}: {escape(effect_words(recorded))}")
+    return recorded.exit_code or 0
 
 
 def _list(session: Session, effects: Sequence[Effect]) -> None:
@@ -75,7 +75,7 @@ def _words(paths: tuple[str, ...]) -> tuple[str, ...]:
     return paths
 
 
-def _keep_nothing(_data: bytes) -> None:
+def _ignore_output(_data: bytes) -> None:
     """Print the output of the command without storing it."""
 
 
@@ -103,23 +103,23 @@ NO_INTENT = "no intent recorded"
 @option("-m", "--message", "comment", metavar="<comment>", help="the comment of the platform")
 @option("--source", metavar="<platform>", help="name of the platform")
 @option("--list", "listed", is_flag=True, help="list recorded checkpoints; do not ask the platform")
-def observe(session: Session, external_id: str | None, listed: bool, **told: str | None) -> None:
+def observe(session: Session, external_id: str | None, listed: bool, **text: str | None) -> None:
     """Record a checkpoint that your platform made. Without an id, record all that envhist.platformList lists."""
     session.no_paths()
     observed = session.history.observed
-    if external_id is None and any(told.values()):
+    if external_id is None and any(text.values()):
         raise UsageError("no checkpoint given", hint="git envlog observe <id> --at <time>")
     if listed:
-        _tell(session, observed.all(), "no checkpoints of the platform are recorded")
+        _print_result(session, observed.all(), "no checkpoints of the platform are recorded")
     elif external_id is None:
-        _tell(session, observed.look(), "nothing new: all checkpoints of the platform are recorded")
+        _print_result(session, observed.look(), "nothing new: all checkpoints of the platform are recorded")
     else:
-        at = _moment(told["at"], session.history.now)
+        at = _moment(text["at"], session.history.now)
         found = observed.note(
-            [ListedCheckpoint(external_id, at, told["comment"] or "")], told["source"] or ""
+            [ListedCheckpoint(external_id, at, text["comment"] or "")], text["source"] or ""
         )
         session.done("the checkpoint is recorded")
-        _tell(session, found, f"'{escape(external_id)}' is recorded already")
+        _print_result(session, found, f"'{escape(external_id)}' is recorded already")
 
 
 def _moment(text: str | None, now: datetime) -> datetime:
@@ -128,7 +128,7 @@ def _moment(text: str | None, now: datetime) -> datetime:
     return read_time(text) or read_moment(text, now).start.astimezone(now.tzinfo)
 
 
-def _tell(session: Session, found: Sequence[ObservedCheckpoint], nothing: str) -> None:
+def _print_result(session: Session, found: Sequence[ObservedCheckpoint], nothing: str) -> None:
     if session.json:
         session.print_json({"schema": SCHEMA, "observed": [observed_json(one) for one in found]})
         return
@@ -146,13 +146,13 @@ def observed_line(one: ObservedCheckpoint, shown: Callable[[datetime], str]) -> 
     return f"{escape(one.external_id)}  observed: {times}, {NO_INTENT}{comment}"
 
 
-def below_observed(line: str, snapshot: Snapshot, look: FormatContext) -> str:
+def below_observed(line: str, snapshot: Snapshot, context: FormatContext) -> str:
     """Return the line of a snapshot, with the checkpoints below it that were found while it was the newest."""
-    style = look.date or "iso"
-    told = [
-        observed_line(one, lambda at: format_date(at, style, look.now)) for one in observed_of((snapshot,))
+    style = context.date or "iso"
+    lines = [
+        observed_line(one, lambda at: format_date(at, style, context.now)) for one in observed_of((snapshot,))
     ]
-    return "\n".join([*(f"  {one}" for one in reversed(told)), line])
+    return "\n".join([*(f"  {one}" for one in reversed(lines)), line])
 
 
 def observed_card(session: Session, one: ObservedCheckpoint) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.errors import AGAIN, stoppable, warn
+from git_envhist.cli.errors import RUN_AGAIN, stoppable, warn
 from git_envhist.cli.formats import count
 from git_envhist.cli.json_values import SCHEMA
 from git_envhist.cli.parser import argument, option
@@ -29,7 +29,7 @@ def fetch_command(session: Session, remote: str | None, accept_rollback: bool, f
     """Get timelines from a remote, with notes and names. Name them 'origin/<timeline>' in commands."""
     session.no_paths()
     with (
-        stoppable("each timeline is either fetched completely or unchanged", AGAIN),
+        stoppable("each timeline is either fetched completely or unchanged", RUN_AGAIN),
         shown_steps() as session.history.step,
     ):
         done = session.history.fetch(remote, full=full, accept_rollback=accept_rollback)
@@ -70,7 +70,7 @@ def fetch_command(session: Session, remote: str | None, accept_rollback: bool, f
             f"  {escape(same[0]) + ' ' if len(same) == 1 else count(len(same), 'timeline')} up to date"
         )
     for state, words in STATES.items():
-        names = [name for name, told in done.heads if told == state]
+        names = [name for name, found in done.heads if found == state]
         if names:
             which = escape(names[0]) if len(names) == 1 else count(len(names), "timeline")
             session.line(f"  {words}: {which}")

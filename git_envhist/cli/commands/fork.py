@@ -18,7 +18,7 @@ from git_envhist.model import EnvPath, ForkPlan, ForkResult, OutsideReference, S
 from git_envhist.text import escape, escape_invalid
 
 NOT_EXACT = 5
-MAX_TOLD = 20
+MAX_LISTED = 20
 FIRST_PATHS = 5
 
 
@@ -112,7 +112,7 @@ def _lines(forked: ForkResult, relocate: bool) -> Iterator[str]:
     if forked.pointing:
         yield from _pointing_lines(forked.pointing, relocate)
         if not relocate and forked.head is not None and forked.branch is None:
-            yield _made_anew(forked)
+            yield _refork_command(forked)
     yield f"its timeline: {forked.timeline}"
     yield f"compare: git envdiff @ {forked.timeline}; adopt: git envrestore {forked.timeline}"
     if forked.head is not None or forked.orphan:
@@ -129,7 +129,7 @@ def _pointing_lines(pointing: tuple[OutsideReference, ...], relocate: bool) -> I
         yield f"    and {len(pointing) - FIRST_PATHS:,} more"
 
 
-def _made_anew(forked: ForkResult) -> str:
+def _refork_command(forked: ForkResult) -> str:
     """Return the command that replaces the fork by a relocated one, as long as nothing was changed in it."""
     root = shlex.quote(forked.root)
     again = f"git worktree remove --force {root} && git envlog fork --relocate {root} {forked.source.id[:7]}"
@@ -138,10 +138,10 @@ def _made_anew(forked: ForkResult) -> str:
 
 def _problems(forked: ForkResult) -> Iterator[str]:
     yield from (escape(warning) for warning in forked.warnings)
-    told = [item for item in (*forked.left_alone, *forked.kept, *forked.losses) if item.why]
-    yield from (f"restored differently: '{_shown(item.path)}': {item.why}" for item in told[:MAX_TOLD])
-    if len(told) > MAX_TOLD:
-        yield f"and {len(told) - MAX_TOLD:,} more; --json lists them all"
+    reported = [item for item in (*forked.left_alone, *forked.kept, *forked.losses) if item.why]
+    yield from (f"restored differently: '{_shown(item.path)}': {item.why}" for item in reported[:MAX_LISTED])
+    if len(reported) > MAX_LISTED:
+        yield f"and {len(reported) - MAX_LISTED:,} more; --json lists them all"
 
 
 def _shown(path: EnvPath) -> str:

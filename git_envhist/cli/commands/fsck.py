@@ -28,8 +28,8 @@ def fsck(session: Session, quick: bool, repair: bool) -> int:
     session.no_paths()
     if quick and repair:
         raise UsageError("--quick and --repair exclude each other", hint="a repair reads every byte")
-    with shown_steps() as tell:
-        health = session.history.fsck(quick=quick, repair=repair, tell=tell)
+    with shown_steps() as report:
+        health = session.history.fsck(quick=quick, repair=repair, tell=report)
     if session.json:
         session.print_json(_as_json(health))
     else:
@@ -47,12 +47,12 @@ def _left(health: FsckReport) -> str:
     return f"hint: not repaired ({what}); 'git fsck' may show more"
 
 
-def _lines(health: FsckReport, look: FormatContext) -> Iterator[str]:
+def _lines(health: FsckReport, context: FormatContext) -> Iterator[str]:
     yield from (f"repaired: {sentence}" for sentence in health.repaired)
     for fault in health.faults:
         yield f"{fault.kind} {fault.subject}: {fault.why}"
     for broken in health.broken:
-        yield from _broken_lines(broken, look)
+        yield from _broken_lines(broken, context)
     objects, packs = count(health.objects, "object"), count(health.packs, "pack")
     looked = f"{packs}, {objects}" + ("" if health.quick else f", {size(health.bytes)} read")
     if health.is_whole:
@@ -61,12 +61,12 @@ def _lines(health: FsckReport, look: FormatContext) -> Iterator[str]:
         yield f"{len(health.broken):,} of {count(health.snapshots, 'snapshot')} damaged; {looked} undamaged"
 
 
-def _broken_lines(broken: BrokenSnapshot, look: FormatContext) -> Iterator[str]:
+def _broken_lines(broken: BrokenSnapshot, context: FormatContext) -> Iterator[str]:
     one = broken.snapshot
     if one is None:
         yield f"broken  {broken.commit[:7]}  cannot read this snapshot, nor those before it"
         return
-    yield f"broken  {one.id[:7]}  {look.time(one)}  {subject(one.intent)}"
+    yield f"broken  {one.id[:7]}  {context.time(one)}  {subject(one.intent)}"
     for path in broken.paths[:SHOWN]:
         yield f"        {path}"
     if len(broken.paths) > SHOWN:

@@ -31,8 +31,10 @@ def gc(session: Session, prune: str | None, no_prune: bool, empties: bool, auto:
     if auto:
         session.history.daily()
         return
-    with shown_steps() as tell:
-        done = session.history.gc("never" if no_prune else prune, empty_trash=empties, force=force, tell=tell)
+    with shown_steps() as report:
+        done = session.history.gc(
+            "never" if no_prune else prune, empty_trash=empties, force=force, tell=report
+        )
     session.done("the history is compacted")
     for what in done.damaged:
         warn(f"unchanged: {what}")

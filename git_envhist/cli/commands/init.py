@@ -28,10 +28,10 @@ def init(session: Session, directory: str | None, force: bool, anew: bool, adopt
     if session.json:
         session.print_json(_as_json(history))
         return
-    _tell(session, history)
+    _print_result(session, history)
 
 
-def _tell(session: Session, history: AroundHistory) -> None:
+def _print_result(session: Session, history: AroundHistory) -> None:
     repository = history.repository
     if not repository.plain:
         session.line(

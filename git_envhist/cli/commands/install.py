@@ -115,7 +115,9 @@ def install_command(session: Session, agents: tuple[str, ...], **options: bool) 
         return
     wanted = chosen(agents)
     place = place_of(session, everywhere=options["everywhere"], force=options["force"])
-    _tell(session, install(place, wanted, dry_run=options["dry_run"]), options["dry_run"], "installed")
+    _print_result(
+        session, install(place, wanted, dry_run=options["dry_run"]), options["dry_run"], "installed"
+    )
     if not (session.json or agents or options["dry_run"]):
         _offer_alias(session)
     if not session.json and not agents and sys.stderr.isatty():
@@ -172,7 +174,7 @@ def uninstall_command(session: Session, agents: tuple[str, ...], **options: bool
     wanted = chosen(agents) if agents else every()
     dry_run = options["dry_run"]
     if not options["history"]:
-        _tell(session, uninstall(place, wanted, dry_run=dry_run), dry_run, "removed")
+        _print_result(session, uninstall(place, wanted, dry_run=dry_run), dry_run, "removed")
         if options["everywhere"] and not agents:
             _name_repositories_with_hooks(place)
         return
@@ -184,7 +186,7 @@ def uninstall_command(session: Session, agents: tuple[str, ...], **options: bool
     done = [] if is_plain else uninstall(place, wanted, dry_run=dry_run)
     if not dry_run:
         history.carry_out()
-    _tell(session, done, dry_run, "removed", history)
+    _print_result(session, done, dry_run, "removed", history)
 
 
 def _name_repositories_with_hooks(place: InstallTarget) -> None:
@@ -251,7 +253,7 @@ def own_program() -> str:
     return os.path.abspath(found)
 
 
-def _tell(
+def _print_result(
     session: Session,
     done: Sequence[IntegrationChange],
     dry_run: bool,
@@ -261,8 +263,8 @@ def _tell(
     if not dry_run:
         session.done("it is " + word)
     if session.json:
-        told = {"schema": 1, "dry_run": dry_run, "integrations": [_as_json(one) for one in done]}
-        session.print_json(told if history is None else {**told, "history": history.as_json()})
+        value = {"schema": 1, "dry_run": dry_run, "integrations": [_as_json(one) for one in done]}
+        session.print_json(value if history is None else {**value, "history": history.as_json()})
         return
     if dry_run:
         for line in describe(edit for one in done for edit in one.edits):
@@ -270,7 +272,7 @@ def _tell(
         for path in (path for one in done for path in one.left):
             session.line(f"remove {escape(path)}/")
     for one in done:
-        _tell_one(session, one, word, dry_run)
+        _print_one(session, one, word, dry_run)
     if word != "installed" and history is None and not any(one.edits or one.left for one in done):
         session.line("no hooks of git-envhist are installed here")
     if history is not None:
@@ -278,7 +280,7 @@ def _tell(
             session.line(line)
 
 
-def _tell_one(session: Session, one: IntegrationChange, word: str, dry_run: bool) -> None:
+def _print_one(session: Session, one: IntegrationChange, word: str, dry_run: bool) -> None:
     if not dry_run and (one.edits or one.left):
         session.line(f"{DONE.get(one.name, one.name)}: {word}")
         for edit in one.edits:
@@ -350,14 +352,14 @@ def uninstall_shell(session: Session, *, dry_run: bool) -> None:
         session.line("no man pages or completions are linked")
 
 
-def _print_shell_links(session: Session, told: Sequence[ShellLink], dry_run: bool, word: str) -> None:
+def _print_shell_links(session: Session, text: Sequence[ShellLink], dry_run: bool, word: str) -> None:
     if session.json:
         shown = [
             {"path": escape_invalid(link.place), "change": word, "target": escape_invalid(link.target)}
-            for link in told
+            for link in text
         ]
         session.print_json({"schema": 1, "dry_run": dry_run, "links": shown})
         return
-    for link in told:
+    for link in text:
         would = "would be " if dry_run else ""
         session.line(f"  {would}{word} {escape(link.place)} > {escape(link.target)}")

@@ -209,7 +209,7 @@ def _export(
         raise SealingError("there is no key yet", hint="the first capture creates one")
     text = ring.export(key_id.lower(), wrapped_for(passphrase.ask(twice=True)) if passphrase else None)
     if to is not None:
-        _write_alone(to, text)
+        _write_private_file(to, text)
     if session.json:
         session.print_json({"schema": 1, "id": key_id.lower(), "text": text})
     elif to is not None:
@@ -220,7 +220,7 @@ def _export(
         warn("anyone with this line can open every secret file in the history: protect it like a password")
 
 
-def _write_alone(path: str, text: str) -> None:
+def _write_private_file(path: str, text: str) -> None:
     """Write a new file that is readable by its owner only from the start."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -142,13 +142,13 @@ def log_command(session: Session, revisions: tuple[str, ...], **options: Any) ->
 
             errors.hint_if_empty(session)
         digits = id_length([one.id for one in shown])
-        look = FormatContext(history.now, style, digits, ascii_signs=session.columns is None)
+        context = FormatContext(history.now, style, digits, ascii_signs=session.columns is None)
         if style is None and listing.is_plain and write is None:
-            look = replace(look, by_day=any(look.day(one) != look.today for one in shown))
+            context = replace(context, by_day=any(context.day(one) != context.today for one in shown))
         session.page()
         # The fields of a template are printed unchanged.
         session.output.plain &= write is None
-        _print_all(session, shown, rows, listing, look, write)
+        _print_all(session, shown, rows, listing, context, write)
 
 
 def _select(
@@ -170,18 +170,18 @@ def _print_all(
     shown: list[Snapshot],
     rows: Sequence[GraphRow],
     listing: LogOptions,
-    look: FormatContext,
+    context: FormatContext,
     write: Write | None,
 ) -> None:
     if not listing.graph:
-        texts = _texts(session, shown, listing, look, write, [0] * len(shown))
-        texts = _with_days(session, shown, texts, look) if look.by_day else texts
+        texts = _texts(session, shown, listing, context, write, [0] * len(shown))
+        texts = _with_days(session, shown, texts, context) if context.by_day else texts
         _print(session, shown, texts, listing, write)
         return
-    from git_envhist.cli.views.log import beside_rows  # loaded late: keeps envlog fast
+    from git_envhist.cli.views.log import rows_with_graph  # loaded late: keeps envlog fast
 
-    texts = _texts(session, shown, listing, look, write, [row.indent for row in rows])
-    _print(session, shown, beside_rows(rows, texts), listing, write)
+    texts = _texts(session, shown, listing, context, write, [row.indent for row in rows])
+    _print(session, shown, rows_with_graph(rows, texts), listing, write)
 
 
 def _wanted(session: Session, revisions: tuple[str, ...], options: dict[str, Any]) -> LogQuery:
@@ -204,8 +204,8 @@ def _wanted(session: Session, revisions: tuple[str, ...], options: dict[str, Any
 def _listing(options: dict[str, Any]) -> LogOptions:
     diffs = [diff for diff in DIFFS if options[diff]]
     if len(diffs) > 1:
-        told = " and ".join("--" + diff.replace("_", "-") for diff in diffs[:2])
-        raise UsageError(f"{told} exclude each other")
+        text = " and ".join("--" + diff.replace("_", "-") for diff in diffs[:2])
+        raise UsageError(f"{text} exclude each other")
     for other in ("reverse", *diffs) if options["graph"] else ():
         if options[other]:
             raise UsageError(f"--graph and --{other.replace('_', '-')} exclude each other")
@@ -235,36 +235,36 @@ def _texts(
     session: Session,
     shown: list[Snapshot],
     listing: LogOptions,
-    look: FormatContext,
+    context: FormatContext,
     write: Write | None,
     indents: Sequence[int],
 ) -> Iterable[str]:
     """Yield the text of each snapshot without its end; `indent` columns at the left are used by the graph."""
     palette = session.palette
     if write is not None:
-        return (write(snapshot, look) for snapshot in shown)
+        return (write(snapshot, context) for snapshot in shown)
     if listing.full:
         return (
-            "\n".join([*_full_card(session, one, look, indent), ""])
+            "\n".join([*_full_card(session, one, context, indent), ""])
             for one, indent in zip(shown, indents, strict=True)
         )
     columns = session.columns
     if listing.one_line:
         return (
-            oneline(one, look, palette, columns and columns - indent)
+            oneline(one, context, palette, columns and columns - indent)
             for one, indent in zip(shown, indents, strict=True)
         )
-    lines = list_lines(shown, look, palette, columns, timelines=listing.timelines, indents=indents)
-    return [_with_observed(line, one, look) for line, one in zip(lines, shown, strict=True)]
+    lines = list_lines(shown, context, palette, columns, timelines=listing.timelines, indents=indents)
+    return [_with_observed(line, one, context) for line, one in zip(lines, shown, strict=True)]
 
 
 def _with_days(
-    session: Session, shown: Sequence[Snapshot], texts: Iterable[str], look: FormatContext
+    session: Session, shown: Sequence[Snapshot], texts: Iterable[str], context: FormatContext
 ) -> Iterator[str]:
     """Yield the lines, with a heading before the first of each day."""
     last = ""
     for snapshot, text in zip(shown, texts, strict=True):
-        day = look.day(snapshot)
+        day = context.day(snapshot)
         if day == last:
             yield text
         else:
@@ -273,7 +273,7 @@ def _with_days(
         last = day
 
 
-def _with_observed(line: str, snapshot: Snapshot, look: FormatContext) -> str:
+def _with_observed(line: str, snapshot: Snapshot, context: FormatContext) -> str:
     """Yield the lines; checkpoints of the platform come below the snapshot that was the newest when they were found."""
     if not any(record.kind == "observed" for record in snapshot.records):
         return line
@@ -281,17 +281,17 @@ def _with_observed(line: str, snapshot: Snapshot, look: FormatContext) -> str:
         below_observed,
     )  # loaded late: few platforms
 
-    return below_observed(line, snapshot, look)
+    return below_observed(line, snapshot, context)
 
 
-def _full_card(session: Session, snapshot: Snapshot, look: FormatContext, indent: int) -> list[str]:
+def _full_card(session: Session, snapshot: Snapshot, context: FormatContext, indent: int) -> list[str]:
     from git_envhist.cli.terminal import all_wrapped  # loaded late: only a terminal needs it
     from git_envhist.cli.views import details  # loaded late: keeps envlog fast
 
     history, snapshot = session.history, details.with_outputs(session.history, snapshot)
     story = details.fact_lines(session, details.facts_of(history, snapshot))
     missing, services = details.missing_of(history, snapshot), details.services_of(history, snapshot)
-    lines = card(snapshot, look, session.palette, missing, story, services)
+    lines = card(snapshot, context, session.palette, missing, story, services)
     return lines if session.columns is None else all_wrapped(lines, max(NARROWEST, session.columns - indent))
 
 
@@ -305,13 +305,15 @@ def _print(
             put(text)
             session.output.exact(listing.end)
         return
-    from git_envhist.cli.views.details import diff_manner, diff_source  # loaded late: keeps envlog fast
+    from git_envhist.cli.views.details import diff_source, make_diff_style  # loaded late: keeps envlog fast
     from git_envhist.cli.views.patch import print_diff  # loaded late: only a diff needs it
 
-    manner = diff_manner(session, ended_by_nul=listing.ended_by_nul, full_index=listing.full_index)
+    diff_style = make_diff_style(session, ended_by_nul=listing.ended_by_nul, full_index=listing.full_index)
     pathspecs = _pathspecs(session)
     for number, (snapshot, text) in enumerate(zip(shown, texts, strict=True)):
         session.output.exact(listing.end * (number > 0))
         put(text)
         session.output.exact(listing.end)
-        print_diff(session.output, listing.diff, diff_source(session.history, snapshot, pathspecs), manner)
+        print_diff(
+            session.output, listing.diff, diff_source(session.history, snapshot, pathspecs), diff_style
+        )

@@ -35,8 +35,8 @@ def name(session: Session, name: str | None, revision: str | None, removed: str 
     snapshot = history.name(name, target)
     session.done("the snapshot is named")
     if session.json:
-        told = {"schema": 1, "name": name, "id": snapshot.id, "removed": False, "moved_from": before}
-        session.print_json(told)
+        value = {"schema": 1, "name": name, "id": snapshot.id, "removed": False, "moved_from": before}
+        session.print_json(value)
     else:
         moved = f" (moved from {before[:7]})" if before else ""
         words = format_context(history).words(snapshot)
@@ -48,11 +48,11 @@ def _list(session: Session) -> None:
     if session.json:
         session.print_json({"schema": 1, "names": [{"name": name, "id": one.id} for name, one in named]})
         return
-    look = format_context(session.history)
+    context = format_context(session.history)
     widest = max((width(escape(name)) for name, _ in named), default=0)
     for name, one in named:
-        told = f"{one.id[:7]}  {look.time(one)}  {look.words(one)}"
-        session.line(f"{pad(escape(name), widest)}  {told}")
+        text = f"{one.id[:7]}  {context.time(one)}  {context.words(one)}"
+        session.line(f"{pad(escape(name), widest)}  {text}")
     if not named:
         session.line("no names; name the newest snapshot: git envlog name <name>")
 

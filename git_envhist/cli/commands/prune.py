@@ -62,17 +62,17 @@ def prune(
     if session.json:
         session.print_json(_as_json(pruned))
         return
-    look = FormatContext(history.now)
+    context = FormatContext(history.now)
     for thinned in pruned.timelines:
         if len(pruned.timelines) > 1:
             session.line(f"{escape(thinned.timeline)}:")
-        for line in _rows(thinned, look, session, whole=dry_run):
+        for line in _rows(thinned, context, session, whole=dry_run):
             session.line(line)
     for line in _summary(pruned):
         session.line(line)
 
 
-def _rows(thinned: PrunedTimeline, look: FormatContext, session: Session, *, whole: bool) -> Iterator[str]:
+def _rows(thinned: PrunedTimeline, context: FormatContext, session: Session, *, whole: bool) -> Iterator[str]:
     """Yield a line with the reason per dropped snapshot; with `whole` also for those that are kept."""
     decisions = [one for one in thinned.decisions if whole or not one.keep]
     length = id_length([one.snapshot.id for one in decisions])
@@ -80,14 +80,14 @@ def _rows(thinned: PrunedTimeline, look: FormatContext, session: Session, *, who
     column = min(max(map(width, intents), default=0), WIDEST)
     if session.columns is not None:
         # Word, id, time and gaps have a fixed width; the reasons get half of the rest.
-        times = max((width(look.time(one.snapshot)) for one in decisions), default=0)
+        times = max((width(context.time(one.snapshot)) for one in decisions), default=0)
         left = session.columns - length - times - 12
         column = max(NARROWEST, min(column, left // 2))
         intents = [shorten(intent, column) for intent in intents]
     for one, intent in zip(decisions, intents, strict=True):
         word = session.paint("pass", "keep") if one.keep else session.paint("fail", "drop")
         yield (
-            f"{word}  {one.snapshot.id[:length]}  {look.time(one.snapshot)}  {pad(intent, column)}  "
+            f"{word}  {one.snapshot.id[:length]}  {context.time(one.snapshot)}  {pad(intent, column)}  "
             f"{escape(one.why)}"
         )
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from git_envhist.model.storage import PurgeResult, RemainingObject
 
 
-MAX_TOLD = 5
+MAX_LISTED = 5
 WHERE = {
     "history": "are also stored under another path",
     "git": "are also stored by git: in a commit, the index, a stash or a reflog",
@@ -92,18 +92,18 @@ def _caveats(done: PurgeResult) -> Iterator[str]:
 
 
 def _left_lines(left: Sequence[RemainingObject]) -> Iterator[str]:
-    for where, told in WHERE.items():
+    for where, text in WHERE.items():
         some = [one for one in left if one.where == where]
-        for one in some[:MAX_TOLD]:
+        for one in some[:MAX_LISTED]:
             at = f" ('{escape(one.path.decode('utf-8', 'surrogateescape'))}')" if one.path else ""
-            yield f"the same bytes {told}{at}: {one.oid[:12]}"
-        if len(some) > MAX_TOLD:
-            yield f"and {len(some) - MAX_TOLD:,} more objects; --json lists them all"
+            yield f"the same bytes {text}{at}: {one.oid[:12]}"
+        if len(some) > MAX_LISTED:
+            yield f"and {len(some) - MAX_LISTED:,} more objects; --json lists them all"
 
 
 def _named(paths: Sequence[EnvPath]) -> str:
-    told = ", ".join(f"'{escape(path.decode('utf-8', 'surrogateescape'))}'" for path in paths[:MAX_TOLD])
-    return told + (f" and {len(paths) - MAX_TOLD:,} more" if len(paths) > MAX_TOLD else "")
+    text = ", ".join(f"'{escape(path.decode('utf-8', 'surrogateescape'))}'" for path in paths[:MAX_LISTED])
+    return text + (f" and {len(paths) - MAX_LISTED:,} more" if len(paths) > MAX_LISTED else "")
 
 
 def _as_json(done: PurgeResult) -> Json:

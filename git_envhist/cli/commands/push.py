@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.errors import AGAIN, print_error_line, stoppable, warn
+from git_envhist.cli.errors import RUN_AGAIN, print_error_line, stoppable, warn
 from git_envhist.cli.formats import count, size
 from git_envhist.cli.json_values import SCHEMA, Json, path_fields
 from git_envhist.cli.parser import allow_tokens, argument, dry_run, option
@@ -53,7 +53,7 @@ def push_command(
     history = session.history
     try:
         with (
-            stoppable("each timeline on the remote is either complete or unchanged", AGAIN),
+            stoppable("each timeline on the remote is either complete or unchanged", RUN_AGAIN),
             shown_steps() as history.step,
         ):
             done = history.push(remote, *timelines, delete=delete, allow=allow, yes=agreed, dry_run=dry_run)
@@ -81,22 +81,22 @@ def leaving_lines(planned: PushResult) -> Iterator[str]:
     yield from look_lines(planned.look)
 
 
-def look_lines(look: OutgoingScan) -> Iterator[str]:
+def look_lines(context: OutgoingScan) -> Iterator[str]:
     """Yield the lines about tokens and large objects."""
-    for share in look.shares:
+    for share in context.shares:
         how = "sealed: only the names are readable" if share.name == "sealed" else "not encrypted"
         yield f"  {share.name:<12} {size(share.bytes):>10}  {count(share.files, 'file')}, {how}"
-    if look.databases:
+    if context.databases:
         yield "  databases, not encrypted:"
-    for path, length in look.databases:
+    for path, length in context.databases:
         yield f"    {_shown(path)}  {size(length)}"
-    if look.dumps:
+    if context.dumps:
         yield "  database dumps, not encrypted:"
-    for path, length in look.dumps:
+    for path, length in context.dumps:
         yield f"    {_shown(path)}  {size(length)}"
-    if look.names:
+    if context.names:
         yield "  files with a secret-looking name, not encrypted:"
-    for path in look.names:
+    for path in context.names:
         yield f"    {_shown(path)}"
 
 
@@ -142,13 +142,13 @@ def _as_json(done: PushResult, dry_run: bool) -> Json:
     }
 
 
-def look_json(look: OutgoingScan) -> Json:
+def look_json(context: OutgoingScan) -> Json:
     """Return the same as data."""
     return {
         "leaving": [
-            {"class": share.name, "files": share.files, "bytes": share.bytes} for share in look.shares
+            {"class": share.name, "files": share.files, "bytes": share.bytes} for share in context.shares
         ],
-        "databases": [{**path_fields(EnvPath(path)), "bytes": length} for path, length in look.databases],
-        "dumps": [{**path_fields(EnvPath(path)), "bytes": length} for path, length in look.dumps],
-        "names": [path_fields(EnvPath(path)) for path in look.names],
+        "databases": [{**path_fields(EnvPath(path)), "bytes": length} for path, length in context.databases],
+        "dumps": [{**path_fields(EnvPath(path)), "bytes": length} for path, length in context.dumps],
+        "names": [path_fields(EnvPath(path)) for path in context.names],
     }

@@ -48,11 +48,11 @@ def recent(session: Session, span: str | None) -> None:
     if session.json:
         session.print_json(_as_json(found))
         return
-    manner = DiffStyle(session.palette, session.columns, plain=session.output.plain)
+    style = DiffStyle(session.palette, session.columns, plain=session.output.plain)
     session.page()
     since_then = printed_time(found.since, found.until)
     session.line(f"since {since_then}, from file times and logs: {found.looked:,} paths read")
-    for text in _texts(found, manner):
+    for text in _texts(found, style):
         session.output.write(text)
     session.line(f"cannot be found without a snapshot: {', '.join(NOT_KNOWN)}")
     # Flush, so that the lines on standard error come after these.
@@ -114,25 +114,25 @@ def _is_in(path: bytes, pattern: bytes) -> bool:
     return pattern == b"." or path == pattern or path.startswith(pattern + b"/") or fnmatchcase(path, pattern)
 
 
-def _texts(found: RecentChanges, manner: DiffStyle) -> Iterator[bytes]:
-    yield from fact_texts(found.facts, manner)
-    yield from _done("git", found.head, found.until, manner)
-    yield from _done("ran", found.commands, found.until, manner)
-    yield from file_texts(found.changes, manner)
+def _texts(found: RecentChanges, style: DiffStyle) -> Iterator[bytes]:
+    yield from fact_texts(found.facts, style)
+    yield from _done("git", found.head, found.until, style)
+    yield from _done("ran", found.commands, found.until, style)
+    yield from file_texts(found.changes, style)
     if found.lost:
         cells = [escape(_text(place) + "/") for place in found.lost[:MAX_LOST]]
         more = [f"… {len(found.lost) - MAX_LOST:,} more"] if len(found.lost) > MAX_LOST else []
-        yield from row_of_cells("lost", ["files were removed from, or moved out of:", *cells, *more], manner)
+        yield from row_of_cells("lost", ["files were removed from, or moved out of:", *cells, *more], style)
     if not (found.facts or found.changes or found.head or found.commands or found.lost):
-        yield b"nothing that these tell\n"
+        yield b"nothing found\n"
 
 
-def _done(label: str, done: tuple[LogEvent, ...], now: datetime, manner: DiffStyle) -> Iterator[bytes]:
+def _done(label: str, done: tuple[LogEvent, ...], now: datetime, style: DiffStyle) -> Iterator[bytes]:
     shown = done[-MAX_ROWS:]
     if len(done) > len(shown):
-        yield from row_of_cells(label, [f"… {len(done) - len(shown):,} before these"], manner)
+        yield from row_of_cells(label, [f"… {len(done) - len(shown):,} before these"], style)
     for one in shown:
-        yield from row_of_cells(label, [printed_time(one.at, now), escape(one.what)], manner)
+        yield from row_of_cells(label, [printed_time(one.at, now), escape(one.what)], style)
 
 
 def _as_json(found: RecentChanges) -> dict[str, object]:

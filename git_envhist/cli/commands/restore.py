@@ -21,18 +21,18 @@ from git_envhist.cli.paths import refuse_place
 from git_envhist.cli.progress import shown_progress, shown_steps
 from git_envhist.cli.views.log import id_length, list_lines
 from git_envhist.cli.views.restore import (
-    WAY_BACK,
+    UNDO,
+    describe_snapshot,
     done_lines,
     dry_run_lines,
     head_lines,
-    held_lines,
-    moment_words,
+    later_changes_line,
     plan_lines,
     problems,
     require_plan,
     saved_line,
-    since_restore_line,
-    way_back,
+    undo_command,
+    unrestored_service_lines,
 )
 from git_envhist.diff.classes import CLASSES
 from git_envhist.errors import EnvhistError, Interrupted, UsageError
@@ -63,7 +63,7 @@ def write_attachments(session: Session, snapshot: Snapshot, directory: str) -> i
 # List likely snapshots, each with its command, for `git envrestore` without a revision.
 
 
-def likely_lines(session: Session) -> Iterator[str]:
+def likely_snapshot_lines(session: Session) -> Iterator[str]:
     """Yield the lines for at most five snapshots, the newest first."""
     history = session.history
     if history.going.broken_off:
@@ -73,11 +73,11 @@ def likely_lines(session: Session) -> Iterator[str]:
         print_error_line(f"hint: {NOTHING_CAPTURED}")
         return
     digits = id_length([snapshot.id for snapshot in moments])
-    look = FormatContext(history.now, None, digits)
-    told = list_lines(moments, look, session.palette, session.columns)
-    for line, snapshot in zip(told, moments, strict=True):
+    context = FormatContext(history.now, None, digits)
+    text = list_lines(moments, context, session.palette, session.columns)
+    for line, snapshot in zip(text, moments, strict=True):
         yield line
-        spelled = shlex.quote(snapshot.names[0]) if snapshot.names else look.short_id(snapshot)
+        spelled = shlex.quote(snapshot.names[0]) if snapshot.names else context.short_id(snapshot)
         yield f"    git envrestore {escape(spelled)}"
     yield "nothing was changed; to see what one would change: git envrestore -n <rev>"
 
@@ -92,7 +92,7 @@ def end(session: Session, mode: str, revision: str | None, spelled: str) -> int:
     if revision is not None:
         raise UsageError(f"{spelled} takes no argument: '{revision}'")
     going = session.history.going
-    carried = going.finish() if mode == "go_on" else going.take_back()
+    carried = going.finish() if mode == "continue" else going.take_back()
     session.done("the restore is undone" if carried.undone else "the restore is finished")
     for item in (*carried.kept, *carried.losses):
         warn(f"'{os.fsdecode(item.path) or '.'}': {item.why}")
@@ -140,19 +140,19 @@ def stoppable(session: Session, meant: Snapshot | None = None) -> Iterator[None]
 
 NOT_EXACT = 5
 NEWEST = "@"
-MODES = ("undo", "redo", "go_on", "take_back")
-SPELLED = {"go_on": "--continue", "take_back": "--abort"}
-HERE = ("plan", "keep_new", "keep_tracked", "head", "relocate", "roots", "services", "verify")
-CHOOSING = ("only", *HERE)
+MODES = ("undo", "redo", "continue", "abort")
+SPELLED = {"continue": "--continue", "abort": "--abort"}
+IN_PLACE = ("plan", "keep_new", "keep_tracked", "head", "relocate", "roots", "services", "verify")
+CHOOSING = ("only", *IN_PLACE)
 CHANGING = ("to", "attachments", *CHOOSING)
 """Options that need a snapshot."""
 EXCLUDING = {
-    "to": (*HERE, "attachments", "undo", "redo", "go_on", "take_back"),
-    "attachments": (*CHOOSING, "dry_run", "undo", "redo", "go_on", "take_back"),
+    "to": (*IN_PLACE, "attachments", "undo", "redo", "continue", "abort"),
+    "attachments": (*CHOOSING, "dry_run", "undo", "redo", "continue", "abort"),
     "undo": ("relocate", "verify"),
     "redo": ("relocate", "verify"),
-    "go_on": (*CHOOSING, "dry_run", "force"),
-    "take_back": (*CHOOSING, "dry_run", "force"),
+    "continue": (*CHOOSING, "dry_run", "force"),
+    "abort": (*CHOOSING, "dry_run", "force"),
 }
 """Options that exclude each other, by the one that is checked first."""
 
@@ -176,8 +176,8 @@ EXCLUDING = {
 @option("--roots", is_flag=True, help="with --allow-unsigned: change additional roots too")
 @option("--undo", is_flag=True, help="undo the last restore, or <number> steps")
 @option("--redo", is_flag=True, help="redo the last undo")
-@option("--continue", "go_on", is_flag=True, help="finish an interrupted restore")
-@option("--abort", "take_back", is_flag=True, help="undo an interrupted restore")
+@option("--continue", "continue", is_flag=True, help="finish an interrupted restore")
+@option("--abort", "abort", is_flag=True, help="undo an interrupted restore")
 def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
     """Restore a snapshot; the current files are saved first. Without <rev>, list likely snapshots."""
     _refuse_excluding(options)
@@ -207,21 +207,21 @@ def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
     with stoppable(session, snapshot), _shown_steps(session, options) as wish:
         restored = session.history.going.to(snapshot, wish)
     if check is None or options["dry_run"]:
-        return _tell(session, restored, options)
-    return _tell_and_check(session, restored, options, check)
+        return _print_result(session, restored, options)
+    return _print_and_check(session, restored, options, check)
 
 
-def _tell_and_check(session: Session, restored: RestoreResult, options: dict[str, Any], command: str) -> int:
+def _print_and_check(session: Session, restored: RestoreResult, options: dict[str, Any], command: str) -> int:
     from git_envhist.cli.json_values import verdict_json  # loaded late: few restores are checked
-    from git_envhist.cli.views.restore import check, tell_check  # loaded late: few restores are checked
+    from git_envhist.cli.views.restore import check, print_check  # loaded late: few restores are checked
 
     if session.json:
         checked = check(session, restored, command)
-        status = _tell(session, restored, options, verify=verdict_json(checked.verdict))
+        status = _print_result(session, restored, options, verify=verdict_json(checked.verdict))
     else:
-        status = _tell(session, restored, options)
+        status = _print_result(session, restored, options)
         checked = check(session, restored, command)
-    return tell_check(session, checked, restored, status)
+    return print_check(session, checked, restored, status)
 
 
 def step(session: Session, mode: str, revision: str | None, options: dict[str, Any]) -> int:
@@ -233,12 +233,12 @@ def step(session: Session, mode: str, revision: str | None, options: dict[str, A
     # The opposite command reverses this one; one more undo would go further back.
     other = "redo" if mode == "undo" else "undo"
     back = f"git envrestore --{other}" + (f" {steps}" if steps > 1 else "")
-    status = _tell(session, restored, options, back)
+    status = _print_result(session, restored, options, back)
     if not (session.json or options["head"]):
         for line in head_lines(restored, session.history.repository.git, dry_run=options["dry_run"]):
             session.line(line)
     if mode == "undo" and not session.json and restored.target.restore is RestoreRole.TO:
-        session.line(since_restore_line(restored, steps, dry_run=options["dry_run"]))
+        session.line(later_changes_line(restored, steps, dry_run=options["dry_run"]))
     return status
 
 
@@ -250,7 +250,7 @@ def _shown_steps(session: Session, options: dict[str, Any]) -> Iterator[RestoreO
     def planned(restored: RestoreResult) -> None:
         numbers.append(len(restored.plan.steps))
 
-    with shown_steps() as tell, shown_progress("reading your files") as progress:
+    with shown_steps() as report, shown_progress("reading your files") as progress:
         wish = _wish(session, options, progress)
         held, saved = wish.planned, wish.saved
 
@@ -263,7 +263,7 @@ def _shown_steps(session: Session, options: dict[str, Any]) -> Iterator[RestoreO
             if saved is not None:
                 saved(safety)
             if progress is not None:
-                tell(f"restoring {count(numbers[-1] if numbers else 0, 'path')}")
+                report(f"restoring {count(numbers[-1] if numbers else 0, 'path')}")
 
         yield replace(wish, planned=both, saved=going)
 
@@ -332,13 +332,13 @@ def _wish(
         dry_run=options["dry_run"],
         progress=progress,
         planned=require_plan(
-            options["plan"], None if silent else lambda planned: _say_plan(session, planned)
+            options["plan"], None if silent else lambda planned: _print_short_plan(session, planned)
         ),
-        saved=None if quiet else lambda safety: _say_saved(session, safety),
+        saved=None if quiet else lambda safety: _print_saved(session, safety),
     )
 
 
-def _say_plan(session: Session, planned: RestoreResult) -> None:
+def _print_short_plan(session: Session, planned: RestoreResult) -> None:
     if planned.plan.steps or planned.plan.directories:
         for line in plan_lines(planned, _words(session, planned.target)):
             session.line(line)
@@ -346,13 +346,13 @@ def _say_plan(session: Session, planned: RestoreResult) -> None:
     session.output.flush()
 
 
-def _say_saved(session: Session, safety: Snapshot) -> None:
+def _print_saved(session: Session, safety: Snapshot) -> None:
     session.line(saved_line(safety))
     session.output.flush()
 
 
-def _tell(
-    session: Session, restored: RestoreResult, options: dict[str, Any], back: str = WAY_BACK, **more: object
+def _print_result(
+    session: Session, restored: RestoreResult, options: dict[str, Any], back: str = UNDO, **more: object
 ) -> int:
     if not options["dry_run"]:
         session.done("the restore is done")
@@ -360,7 +360,7 @@ def _tell(
         warn(warning)
     for problem in problems(restored):
         warn(problem)
-    back = way_back(restored, back, head=options["head"], services=options["services"])
+    back = undo_command(restored, back, head=options["head"], services=options["services"])
     held = () if options["services"] or options.get("to") else _held_services(session, restored)
     if session.json:
         from git_envhist.cli.json_values import restored_json  # loaded late: only --json needs it
@@ -378,14 +378,14 @@ def _tell(
         from git_envhist.cli import errors  # loaded late: a dry run and JSON need none
         from git_envhist.text import escape  # loaded late: a dry run and JSON need none
 
-        told = None if options.get("to") or not errors.is_wanted(session, errors.RESTORE) else back
+        printed_back = None if options.get("to") or not errors.is_wanted(session, errors.RESTORE) else back
         did = "restored"
         if options.get("to"):
             did = f"wrote {restored.target.id[:7]} into '{escape(os.path.abspath(options['to']))}'"
-        for line in done_lines(restored, told, _rest_line(session, restored, options), did=did):
+        for line in done_lines(restored, printed_back, _rest_line(session, restored, options), did=did):
             session.line(line)
     if held and not session.json:
-        for line in held_lines(session, restored, held):
+        for line in unrestored_service_lines(session, restored, held):
             session.line(line)
     return 0 if restored.exact or options["dry_run"] else NOT_EXACT
 
@@ -414,8 +414,8 @@ def _words(session: Session, snapshot: Snapshot) -> str:
     from git_envhist.text import escape  # loaded late: JSON needs none
 
     verdict = snapshot.verdict
-    told = f"{symbol(verdict)} {first_line(verdict.command)}" if verdict else ""
-    words = moment_words(snapshot, told, format_context(session.history))
+    label = f"{symbol(verdict)} {first_line(verdict.command)}" if verdict else ""
+    words = describe_snapshot(snapshot, label, format_context(session.history))
     root = session.history.repository.root
     # Name the directory if it is not the current one.
     return words if os.path.realpath(root) == os.path.realpath(".") else f"{words} in '{escape(root)}'"
@@ -427,12 +427,12 @@ def _write_elsewhere(session: Session, snapshot: Snapshot, options: dict[str, An
 
     refuse_place(session, options["to"])
     written = session.history.going.write_to(snapshot, options["to"], wish)
-    return _tell(session, written, options)
+    return _print_result(session, written, options)
 
 
 def _show_likeliest(session: Session) -> int:
 
-    for line in likely_lines(session):
+    for line in likely_snapshot_lines(session):
         session.line(line)
     return 0
 

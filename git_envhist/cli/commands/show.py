@@ -134,16 +134,18 @@ def show(session: Session, words: tuple[str, ...], date: str | None) -> None:
         from git_envhist.cli.json_values import snapshot_json  # loaded late: only --json needs it
 
         details = read_details(session.history, snapshot)
-        told = (*details.facts, *file_facts(session.history, snapshot))
-        session.print_json(snapshot_json(snapshot, replace(details, facts=told)))
+        all_facts = (*details.facts, *file_facts(session.history, snapshot))
+        session.print_json(snapshot_json(snapshot, replace(details, facts=all_facts)))
         return
-    look = FormatContext(session.history.now, session.date_style(date), ascii_signs=session.columns is None)
+    context = FormatContext(
+        session.history.now, session.date_style(date), ascii_signs=session.columns is None
+    )
     missing = missing_of(session.history, snapshot)
     facts = (*facts_of(session.history, snapshot), *file_facts(session.history, snapshot))
     story = fact_lines(session, facts)
     services = services_of(session.history, snapshot)
     session.page()
-    for line in card(snapshot, look, session.palette, missing, story, services):
+    for line in card(snapshot, context, session.palette, missing, story, services):
         session.line(line)
 
 

@@ -118,7 +118,7 @@ def _settings(session: Session) -> dict[str, str]:
 
 
 def _as_json(found: IntegrationStatus, settings: dict[str, str] | None) -> dict[str, object]:
-    told: dict[str, object] = {
+    report: dict[str, object] = {
         "schema": 1,
         "enabled": found.enabled,
         "program": escape_invalid(found.program),
@@ -131,9 +131,9 @@ def _as_json(found: IntegrationStatus, settings: dict[str, str] | None) -> dict[
         "warnings": [*map(escape_invalid, found.warnings)],
     }
     if settings is not None:
-        told["versions"] = _versions(found)
-        told["settings"] = {escape_invalid(key): escape_invalid(value) for key, value in settings.items()}
-    return told
+        report["versions"] = _versions(found)
+        report["settings"] = {escape_invalid(key): escape_invalid(value) for key, value in settings.items()}
+    return report
 
 
 def _part_json(part: InstalledPart) -> dict[str, object]:

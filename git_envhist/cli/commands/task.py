@@ -40,12 +40,12 @@ def task(session: Session, action: str, which: str | None, files: tuple[str, ...
     session.no_paths()
     tasks = session.history.tasks
     if action == "list" and which is None:
-        _tell(session, tasks.all())
+        _print_result(session, tasks.all())
     elif action == "add" and which is not None:
-        _tell_one(session, tasks.add(which, definition=definition_of_files(files)))
+        _print_one(session, tasks.add(which, definition=definition_of_files(files)))
     elif action in STATUSES and which is not None:
         definition = definition_of_files(files)
-        _tell_one(session, tasks.set(_number(which), STATUSES[action], definition=definition))
+        _print_one(session, tasks.set(_number(which), STATUSES[action], definition=definition))
     else:
         raise UsageError(f"'task' has no such action: '{action}'", hint=USAGE)
 
@@ -63,9 +63,11 @@ def resume(session: Session, files: tuple[str, ...], force: bool) -> None:
     if found is None:
         session.line("all tasks are done")
         return
-    look = format_context(session.history)
+    context = format_context(session.history)
     session.line(_line(found.task))
-    session.line(f"it starts from {found.start.id[:7]} ({look.time(found.start)}): {look.words(found.start)}")
+    session.line(
+        f"it starts from {found.start.id[:7]} ({context.time(found.start)}): {context.words(found.start)}"
+    )
     by, here = _agent(found.task.agent, found.task.agent_version), session.history.agent
     if by and here is not None and by != _agent(here.name, here.version):
         session.line(f"recorded by {escape(by)}; you are {escape(_agent(here.name, here.version))}")
@@ -93,7 +95,7 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _tell(session: Session, tasks: Sequence[Task]) -> None:
+def _print_result(session: Session, tasks: Sequence[Task]) -> None:
     if session.json:
         session.print_json({"schema": SCHEMA, "tasks": [_task_json(one) for one in tasks]})
         return
@@ -104,7 +106,7 @@ def _tell(session: Session, tasks: Sequence[Task]) -> None:
         session.line("no tasks; add one: git envlog task add <text>")
 
 
-def _tell_one(session: Session, one: Task) -> None:
+def _print_one(session: Session, one: Task) -> None:
     session.done("the task is stored")
     if session.json:
         session.print_json({"schema": SCHEMA, "task": _task_json(one)})
@@ -113,8 +115,8 @@ def _tell_one(session: Session, one: Task) -> None:
 
 
 def _line(one: Task, digits: int = SHORTEST_ID) -> str:
-    told = f"{one.number:>3}  {one.status.value:<{WIDEST_STATUS}}  {one.stands_on[:digits]}"
-    return f"{told}  {escape(subject(one.text))}"
+    text = f"{one.number:>3}  {one.status.value:<{WIDEST_STATUS}}  {one.stands_on[:digits]}"
+    return f"{text}  {escape(subject(one.text))}"
 
 
 def _task_json(one: Task) -> Json:

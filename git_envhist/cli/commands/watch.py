@@ -21,9 +21,9 @@ from git_envhist.model import CaptureResult
 def watch_command(session: Session, settle: str | None) -> None:
     """Take a snapshot after each change, once no more changes follow. Runs until stopped."""
     session.no_paths()
-    told = WatchCallbacks(partial(_tell, session), warn)
+    text = WatchCallbacks(partial(_print_result, session), warn)
     # Workers can be forked, because this process only watches.
-    watch(lambda: AroundHistory.open(".", workers="fork"), told, _seconds(settle))
+    watch(lambda: AroundHistory.open(".", workers="fork"), text, _seconds(settle))
 
 
 def _seconds(text: str | None) -> float:
@@ -36,7 +36,7 @@ def _seconds(text: str | None) -> float:
     return settle
 
 
-def _tell(session: Session, captured: CaptureResult) -> None:
+def _print_result(session: Session, captured: CaptureResult) -> None:
     for warning in captured.warnings:
         warn(warning)
     if captured.snapshot is None:
@@ -46,8 +46,8 @@ def _tell(session: Session, captured: CaptureResult) -> None:
         history = session.history
         history.forget_world()
         snapshot = history.resolve(captured.snapshot.id)
-        told = snapshot_json(snapshot, read_details(history, snapshot), most_paths=PATHS_IN_LISTS)
-        session.print_json(captured_json(captured, told))
+        text = snapshot_json(snapshot, read_details(history, snapshot), most_paths=PATHS_IN_LISTS)
+        session.print_json(captured_json(captured, text))
     else:
         for line in captured_lines(captured, session.history):
             session.line(line)

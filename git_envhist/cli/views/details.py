@@ -45,7 +45,7 @@ STDERR = 2
 def watching(session: Session) -> CheckListener:
     """Return the listener that prints a running check."""
     return CheckListener(
-        running=lambda command: _say_what_runs(session, command), through=_pass, waiting=_say_who_waits
+        running=lambda command: _print_running(session, command), through=_pass, waiting=_report_waiting
     )
 
 
@@ -58,12 +58,12 @@ def verdict_line(verdict: Verdict) -> str:
         verdict_cause,
     )
 
-    told = verdict_cause(verdict) or first_line(verdict.command)
+    text = verdict_cause(verdict) or first_line(verdict.command)
     if verdict.duration_ms is not None:
-        told += f" ({seconds(verdict.duration_ms / 1000)})"
+        text += f" ({seconds(verdict.duration_ms / 1000)})"
     if verdict.changed_something:
-        told += ", it changed files"
-    return f"{symbol(verdict)} {escape(told)}"
+        text += ", it changed files"
+    return f"{symbol(verdict)} {escape(text)}"
 
 
 def warn_of(verdict: Verdict) -> None:
@@ -75,7 +75,7 @@ def warn_of(verdict: Verdict) -> None:
         warn(f"{what}: {verdict_cause(verdict)}")
 
 
-def _say_what_runs(session: Session, command: str) -> None:
+def _print_running(session: Session, command: str) -> None:
     # Print earlier output before that of the check.
     from git_envhist.cli.formats import first_line  # loaded late: only a check needs it
 
@@ -91,7 +91,7 @@ def _pass(chunk: bytes) -> None:
             view = view[os.write(STDERR, view) :]
 
 
-def _say_who_waits() -> None:
+def _report_waiting() -> None:
     print_error_line("waiting for another check of this working tree to finish")
 
 
@@ -210,10 +210,10 @@ def fact_lines(session: Session, changes: Sequence[FactChange], indent: int = LA
     from git_envhist.cli.views.diff_source import DiffStyle  # loaded late: keeps envlog fast
     from git_envhist.cli.views.summary import fact_texts  # loaded late: a list needs none of it
 
-    manner = DiffStyle(
+    style = DiffStyle(
         session.palette, session.columns and session.columns - indent, plain=session.output.plain
     )
-    texts = b"".join(fact_texts(changes, manner, secrets=True))
+    texts = b"".join(fact_texts(changes, style, secrets=True))
     return [" " * indent + line for line in texts.decode("utf-8", "surrogateescape").splitlines()]
 
 
@@ -256,7 +256,7 @@ def diff_source(history: AroundHistory, snapshot: Snapshot, pathspecs: Sequence[
     return DiffSource(git, before, snapshot.commit, changes, history.open_sealed)
 
 
-def diff_manner(session: Session, *, ended_by_nul: bool, full_index: bool = False) -> DiffStyle:
+def make_diff_style(session: Session, *, ended_by_nul: bool, full_index: bool = False) -> DiffStyle:
     """Return the style of a diff below the line of a snapshot."""
     from git_envhist.cli.views.diff_source import DiffStyle  # loaded late: keeps envlog fast
 

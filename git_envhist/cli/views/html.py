@@ -71,20 +71,20 @@ def _measured(
     history: AroundHistory, moments: list[Snapshot], wanted: set[str], most_paths: int, most_areas: int
 ) -> dict[str, Json]:
     git = history.repository.git
-    told: dict[str, Json] = {}
+    values: dict[str, Json] = {}
     here = [with_lists(history, one) for one in moments]
     with CatFile(git) as reader:
         for snapshot, step in steps_of(git, here, kinds(), most_areas):
             if snapshot.commit in wanted:
                 details = details_of(history, reader, snapshot, step.changes)
                 value = snapshot_json(with_outputs(history, snapshot), details, most_paths=most_paths)
-                told[snapshot.commit] = {**value, "extent": extent_json(step.extent)}
-    return told
+                values[snapshot.commit] = {**value, "extent": extent_json(step.extent)}
+    return values
 
 
 # Replace a page: write a temporary file, sync it, rename it. The next run removes temporary files of killed runs.
 
-BESIDE = "{}.{}.new"
+TEMPORARY_NAME = "{}.{}.new"
 """The name of the page, and the process that writes it."""
 
 
@@ -113,7 +113,7 @@ def _write_through(place: str, data: bytes) -> None:
 
 
 def _replace(whole: str, data: bytes) -> None:
-    beside = BESIDE.format(whole, os.getpid())
+    beside = TEMPORARY_NAME.format(whole, os.getpid())
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
     try:
         # The lock is held until the end; it tells other runs that this file is in use.
@@ -185,8 +185,8 @@ def write_page(session: Session, file: str, shown: Sequence[Snapshot]) -> None:
         )
     history = session.history
     refuse_what_is_no_page(file)
-    with shown_steps() as tell:
-        tell(f"measuring {count(len(shown), 'snapshot')}")
+    with shown_steps() as report:
+        report(f"measuring {count(len(shown), 'snapshot')}")
         values = with_titles(json_values_with_sizes(history, shown, most_paths=PATHS_IN_LISTS), shown)
         values = folded(values, fold_turns(shown, history.now.tzinfo))
     place = os.path.basename(history.repository.root) or history.repository.root

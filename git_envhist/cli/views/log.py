@@ -26,7 +26,7 @@ from git_envhist.cli.formats import (
     verdict_phrase,
     verdict_symbol,
 )
-from git_envhist.cli.main import is_slip, unknown_subcommand
+from git_envhist.cli.main import is_probable_subcommand, unknown_subcommand
 from git_envhist.cli.output import Palette
 from git_envhist.cli.terminal import pad, shorten, width
 from git_envhist.diff.summary import changes_phrase, describe_counts
@@ -120,7 +120,7 @@ def id_length(ids: Sequence[str]) -> int:
 
 def list_lines(
     snapshots: Sequence[Snapshot],
-    look: FormatContext,
+    context: FormatContext,
     palette: Palette,
     columns: int | None,
     *,
@@ -133,34 +133,32 @@ def list_lines(
     """
     indents = indents or [0] * len(snapshots)
     deepest = max(indents, default=0)
-    times = [look.time(snapshot) for snapshot in snapshots]
+    times = [context.time(snapshot) for snapshot in snapshots]
     intents = [_named(title(snapshot), snapshot) for snapshot in snapshots]
-    stories = [_story(snapshot, look, timelines) for snapshot in snapshots]
+    stories = [_story(snapshot, context, timelines) for snapshot in snapshots]
     time_width = max(map(width, times), default=0)
     intent_width = min(max(map(width, intents), default=0), WIDEST_INTENT)
     room = None
     if columns is not None:
         # id, time, symbol and the gaps between them have a fixed width.
-        room = columns - deepest - look.id_length - time_width - 8
+        room = columns - deepest - context.id_length - time_width - 8
         intent_width = max(NARROWEST_INTENT, min(intent_width, _room_for_intents(room, stories)))
     lines = []
     for snapshot, time, intent, story, indent in zip(
         snapshots, times, intents, stories, indents, strict=True
     ):
         more = deepest - indent
-        told = _columns(intent, story, intent_width + more, room + more if room is not None else None)
+        cells = _columns(intent, story, intent_width + more, room + more if room is not None else None)
         sign = verdict_symbol(snapshot.verdict)
         sign = palette.paint("none" if sign == NOT_CHECKED else _slot(snapshot.verdict), sign)
-        head = (
-            f"{palette.paint('id', look.short_id(snapshot))}  {palette.paint('time', pad(time, time_width))}"
-        )
-        after = f"  {palette.paint('story', told[1])}" if told[1] else ""
-        lines.append(f"{head}  {sign} {palette.paint('intent', told[0])}{after}")
+        head = f"{palette.paint('id', context.short_id(snapshot))}  {palette.paint('time', pad(time, time_width))}"
+        after = f"  {palette.paint('story', cells[1])}" if cells[1] else ""
+        lines.append(f"{head}  {sign} {palette.paint('intent', cells[0])}{after}")
     return lines
 
 
-def _story(snapshot: Snapshot, look: FormatContext, timelines: bool) -> str:
-    parts = (look.signed(story_line(snapshot)), _known_from(snapshot, look))
+def _story(snapshot: Snapshot, context: FormatContext, timelines: bool) -> str:
+    parts = (context.signed(story_line(snapshot)), _known_from(snapshot, context))
     story = escape(" · ".join(part for part in parts if part))
     return f"[{escape(snapshot.timeline)}] {story}".rstrip() if timelines else story
 
@@ -178,12 +176,12 @@ def _columns(intent: str, story: str, intent_width: int, room: int | None) -> tu
     return (pad(intent, intent_width) if story else intent), story
 
 
-def _known_from(snapshot: Snapshot, look: FormatContext) -> str:
+def _known_from(snapshot: Snapshot, context: FormatContext) -> str:
     """Return `✓ from 10:02` if an equal snapshot was checked before."""
     verdict = snapshot.verdict
     if verdict is None or verdict.carried_from is None:
         return ""
-    return f"{symbol(verdict)} from {look.printed(verdict.at)}{services_phrase(verdict)}"
+    return f"{symbol(verdict)} from {context.printed(verdict.at)}{services_phrase(verdict)}"
 
 
 def _named(words: str, snapshot: Snapshot) -> str:
@@ -191,19 +189,19 @@ def _named(words: str, snapshot: Snapshot) -> str:
     return escape(words) + names
 
 
-def oneline(snapshot: Snapshot, look: FormatContext, palette: Palette, columns: int | None) -> str:
+def oneline(snapshot: Snapshot, context: FormatContext, palette: Palette, columns: int | None) -> str:
     """Return id and intent, as `git log --oneline`, cut on a terminal only."""
     text = " · ".join(
         part for part in (escape(claim(snapshot)), _named(subject(snapshot.intent), snapshot)) if part
     )
     if columns is not None:
-        text = shorten(text, columns - look.id_length - 1)
-    return f"{palette.paint('id', look.short_id(snapshot))} {text}"
+        text = shorten(text, columns - context.id_length - 1)
+    return f"{palette.paint('id', context.short_id(snapshot))} {text}"
 
 
 def card(
     snapshot: Snapshot,
-    look: FormatContext,
+    context: FormatContext,
     palette: Palette,
     missing: Sequence[MissingPath] = (),
     story: Sequence[str] = (),
@@ -214,27 +212,27 @@ def card(
     lines = [palette.paint("id", f"snapshot {snapshot.id}") + palette.paint("name", names)]
     lines += [
         f"{label + ':' if label else ''}".ljust(LABEL) + value
-        for label, value in _fields(snapshot, look)
+        for label, value in _fields(snapshot, context)
         if value
     ]
     if services:
         lines.append("Services:".ljust(LABEL) + escape(", ".join(services)))
-    for label, told in _doings(snapshot):
-        lines.append(f"{label}:".ljust(LABEL) + escape(told))
+    for label, text in _record_fields(snapshot):
+        lines.append(f"{label}:".ljust(LABEL) + escape(text))
     for verdict in snapshot.verdicts:
         lines += _verdict_lines(verdict, palette)
-    lines += _state_lines(snapshot, look.signed(changes_phrase(snapshot)), missing, story)
+    lines += _state_lines(snapshot, context.signed(changes_phrase(snapshot)), missing, story)
     lines += ["", *_indented(snapshot.intent or NO_INTENT), ""]
     for remark in snapshot.remarks:
         lines += [
-            palette.paint("heading", f"Note ({look_time(look, remark.at)}):"),
+            palette.paint("heading", f"Note ({look_time(context, remark.at)}):"),
             *_indented(remark.text),
             "",
         ]
     return lines[:-1]
 
 
-def _doings(snapshot: Snapshot) -> list[tuple[str, str]]:
+def _record_fields(snapshot: Snapshot) -> list[tuple[str, str]]:
     """Return the tasks and effects recorded on a snapshot."""
     if not snapshot.records:
         return []
@@ -242,7 +240,7 @@ def _doings(snapshot: Snapshot) -> list[tuple[str, str]]:
     return tasks + [("Effect", effect_words(effect)) for effect in effects_of((snapshot,))]
 
 
-def _fields(snapshot: Snapshot, look: FormatContext) -> list[tuple[str, str]]:
+def _fields(snapshot: Snapshot, context: FormatContext) -> list[tuple[str, str]]:
     actor = f"{snapshot.actor.name} <{snapshot.actor.email}>"
     agent = " ".join(word for word in (snapshot.actor.agent, snapshot.actor.agent_version) if word)
     # After a rewrite, plain git shows another hash than the id.
@@ -256,7 +254,7 @@ def _fields(snapshot: Snapshot, look: FormatContext) -> list[tuple[str, str]]:
         ("Agent", agent),
         ("Session", snapshot.actor.session or ""),
         ("Tool", snapshot.actor.tool or ""),
-        ("Date", look_time(look, snapshot.at)),
+        ("Date", look_time(context, snapshot.at)),
         ("Trigger", snapshot.trigger.value),
         ("Head", head),
         ("External", snapshot.external_id or ""),
@@ -273,9 +271,9 @@ def _fields(snapshot: Snapshot, look: FormatContext) -> list[tuple[str, str]]:
     return [(label, escape(value)) for label, value in fields]
 
 
-def look_time(look: FormatContext, at: datetime) -> str:
+def look_time(context: FormatContext, at: datetime) -> str:
     """Return a time in the chosen date style, else in git's default one."""
-    return format_date(at, look.date or "default", look.now)
+    return format_date(at, context.date or "default", context.now)
 
 
 def _branch(branch: str | None) -> str:
@@ -297,15 +295,15 @@ def _why(missing: MissingPath) -> str:
 
 
 def _verdict_lines(verdict: Verdict, palette: Palette) -> list[str]:
-    told = verdict_cause(verdict) or first_line(verdict.command)
+    remarks = verdict_cause(verdict) or first_line(verdict.command)
     if verdict.duration_ms is not None:
-        told += f", {verdict.duration_ms:,} ms"
+        remarks += f", {verdict.duration_ms:,} ms"
     if verdict.carried_from:
-        told += f", carried over from {verdict.carried_from[:SHORTEST_ID]}{services_phrase(verdict)}"
+        remarks += f", carried over from {verdict.carried_from[:SHORTEST_ID]}{services_phrase(verdict)}"
     if verdict.changed_something:
-        told += ", the check changed files"
+        remarks += ", the check changed files"
     head = palette.paint(_slot(verdict), f"{symbol(verdict)} {escape(verdict_phrase(verdict))}")
-    lines = ["Verdict:".ljust(LABEL) + f"{head} ({escape(told)})"]
+    lines = ["Verdict:".ljust(LABEL) + f"{head} ({escape(remarks)})"]
     return lines + (_indented(verdict.output_tail.rstrip("\n")) if verdict.output_tail.strip() else [])
 
 
@@ -402,7 +400,7 @@ def _range(history: AroundHistory, revisions: tuple[str, ...]) -> list[Snapshot]
     try:
         span = resolve_range(revisions[0], history.world, history.now)
     except SnapshotNotFound:
-        if is_slip(revisions[0]):
+        if is_probable_subcommand(revisions[0]):
             raise unknown_subcommand(revisions[0]) from None
         raise
     if len(revisions) > 1:
@@ -431,7 +429,7 @@ def select_folded(history: AroundHistory, wanted: LogQuery) -> list[Snapshot]:
     """Return the selected snapshots; of a turn or a run only the newest, with the summary of all of it."""
     lines = _lines(history, wanted)
     turns = any(line.is_turn for line in lines)
-    shown = _told(history, lines) if turns else [_summed(line) for line in lines]
+    shown = _merged(history, lines) if turns else [_summed(line) for line in lines]
     return shown[::-1] if wanted.reverse else shown
 
 
@@ -449,7 +447,7 @@ def _lines(history: AroundHistory, wanted: LogQuery) -> list[LogLine]:
         asked *= FOLDED_AT_ONCE
 
 
-def _told(history: AroundHistory, lines: Sequence[LogLine]) -> list[Snapshot]:
+def _merged(history: AroundHistory, lines: Sequence[LogLine]) -> list[Snapshot]:
     from git_envhist.context import refuse_endless_trees  # loaded late: keeps envlog fast
 
     folded = [line for line in lines if line.is_turn]
@@ -516,7 +514,7 @@ def select_graph(history: AroundHistory, wanted: LogQuery) -> tuple[list[Snapsho
     return shown, list(draw(ids, known))
 
 
-def beside_rows(rows: Sequence[GraphRow], texts: Iterable[str]) -> Iterator[str]:
+def rows_with_graph(rows: Sequence[GraphRow], texts: Iterable[str]) -> Iterator[str]:
     """Yield the texts with the lines of the graph at their left."""
     for row, text in zip(rows, texts, strict=True):
         first, *more = text.split("\n")

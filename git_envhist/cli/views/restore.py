@@ -97,8 +97,16 @@ def plan_id(planned: RestoreResult) -> str:
     """Return an id that is equal for plans that do the same to the same files."""
     digest = hashlib.sha256(planned.target.id.encode())
     for step in planned.plan.steps:
-        told = (step.realm, step.path, step.action.value, step.before, step.after, len(step.below), step.unit)
-        digest.update(repr(told).encode("utf-8", "surrogateescape"))
+        step_key = (
+            step.realm,
+            step.path,
+            step.action.value,
+            step.before,
+            step.after,
+            len(step.below),
+            step.unit,
+        )
+        digest.update(repr(step_key).encode("utf-8", "surrogateescape"))
     for directory in planned.plan.directories:
         digest.update(
             repr((directory.realm, directory.path, directory.after)).encode("utf-8", "surrogateescape")
@@ -113,13 +121,13 @@ def require_plan(
     if shown is None:
         return also
 
-    def look(planned: RestoreResult) -> None:
+    def context(planned: RestoreResult) -> None:
         if plan_id(planned) != shown:
             raise StalePlan(shown)
         if also is not None:
             also(planned)
 
-    return look
+    return context
 
 
 # After a restore of paths: how many other paths differ. The newest snapshot contains only this part, and `@` would
@@ -132,8 +140,8 @@ def not_restored_line(session: Session, restored: RestoreResult, *, partly: bool
     if now is None and target.restore is RestoreRole.TO and target.restored_from:
         # The working tree is the result of a restore of paths.
         source = _find(session, target.restored_from)
-        return _told(session, source, target) if source is not None else ""
-    return _told(session, target, now) if partly and now is not None else ""
+        return _difference_line(session, source, target) if source is not None else ""
+    return _difference_line(session, target, now) if partly and now is not None else ""
 
 
 def _find(session: Session, name: str) -> Snapshot | None:
@@ -143,7 +151,7 @@ def _find(session: Session, name: str) -> Snapshot | None:
         return None
 
 
-def _told(session: Session, target: Snapshot, now: Snapshot) -> str:
+def _difference_line(session: Session, target: Snapshot, now: Snapshot) -> str:
     if now.content == target.content:
         return ""
     differing = len(compare(session.history.repository.git, target.commit, now.commit, brief=True))
@@ -164,10 +172,10 @@ def root_lines(roots: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 MAX_ROWS = 12
 FEW_ROWS = 5
-MAX_TOLD = 20
+MAX_LISTED = 20
 MAX_OUTSIDE = 3
-WAY_BACK = "git envrestore --undo"
-SHORTER = dict.fromkeys((NOT_CAPTURED, LEFT_OUT_THEN, PLAN_NOT_CAPTURED), "not captured")
+UNDO = "git envrestore --undo"
+SHORT_REASONS = dict.fromkeys((NOT_CAPTURED, LEFT_OUT_THEN, PLAN_NOT_CAPTURED), "not captured")
 """Short forms of reasons, printed after a count."""
 TITLES = (
     (PlanAction.WRITE, "write"),
@@ -189,7 +197,7 @@ def plan_lines(restored: RestoreResult, moment: str) -> Iterator[str]:
 
 
 def dry_run_lines(
-    restored: RestoreResult, moment: str, back: str | None = WAY_BACK, story: Iterable[str] = ()
+    restored: RestoreResult, moment: str, back: str | None = UNDO, story: Iterable[str] = ()
 ) -> Iterator[str]:
     """Yield the whole plan; `back` is None for a restore elsewhere, `story` are the changed facts."""
     if back is not None and _is_idle(restored):
@@ -216,7 +224,7 @@ def dry_run_lines(
 
 
 def done_lines(
-    restored: RestoreResult, back: str | None = WAY_BACK, rest: str = "", *, did: str = "restored"
+    restored: RestoreResult, back: str | None = UNDO, rest: str = "", *, did: str = "restored"
 ) -> Iterator[str]:
     """Yield the result; `back` is the command that reverses it, `rest` the line about other paths."""
     if restored.moment is None:
@@ -249,7 +257,7 @@ def _return_words(back: str) -> str:
     return f"to {'redo' if '--redo' in back else 'undo'}: {back}"
 
 
-def held_lines(session: Session, restored: RestoreResult, held: Sequence[str]) -> Iterator[str]:
+def unrestored_service_lines(session: Session, restored: RestoreResult, held: Sequence[str]) -> Iterator[str]:
     """Yield which states of services the snapshot contains and the restore does not change."""
     at = printed_time(restored.target.at, session.history.now)
     names = ", ".join(map(escape, held))
@@ -263,7 +271,7 @@ def held_lines(session: Session, restored: RestoreResult, held: Sequence[str]) -
             )
 
 
-def way_back(restored: RestoreResult, back: str, *, head: bool, services: bool) -> str:
+def undo_command(restored: RestoreResult, back: str, *, head: bool, services: bool) -> str:
     """Return the command that reverses the restore; `back` alone restores only files."""
     others = " --services" if services else ""
     if head:
@@ -289,23 +297,23 @@ def head_lines(restored: RestoreResult, git: Git, *, dry_run: bool) -> Iterator[
 def _outside_lines(restored: RestoreResult) -> Iterator[str]:
     """Yield differences that no restore changes: packages of the machine, running programs, effects."""
     used = [change for change in restored.outside if change.role is Role.DIRECT]
-    told = [escape(outside_words(change)) for change in used[:MAX_OUTSIDE]]
+    parts = [escape(outside_words(change)) for change in used[:MAX_OUTSIDE]]
     if len(used) > MAX_OUTSIDE:
-        told.append(f"{len(used) - MAX_OUTSIDE:,} more packages and services")
+        parts.append(f"{len(used) - MAX_OUTSIDE:,} more packages and services")
     unused = len(restored.outside) - len(used)
     if unused:
-        told.append(f"{count(unused, 'package')} of this machine that your project does not name")
-    told += [f"{escape(process)} still runs the old files" for process in restored.running[:MAX_TOLD]]
-    if len(restored.running) > MAX_TOLD:
-        told.append(f"and {len(restored.running) - MAX_TOLD:,} more")
-    if told:
-        yield "not restored: " + "; ".join(told)
+        parts.append(f"{count(unused, 'package')} of this machine that your project does not name")
+    parts += [f"{escape(process)} still runs the old files" for process in restored.running[:MAX_LISTED]]
+    if len(restored.running) > MAX_LISTED:
+        parts.append(f"and {len(restored.running) - MAX_LISTED:,} more")
+    if parts:
+        yield "not restored: " + "; ".join(parts)
     # The list is cut, so irreversible effects come first, then the newest.
     effects = sorted(restored.effects, key=lambda effect: (effect.irreversible, effect.mark), reverse=True)
-    for effect in effects[:MAX_TOLD]:
+    for effect in effects[:MAX_LISTED]:
         yield f"not undone: {escape(effect_words(effect))}"
-    if len(effects) > MAX_TOLD:
-        yield f"not undone: {len(effects) - MAX_TOLD:,} more effects outside the machine"
+    if len(effects) > MAX_LISTED:
+        yield f"not undone: {len(effects) - MAX_LISTED:,} more effects outside the machine"
 
 
 def _staying(number: int) -> str:
@@ -325,13 +333,13 @@ def _idle_lines(restored: RestoreResult, rest: str = "") -> Iterator[str]:
         yield "nothing to restore: nothing changed since the last restore of paths"
     else:
         yield "nothing to restore: all files are as in this snapshot"
-        yield from _goal_lines(restored.target)
+        yield from _failed_restore_lines(restored.target)
     if rest:
         yield rest
     yield from _outside_lines(restored)
 
 
-def _goal_lines(target: Snapshot) -> Iterator[str]:
+def _failed_restore_lines(target: Snapshot) -> Iterator[str]:
     """Yield a hint for a snapshot saved before a failed restore: the user may mean the target of that restore."""
     from git_envhist.history.titles import restored_snapshot_id  # loaded late: seldom needed
 
@@ -342,13 +350,11 @@ def _goal_lines(target: Snapshot) -> Iterator[str]:
 
 def _tracked_line(now: int, before: int) -> str:
     """Return `5 tracked files now differ from HEAD (3 did before; to keep your code: --keep-tracked)`."""
-    told = count(now, "tracked file")
+    files = count(now, "tracked file")
     if before == now:
-        return f"{told} {'differs' if now == 1 else 'differ'} from HEAD, as before"
+        return f"{files} {'differs' if now == 1 else 'differ'} from HEAD, as before"
     did = f"{before:,} did before; " if before else ""
-    return (
-        f"{told} now {'differs' if now == 1 else 'differ'} from HEAD ({did}to keep your code: --keep-tracked)"
-    )
+    return f"{files} now {'differs' if now == 1 else 'differ'} from HEAD ({did}to keep your code: --keep-tracked)"
 
 
 def _edits_line(restored: RestoreResult) -> str:
@@ -360,7 +366,7 @@ def _edits_line(restored: RestoreResult) -> str:
     return f"uncommitted changes of {named} were replaced: they are in {where} (to keep your code: --keep-tracked)"
 
 
-def since_restore_line(restored: RestoreResult, steps: int, *, dry_run: bool) -> str:
+def later_changes_line(restored: RestoreResult, steps: int, *, dry_run: bool) -> str:
     """Return a line about undoing the restore too, if this undo only undid changes after it."""
     target = (restored.target.restored_from or restored.target.id)[:7]
     if dry_run:
@@ -374,21 +380,21 @@ def since_restore_line(restored: RestoreResult, steps: int, *, dry_run: bool) ->
 
 
 def saved_line(safety: Snapshot) -> str:
-    told = f"saved your files as {safety.id[:7]}"
-    return told if safety.complete else f"{told}, but for {_staying(safety.missing_count)}"
+    text = f"saved your files as {safety.id[:7]}"
+    return text if safety.complete else f"{text}, but for {_staying(safety.missing_count)}"
 
 
-def moment_words(snapshot: Snapshot, verdict: str, look: FormatContext) -> str:
+def describe_snapshot(snapshot: Snapshot, verdict: str, context: FormatContext) -> str:
     """Return `9ac31f2 "working version" (✓ npm test, 10:27)`."""
-    time, words = look.time(snapshot), look.words(snapshot)
+    time, words = context.time(snapshot), context.words(snapshot)
     if snapshot.restore is not None:
         # The title contains another intent in quotes.
         words = words.replace('"', "'")
-    told = f"{verdict}, {time}" if verdict else time
+    remark = f"{verdict}, {time}" if verdict else time
     if not snapshot.complete:
         # Missing paths cannot be restored, and nothing else in a plan shows them.
-        told += f", partial: {count(snapshot.missing_count, 'path')} missing"
-    return f'{snapshot.id[:7]} "{words}" ({told})'
+        remark += f", partial: {count(snapshot.missing_count, 'path')} missing"
+    return f'{snapshot.id[:7]} "{words}" ({remark})'
 
 
 def counts_line(restored: RestoreResult) -> str:
@@ -409,7 +415,7 @@ def counts_line(restored: RestoreResult) -> str:
     words.append(f"unchanged {max(0, restored.files - touched):,}")
     left = notable_skips(restored.plan.left_alone)
     if left:
-        reasons = sorted({SHORTER.get(item.why.partition(" (")[0], item.why) for item in left})
+        reasons = sorted({SHORT_REASONS.get(item.why.partition(" (")[0], item.why) for item in left})
         words.append(f"skipped {len(left):,} ({'; '.join(map(escape, reasons[:2]))})")
     return " · ".join(words)
 
@@ -421,9 +427,11 @@ def notable_skips(left: tuple[SkippedPath, ...]) -> tuple[SkippedPath, ...]:
 
 def problems(restored: RestoreResult) -> Iterator[str]:
     """Yield a line for each path that is not exactly restored."""
-    yield from (f"not changed: '{_shown(item)}': {item.why}" for item in restored.kept[:MAX_TOLD])
-    yield from (f"not restored exactly: '{_shown(item)}': {item.why}" for item in restored.losses[:MAX_TOLD])
-    more = sum(max(0, len(items) - MAX_TOLD) for items in (restored.kept, restored.losses))
+    yield from (f"not changed: '{_shown(item)}': {item.why}" for item in restored.kept[:MAX_LISTED])
+    yield from (
+        f"not restored exactly: '{_shown(item)}': {item.why}" for item in restored.losses[:MAX_LISTED]
+    )
+    more = sum(max(0, len(items) - MAX_LISTED) for items in (restored.kept, restored.losses))
     if more:
         yield f"and {more:,} more; --json lists them all"
 
@@ -431,9 +439,9 @@ def problems(restored: RestoreResult) -> Iterator[str]:
 def _left_lines(left: tuple[SkippedPath, ...]) -> Iterator[str]:
     if left:
         yield "skipped:"
-        yield from (f"    {escape(_shown(item))}: {escape(item.why)}" for item in left[:MAX_TOLD])
-        if len(left) > MAX_TOLD:
-            yield f"    and {len(left) - MAX_TOLD:,} more"
+        yield from (f"    {escape(_shown(item))}: {escape(item.why)}" for item in left[:MAX_LISTED])
+        if len(left) > MAX_LISTED:
+            yield f"    and {len(left) - MAX_LISTED:,} more"
 
 
 def _shown(item: SkippedPath) -> str:
@@ -482,7 +490,7 @@ def check(session: Session, restored: RestoreResult, command: str) -> CheckResul
     return session.history.checks.after_restore(restored, command, watching(session))
 
 
-def tell_check(session: Session, checked: CheckResult, restored: RestoreResult, status: int) -> int:
+def print_check(session: Session, checked: CheckResult, restored: RestoreResult, status: int) -> int:
     """Print the result, offer an undo if the check did not pass, and return the exit status."""
     for warning in checked.warnings:
         warn(warning)
@@ -498,7 +506,7 @@ def tell_check(session: Session, checked: CheckResult, restored: RestoreResult, 
             undone = session.history.going.undo(1, RestoreOptions(progress=progress))
         session.line(f"undone: all files are as in {undone.target.id[:7]}")
     else:
-        print_error_line(f"hint: to undo: {WAY_BACK}")
+        print_error_line(f"hint: to undo: {UNDO}")
     return answer_status(checked.verdict)
 
 

@@ -30,23 +30,23 @@ ID_LENGTHS = (20, 32)
 LETTERS = {kind.value: kind.value.encode("ascii") for kind in ChangeKind}
 
 
-def name_only(changes: tuple[Change, ...], manner: DiffStyle) -> Iterator[bytes]:
+def name_only(changes: tuple[Change, ...], style: DiffStyle) -> Iterator[bytes]:
     """Yield the path of each change; of a renamed file the new one."""
     for change in changes:
-        yield _record([change.path], manner)
+        yield _record([change.path], style)
 
 
-def name_status(changes: tuple[Change, ...], manner: DiffStyle) -> Iterator[bytes]:
+def name_status(changes: tuple[Change, ...], style: DiffStyle) -> Iterator[bytes]:
     """Yield git's letter and the path, or both paths of a rename."""
-    if not manner.ended_by_nul and all_plain([change.path for change in changes]):
+    if not style.ended_by_nul and all_plain([change.path for change in changes]):
         # Nearly all lists have plain paths: these are not checked one by one.
-        yield b"".join([_plain_line(change, manner) for change in changes])
+        yield b"".join([_plain_line(change, style) for change in changes])
         return
     for change in changes:
-        yield _record([letter(change), *paths(change)], manner)
+        yield _record([letter(change), *paths(change)], style)
 
 
-def raw(changes: tuple[Change, ...], manner: DiffStyle) -> Iterator[bytes]:
+def raw(changes: tuple[Change, ...], style: DiffStyle) -> Iterator[bytes]:
     """Yield git's raw format with full ids; the modes have all twelve bits and the type."""
     zeros = b"0" * (2 * _id_length(changes))
     for change in changes:
@@ -54,7 +54,7 @@ def raw(changes: tuple[Change, ...], manner: DiffStyle) -> Iterator[bytes]:
             b"%06o" % (side_mode(side) if side else 0) for side in (change.before, change.after)
         )
         ids = b" ".join(_id(side) or zeros for side in (change.before, change.after))
-        yield _record([b":" + modes + b" " + ids + b" " + letter(change), *paths(change)], manner)
+        yield _record([b":" + modes + b" " + ids + b" " + letter(change), *paths(change)], style)
 
 
 def letter(change: Change) -> bytes:
@@ -69,13 +69,13 @@ def paths(change: Change) -> list[bytes]:
     return [change.path]
 
 
-def _plain_line(change: Change, manner: DiffStyle) -> bytes:
+def _plain_line(change: Change, style: DiffStyle) -> bytes:
     before, after = change.before, change.after
     if before is not None and after is not None and (before.path, before.kind) == (after.path, after.kind):
         return b"M\t%b\n" % (after.path or b".")
     kind = change.kind
     if kind is ChangeKind.RENAMED:
-        return _record([letter(change), *paths(change)], manner)
+        return _record([letter(change), *paths(change)], style)
     return b"%b\t%b\n" % (LETTERS[kind.value], change.path or b".")
 
 
@@ -84,16 +84,16 @@ def side_mode(side: ChangeSide) -> int:
     return TYPE_BITS[side.kind] | (0 if side.kind is EntryKind.LINK else side.mode)
 
 
-def shown_path(path: bytes, manner: DiffStyle) -> bytes:
+def shown_path(path: bytes, style: DiffStyle) -> bytes:
     """Return the path as it is printed, in quotes if needed; the top is a dot."""
-    return quoted(path or b".", quote_all=manner.quote_all)
+    return quoted(path or b".", quote_all=style.quote_all)
 
 
-def _record(fields: list[bytes], manner: DiffStyle) -> bytes:
-    if manner.ended_by_nul:
+def _record(fields: list[bytes], style: DiffStyle) -> bytes:
+    if style.ended_by_nul:
         return b"".join((field or b".") + b"\0" for field in fields)
     head = [field for field in fields[:1] if len(fields) > 1]
-    return b"\t".join([*head, *(shown_path(field, manner) for field in fields[len(head) :])]) + b"\n"
+    return b"\t".join([*head, *(shown_path(field, style) for field in fields[len(head) :])]) + b"\n"
 
 
 def _id(side: ChangeSide | None) -> bytes | None:
@@ -135,14 +135,14 @@ class Widths:
     largest: int
 
 
-def stat_texts(source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
+def stat_texts(source: DiffSource, style: DiffStyle) -> Iterator[bytes]:
     """Yield the lines and their sum; nothing if nothing differs."""
     if not source.changes:
         return
-    lines = _read_lines(source, manner)
-    widths = share_width(lines, manner.columns or DEFAULT_COLUMNS)
+    lines = _read_lines(source, style)
+    widths = share_width(lines, style.columns or DEFAULT_COLUMNS)
     for line in lines:
-        yield (_layout(line, widths, manner.palette) + "\n").encode("utf-8", "surrogateescape")
+        yield (_layout(line, widths, style.palette) + "\n").encode("utf-8", "surrogateescape")
     yield (_sum(lines) + "\n").encode("ascii")
 
 
@@ -173,7 +173,7 @@ def _word_width(line: StatLine) -> int:
     return 14 + len(str(line.sizes[0])) + len(str(line.sizes[1])) if line.sizes else 0
 
 
-def _read_lines(source: DiffSource, manner: DiffStyle) -> list[StatLine]:
+def _read_lines(source: DiffSource, style: DiffStyle) -> list[StatLine]:
     texts = [change for change in source.changes if _has_lines(change)]
     counts = read_line_counts(source.git, source.before, source.after, texts, renames=source.renames)
     binary = [change for change in texts if counts.get(change.path) is None]
@@ -182,7 +182,7 @@ def _read_lines(source: DiffSource, manner: DiffStyle) -> list[StatLine]:
         contents = DiffContents(source, reader)
         lines = []
         for change in source.changes:
-            name = _name(change, manner)
+            name = _name(change, style)
             known = counts.get(change.path)
             if known is not None:
                 lines.append(StatLine(name, *known))
@@ -215,19 +215,19 @@ def _size(side: ChangeSide | None, sizes: dict[ObjectId, int]) -> int:
     return 0 if side is None or side.oid is None else sizes.get(side.oid, 0)
 
 
-def _name(change: Change, manner: DiffStyle) -> str:
+def _name(change: Change, style: DiffStyle) -> str:
     side = change.after or change.before
     assert side is not None
     if change.kind is ChangeKind.RENAMED and change.before is not None:
-        name = renamed(change.before.path, change.path, manner)
+        name = renamed(change.before.path, change.path, style)
     else:
-        name = shown_path(change.path + NAME_DIRECTORY.get(side.kind, b""), manner)
+        name = shown_path(change.path + NAME_DIRECTORY.get(side.kind, b""), style)
     return name.decode("utf-8", "surrogateescape")
 
 
-def renamed(old: bytes, new: bytes, manner: DiffStyle) -> bytes:
+def renamed(old: bytes, new: bytes, style: DiffStyle) -> bytes:
     """Return `dir/{old => new}/file`, as git shortens a rename."""
-    quoted = [shown_path(path, manner) for path in (old, new)]
+    quoted = [shown_path(path, style) for path in (old, new)]
     if quoted != [old, new]:
         return b" => ".join(quoted)
     start = 0
@@ -256,12 +256,12 @@ def _layout(line: StatLine, widths: Widths, palette: Palette) -> str:
     if line.word:
         return f"{head} {line.word:>{widths.number}}"
     if line.sizes is not None:
-        told = f"{head} {'Bin':>{widths.number}}"
+        text = f"{head} {'Bin':>{widths.number}}"
         if line.sizes == (0, 0):
-            return told
+            return text
         old = palette.paint("removed", str(line.sizes[0]))
         new = palette.paint("added", str(line.sizes[1]))
-        return f"{told} {old} -> {new} bytes"
+        return f"{text} {old} -> {new} bytes"
     plus, minus = _graph(line, widths)
     graph = palette.paint("added", "+" * plus) + palette.paint("removed", "-" * minus)
     return f"{head} {line.total:>{widths.number}}" + (f" {graph}" if graph else "")

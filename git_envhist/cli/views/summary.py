@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from git_envhist.cli.terminal import SPELLED_PLAINLY, pad, shorten, width
+from git_envhist.cli.terminal import ASCII_SYMBOLS, pad, shorten, width
 from git_envhist.cli.views.diff_source import (
     DiffContents,
     DiffSource,
@@ -50,31 +50,31 @@ WIDE_GAP = "   "
 SLOTS = {"+": "added", "−": "removed", "~": "modified", "→": "modified"}
 
 
-def place_row(label: str, place: str, cells: Sequence[str], manner: DiffStyle) -> Iterator[bytes]:
+def place_row(label: str, place: str, cells: Sequence[str], style: DiffStyle) -> Iterator[bytes]:
     """Yield a row about one place, which has a column of its own."""
-    told = pad(place, PLACE_COLUMNS - 1) + " " if place else " " * PLACE_COLUMNS
-    return row_of_cells(label, cells, manner, told, WIDE_GAP)
+    text = pad(place, PLACE_COLUMNS - 1) + " " if place else " " * PLACE_COLUMNS
+    return row_of_cells(label, cells, style, text, WIDE_GAP)
 
 
 def row_of_cells(
-    label: str, cells: Sequence[str], manner: DiffStyle, place: str = "", gap: str = GAP
+    label: str, cells: Sequence[str], style: DiffStyle, place: str = "", gap: str = GAP
 ) -> Iterator[bytes]:
     """Yield the lines of a row: a label and its cells, as many on a line as fit."""
     indent = LABEL_COLUMNS + (PLACE_COLUMNS if place else 0)
-    room = manner.columns - indent if manner.columns else None
-    head = manner.palette.paint("heading", label) + " " * max(1, LABEL_COLUMNS - len(label)) + place
+    room = style.columns - indent if style.columns else None
+    head = style.palette.paint("heading", label) + " " * max(1, LABEL_COLUMNS - len(label)) + place
     # A place that is too long for its column gets a line of its own.
     if room is not None and width(place) > PLACE_COLUMNS:
-        yield _encoded(head, manner)
+        yield _encoded(head, style)
         head = " " * indent
     for line in _wrap(cells, room, gap):
-        yield _encoded(head + gap.join(_painted(cell, manner) for cell in line), manner)
+        yield _encoded(head + gap.join(_painted(cell, style) for cell in line), style)
         head = " " * indent
 
 
-def _encoded(line: str, manner: DiffStyle) -> bytes:
-    told = line.translate(SPELLED_PLAINLY) if manner.plain else line
-    return (told.rstrip(" ") + "\n").encode("utf-8", "surrogateescape")
+def _encoded(line: str, style: DiffStyle) -> bytes:
+    text = line.translate(ASCII_SYMBOLS) if style.plain else line
+    return (text.rstrip(" ") + "\n").encode("utf-8", "surrogateescape")
 
 
 def _wrap(cells: Sequence[str], room: int | None, gap: str) -> Iterator[list[str]]:
@@ -92,10 +92,10 @@ def _wrap(cells: Sequence[str], room: int | None, gap: str) -> Iterator[list[str
     yield line
 
 
-def _painted(cell: str, manner: DiffStyle) -> str:
+def _painted(cell: str, style: DiffStyle) -> str:
     slot = SLOTS.get(cell[:1])
-    told = with_ascii_signs(cell) if manner.columns is None else cell
-    return manner.palette.paint(slot, told) if slot else told
+    text = with_ascii_signs(cell) if style.columns is None else cell
+    return style.palette.paint(slot, text) if slot else text
 
 
 # Facts as rows: packages, services, databases, by probe and place.
@@ -105,18 +105,18 @@ MAX_CELLS = 10
 MAX_PLACES = 6
 
 
-def fact_texts(changes: Sequence[FactChange], manner: DiffStyle, *, secrets: bool = False) -> Iterator[bytes]:
+def fact_texts(changes: Sequence[FactChange], style: DiffStyle, *, secrets: bool = False) -> Iterator[bytes]:
     """Yield the rows; with `secrets` also those of variables, which a diff reads from the files."""
-    told = [change for change in changes if secrets or change.probe not in SECRET]
-    rows = fact_rows(told, tuple(kinds()))
+    text = [change for change in changes if secrets or change.probe not in SECRET]
+    rows = fact_rows(text, tuple(kinds()))
     for probe, found in groupby(rows, key=attrgetter("probe")):
         places = list(found)
         for row in places[:MAX_PLACES]:
-            yield from place_row(escape(probe), escape(row.place), _fact_cells(row), manner)
+            yield from place_row(escape(probe), escape(row.place), _fact_cells(row), style)
         if len(places) > MAX_PLACES:
             changed = sum(len(row.changes) + len(row.nested) for row in places[MAX_PLACES:])
             rest = f"… {changed:,} more in {len(places) - MAX_PLACES:,} places"
-            yield from place_row(escape(probe), "", [rest], manner)
+            yield from place_row(escape(probe), "", [rest], style)
 
 
 def _fact_cells(row: FactRow) -> list[str]:
@@ -125,12 +125,12 @@ def _fact_cells(row: FactRow) -> list[str]:
 
 def _words(change: FactChange) -> str:
     """Return the text of a fact, with the command of a service and the program of a hook."""
-    told = fact_words(change)
+    text = fact_words(change)
     if change.probe == HOOK and change.by:
-        return f"{told} ({change.by})"
+        return f"{text} ({change.by})"
     if change.probe != SERVICE or change.by.split(" ")[0].rpartition("/")[2] == name_of(change):
-        return told
-    return f"{told} ({change.by})"
+        return text
+    return f"{text} ({change.by})"
 
 
 # Changed configuration keys: read from both sides when a difference is shown, and not stored.
@@ -141,14 +141,14 @@ MAX_FILES = 60
 MASKED_VALUE = "***"
 
 
-def config_texts(source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
+def config_texts(source: DiffSource, style: DiffStyle) -> Iterator[bytes]:
     """Yield the rows: a file, and the keys that differ."""
-    yield from fact_texts(config_facts(source), manner, secrets=True)
+    yield from fact_texts(config_facts(source), style, secrets=True)
 
 
 def config_facts(source: DiffSource) -> tuple[FactChange, ...]:
     """Return the keys that differ, as facts without values."""
-    files = [change for change in source.changes if _is_told(change)]
+    files = [change for change in source.changes if _is_shown(change)]
     if not files or len(files) > MAX_FILES:
         return ()
     with CatFile(source.git) as reader:
@@ -156,7 +156,7 @@ def config_facts(source: DiffSource) -> tuple[FactChange, ...]:
         return tuple(fact for change in files for fact in _keys(change, contents))
 
 
-def _is_told(change: Change) -> bool:
+def _is_shown(change: Change) -> bool:
     """Return whether a change is a configuration file that existed before; sealed ones are shown by variables."""
     if change.kind is not ChangeKind.MODIFIED or reader_of(change.path) is None:
         return False
@@ -178,33 +178,33 @@ MASKED = "***"
 ARROW = " → "
 
 
-def story_texts(source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
+def story_texts(source: DiffSource, style: DiffStyle) -> Iterator[bytes]:
     """Yield one row per class; nothing if nothing differs."""
     if source.machines:
-        yield from machine_diff_text(source, manner)
+        yield from machine_diff_text(source, style)
         return
     in_env, in_files = split_by_class(source.changes)
-    yield from fact_texts(source.facts, manner)
-    yield from variable_texts(source, in_env, manner)
-    yield from config_texts(source, manner)
-    yield from file_texts(in_files, manner)
+    yield from fact_texts(source.facts, style)
+    yield from variable_texts(source, in_env, style)
+    yield from config_texts(source, style)
+    yield from file_texts(in_files, style)
 
 
-def variable_texts(source: DiffSource, changes: Sequence[Change], manner: DiffStyle) -> Iterator[bytes]:
+def variable_texts(source: DiffSource, changes: Sequence[Change], style: DiffStyle) -> Iterator[bytes]:
     """Yield the rows of files of variables, by their names."""
     with CatFile(source.git) as reader:
         contents = DiffContents(source, reader)
         for change in changes:
-            place = shown_path(change.path, manner).decode("utf-8", "surrogateescape")
-            cells = _variable_cells(change, contents, source.facts, manner)
-            yield from place_row("env", place, cells, manner)
+            place = shown_path(change.path, style).decode("utf-8", "surrogateescape")
+            cells = _variable_cells(change, contents, source.facts, style)
+            yield from place_row("env", place, cells, style)
 
 
-def file_texts(changes: Sequence[Change], manner: DiffStyle) -> Iterator[bytes]:
+def file_texts(changes: Sequence[Change], style: DiffStyle) -> Iterator[bytes]:
     """Yield the rows of files, grouped by directory."""
     if changes:
-        cells = [_file_cell(row, manner) for row in fold_by_directory(changes, MAX_ROWS)]
-        yield from row_of_cells("files", cells, manner)
+        cells = [_file_cell(row, style) for row in fold_by_directory(changes, MAX_ROWS)]
+        yield from row_of_cells("files", cells, style)
 
 
 def split_by_class(changes: Iterable[Change]) -> tuple[list[Change], list[Change]]:
@@ -212,8 +212,8 @@ def split_by_class(changes: Iterable[Change]) -> tuple[list[Change], list[Change
     in_env: list[Change] = []
     in_files: list[Change] = []
     for change in changes:
-        told_by_variables = is_environment_file(change) and has_other_bytes(change)
-        (in_env if told_by_variables else in_files).append(change)
+        has_variables = is_environment_file(change) and has_other_bytes(change)
+        (in_env if has_variables else in_files).append(change)
     return in_env, in_files
 
 
@@ -254,7 +254,7 @@ def _masked(fact: FactChange) -> FactChange:
 
 
 def _variable_cells(
-    change: Change, contents: DiffContents, facts: Sequence[FactChange], manner: DiffStyle
+    change: Change, contents: DiffContents, facts: Sequence[FactChange], style: DiffStyle
 ) -> list[str]:
     mark = MARKS[change.kind]
     try:
@@ -262,43 +262,43 @@ def _variable_cells(
     except SealingError as failure:
         known = [f"{mark_of(fact)} {escape(name_of(fact))}" for fact in _known_by_name(change, facts)]
         return [*known, f"{mark} {escape(failure.message)}"]
-    return [_variable_cell(variable, manner) for variable in variables] or [f"{mark} no variables differ"]
+    return [_variable_cell(variable, style) for variable in variables] or [f"{mark} no variables differ"]
 
 
-def _variable_cell(variable: VariableChange, manner: DiffStyle) -> str:
-    told = f"{variable.mark} {variable.key}"
-    if not manner.reveal:
-        return told
+def _variable_cell(variable: VariableChange, style: DiffStyle) -> str:
+    text = f"{variable.mark} {variable.key}"
+    if not style.reveal:
+        return text
     values = [escape(value) for value in (variable.before, variable.after) if value is not None]
-    return f"{told} {ARROW.join(values)}"
+    return f"{text} {ARROW.join(values)}"
 
 
-def _file_cell(row: SummaryRow, manner: DiffStyle) -> str:
+def _file_cell(row: SummaryRow, style: DiffStyle) -> str:
     if row.more:
-        place = _text(row.path, manner) if row.path else ""
+        place = _text(row.path, style) if row.path else ""
         return f"{place}… {row.more:,} more {describe_marks(row.count)}"
     if row.change is None:
         places = f"in {row.places:,} places " if row.places > 1 else ""
         sort = f" ({row.sort})" if row.sort else ""
-        return f"{_text(row.path, manner)} {places}{describe_marks(row.count)}{sort}"
-    return _change_cell(row.change, manner)
+        return f"{_text(row.path, style)} {places}{describe_marks(row.count)}{sort}"
+    return _change_cell(row.change, style)
 
 
-def _change_cell(change: Change, manner: DiffStyle) -> str:
+def _change_cell(change: Change, style: DiffStyle) -> str:
     mark, side = MARKS[change.kind], change.after or change.before
     assert side is not None
     is_directory = side.kind is EntryKind.DIRECTORY and not is_nested_repository(change)
-    path = _text(change.path + b"/" if is_directory and change.path else change.path, manner)
+    path = _text(change.path + b"/" if is_directory and change.path else change.path, style)
     if change.kind is ChangeKind.RENAMED and change.before is not None:
-        return f"{mark} {_text(change.before.path, manner)}{ARROW}{path}"
+        return f"{mark} {_text(change.before.path, style)}{ARROW}{path}"
     # For a file with equal contents, print what differs instead.
     words = change.attributes if not has_other_bytes(change) else ()
     remark = ", ".join([*(("sealed",) if is_sealed(change) else ()), *words])
     return f"{mark} {path}" + (f" ({remark})" if remark else "")
 
 
-def _text(path: bytes, manner: DiffStyle) -> str:
-    return shown_path(path, manner).decode("utf-8", "surrogateescape")
+def _text(path: bytes, style: DiffStyle) -> str:
+    return shown_path(path, style).decode("utf-8", "surrogateescape")
 
 
 # Two machines: the most likely reasons first, and normal differences last, as counts.
@@ -307,21 +307,21 @@ SYSTEM = "system"
 """The probe of the packages of the machine: there are many, and most are unrelated."""
 
 
-def machine_diff_text(source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
+def machine_diff_text(source: DiffSource, style: DiffStyle) -> Iterator[bytes]:
     """Yield packages, tools, variables, system packages; services and databases; files; then normal differences."""
     first, system, others = _by_rank(source.facts)
     apart = split_machine_differences(source.changes, lambda place: _is_explained(place, first))
     in_env, in_files = split_by_class(apart.told)
-    yield from fact_texts(first, manner)
-    yield from variable_texts(source, in_env, manner)
-    yield from fact_texts(system, manner)
-    yield from fact_texts(others, manner)
-    yield from config_texts(replace(source, changes=apart.told), manner)
-    yield from file_texts(in_files, manner)
+    yield from fact_texts(first, style)
+    yield from variable_texts(source, in_env, style)
+    yield from fact_texts(system, style)
+    yield from fact_texts(others, style)
+    yield from config_texts(replace(source, changes=apart.told), style)
+    yield from file_texts(in_files, style)
     cells = [f"{escape(why)} {describe_marks(count(changes))}" for why, changes in apart.by_nature]
     if cells:
         yield from row_of_cells(
-            "by nature", [*cells, "(as between any two machines; --no-fold lists them)"], manner
+            "by nature", [*cells, "(as between any two machines; --no-fold lists them)"], style
         )
 
 
