@@ -1,4 +1,4 @@
-"""What the completions are made of: every command with its options and operands, as the programs have them."""
+"""The input of the completions: every command with its options and operands, as the programs declare them."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ KINDS = {
     "<command>": "command",
     "<subcommand>": "subcommand",
 }
-"""What a word stands for, by how the usage writes it; whatever is not here is the user's own to write."""
+"""The kind of value that a word of a usage line means; all other words are free text."""
 FREE = "free"
 
 
 @dataclass(frozen=True)
 class Value:
-    """What may stand somewhere: a kind, or fixed words."""
+    """The possible values at one place: a kind, or fixed words."""
 
     kind: str
     words: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ def value_of(option: Option, command: str) -> Value:
 
 
 def operands(command: Command) -> Iterator[Value]:
-    """What may stand as an operand, in order, read from the usage; the last one may be repeated."""
+    """Yield the kinds of operands in order, read from the usage; the last one may be repeated."""
     usage = command.usage.split(" [-- ")[0].split(" -- ")[0]
     words = [each.metavar.split("|") for each in command.arguments if each.metavar and "|" in each.metavar]
     if words and all(re.fullmatch(r"\w+", word) for word in words[0]):
@@ -102,7 +102,7 @@ def operands(command: Command) -> Iterator[Value]:
 
 
 def shapes() -> dict[str, list[Shape]]:
-    """Each program with its subcommands; the program itself comes first."""
+    """Return each program with its subcommands; the program itself comes first."""
     found = {program: [shape("", place, SUMMARIES[program], program)] for program, place in PROGRAMS.items()}
     found["git-envlog"] += [
         shape(name, sub.place, sub.summary, "git-envlog") for name, sub in SUBCOMMANDS.items()
@@ -115,7 +115,7 @@ def longest(option: Option) -> str:
 
 
 def bare(option: Option) -> bool:
-    """Whether its value may be left out, and is given with `=` only."""
+    """Return whether the value is optional, and given with `=` only."""
     return not option.is_flag and not option.takes_next
 
 

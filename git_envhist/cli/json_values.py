@@ -67,7 +67,7 @@ def snapshot_json(snapshot: Snapshot, details: Details, *, most_paths: int | Non
         "id": snapshot.id,
         "commit": snapshot.commit,
         "timeline": snapshot.timeline,
-        "at": moment(snapshot.at),
+        "at": iso_time(snapshot.at),
         **text_fields("intent", snapshot.intent),
         "intent_source": snapshot.intent_source.value,
         "names": [escape_invalid(name) for name in snapshot.names],
@@ -79,7 +79,7 @@ def snapshot_json(snapshot: Snapshot, details: Details, *, most_paths: int | Non
         "verify": verdict_json(latest) if latest else None,
         "verdicts": [verdict_json(verdict) for verdict in snapshot.verdicts],
         "notes": [
-            {"text": escape_invalid(remark.text), "at": moment(remark.at)} for remark in snapshot.remarks
+            {"text": escape_invalid(remark.text), "at": iso_time(remark.at)} for remark in snapshot.remarks
         ],
         "meta": {escape_invalid(key): escape_invalid(value) for key, value in snapshot.meta},
         "attachments": [
@@ -96,7 +96,7 @@ def snapshot_json(snapshot: Snapshot, details: Details, *, most_paths: int | Non
         "story": [fact_json(fact) for fact in details.facts],
         "services": [escape_invalid(name) for name in details.services],
         "tasks": [
-            {"text": escape_invalid(task.text), "status": task.status.value, "at": moment(task.at)}
+            {"text": escape_invalid(task.text), "status": task.status.value, "at": iso_time(task.at)}
             for task in tasks_of((snapshot,))
         ],
         "effects": [effect_json(effect) for effect in effects_of((snapshot,))],
@@ -130,8 +130,8 @@ def observed_json(observed: ObservedCheckpoint) -> Json:
     """Return a recorded checkpoint of the platform."""
     return {
         "external_id": escape_invalid(observed.external_id),
-        "taken_at": moment(observed.taken_at),
-        "found_at": moment(observed.at),
+        "taken_at": iso_time(observed.taken_at),
+        "found_at": iso_time(observed.at),
         "comment": escape_invalid(observed.comment),
         "source": escape_invalid(observed.source),
         "intent": None,
@@ -143,7 +143,7 @@ def effect_json(effect: Effect) -> Json:
     """Return an effect."""
     return {
         "text": escape_invalid(effect.text),
-        "at": moment(effect.at),
+        "at": iso_time(effect.at),
         "irreversible": effect.irreversible,
         "command": effect.command and escape_invalid(effect.command),
         "exit_code": effect.exit_code,
@@ -195,7 +195,7 @@ def verdict_json(verdict: Verdict) -> Json:
         "timed_out": verdict.timed_out,
         "command": escape_invalid(verdict.command),
         "duration_ms": verdict.duration_ms,
-        "at": moment(verdict.at),
+        "at": iso_time(verdict.at),
         "output_tail": escape_invalid(verdict.output_tail),
         "tree_before": verdict.tree_before,
         "tree_after": verdict.tree_after,
@@ -248,7 +248,7 @@ def text_fields(key: str, text: str) -> Json:
     return {key: escape_invalid(text), f"{key}_b64": _base64(raw)}
 
 
-def moment(at: datetime) -> str:
+def iso_time(at: datetime) -> str:
     return at.isoformat(timespec="seconds")
 
 

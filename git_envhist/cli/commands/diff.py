@@ -33,7 +33,7 @@ CLASSES = ("packages", "services", "databases", "env", "tools", "files")
 ALL = frozenset(CLASSES)
 DIFFER = 1
 
-Moment = Snapshot | str
+Endpoint = Snapshot | str
 """A snapshot, or `now`."""
 
 
@@ -81,7 +81,7 @@ def envdiff(session: Session, revisions: tuple[str, ...], **options: Any) -> int
     """Show what changed between two snapshots. One alone (default: the newest) is compared with the files now."""
     wanted = _read_options(options)
     meanwhile(_load_readers)
-    before, after = read_moments(session.history, revisions)
+    before, after = read_endpoints(session.history, revisions)
     if NOW in (before, after):
         warn_if_half_way(session.history)
     with _compare(session, before, after, wanted) as source:
@@ -105,7 +105,7 @@ def _load_readers() -> None:
     import_module("git_envhist.diff.manifest")
 
 
-def read_moments(history: AroundHistory, revisions: Sequence[str]) -> tuple[Moment, Moment]:
+def read_endpoints(history: AroundHistory, revisions: Sequence[str]) -> tuple[Endpoint, Endpoint]:
     """Return the two ends that the words name; the defaults are the newest snapshot and the working tree."""
     from git_envhist.history.resolve import (  # loaded late: only words that are no name need it
         resolve_end,
@@ -117,13 +117,13 @@ def read_moments(history: AroundHistory, revisions: Sequence[str]) -> tuple[Mome
         raise UsageError(f"more than two snapshots are given: '{revisions[2]}'", hint="paths go after '--'")
     if len(revisions) == 2:
         first, second = (resolve_end(text, world, now) for text in revisions)
-        return _moment(first), _moment(second)
+        return _endpoint(first), _endpoint(second)
     if not revisions:
         return history.resolve("@"), NOW
     span = resolve_range(revisions[0], world, now)
     if span.start is None:
-        return _moment(span.end), NOW
-    return _moment(span.start), _moment(span.end)
+        return _endpoint(span.end), NOW
+    return _endpoint(span.start), _endpoint(span.end)
 
 
 def read_similarity(text: str) -> int:
@@ -137,14 +137,14 @@ def read_similarity(text: str) -> int:
     return int(digits.ljust(2, "0")[:2])
 
 
-def are_of_two_machines(own: str | None, *moments: Moment) -> bool:
+def are_of_two_machines(own: str | None, *endpoints: Endpoint) -> bool:
     """Return whether one snapshot was fetched and the other is of another working tree."""
-    names = {own if isinstance(moment, str) else moment.timeline for moment in moments}
+    names = {own if isinstance(endpoint, str) else endpoint.timeline for endpoint in endpoints}
     bare = {split_name(name)[1] if name is not None and is_fetched(name) else name for name in names}
     return len(bare) > 1 and any(name is not None and is_fetched(name) for name in names)
 
 
-def _moment(end: End) -> Moment:
+def _endpoint(end: End) -> Endpoint:
     return NOW if isinstance(end, Now) else end.snapshot
 
 
@@ -184,7 +184,9 @@ def _read_classes(lists: Sequence[str]) -> frozenset[str]:
 
 
 @contextmanager
-def _compare(session: Session, before: Moment, after: Moment, wanted: DiffOptions) -> Iterator[DiffSource]:
+def _compare(
+    session: Session, before: Endpoint, after: Endpoint, wanted: DiffOptions
+) -> Iterator[DiffSource]:
     history, paths = session.history, anchored_paths(session)
     if wanted.renames is not None:
         fetch_snapshots(history, before, after)
@@ -270,7 +272,7 @@ def _show(session: Session, source: DiffSource, wanted: DiffOptions) -> None:
     print_diff(session.output, wanted.form, source, diff_style)
 
 
-def _as_json(source: DiffSource, before: Moment, after: Moment, wanted: DiffOptions) -> dict[str, object]:
+def _as_json(source: DiffSource, before: Endpoint, after: Endpoint, wanted: DiffOptions) -> dict[str, object]:
     from git_envhist.cli.json_values import diff_json  # loaded late: only --json needs it
     from git_envhist.cli.views.summary import (
         config_facts,  # loaded late: only --json needs it
@@ -283,5 +285,5 @@ def _as_json(source: DiffSource, before: Moment, after: Moment, wanted: DiffOpti
     return diff_json(_name(before), _name(after), source.changes, facts)
 
 
-def _name(moment: Moment) -> str:
-    return moment if isinstance(moment, str) else moment.id
+def _name(endpoint: Endpoint) -> str:
+    return endpoint if isinstance(endpoint, str) else endpoint.id

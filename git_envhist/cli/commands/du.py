@@ -66,7 +66,7 @@ def _lines(space: DiskUsage, context: FormatContext, limit: int, room: int) -> I
     yield from _table("class", space.by_class, limit, room, [row.name for row in space.by_class])
     yield from _table("directory", space.by_directory, limit, room, [row.name for row in space.by_directory])
     yield from _table(
-        "snapshot", space.by_moment, limit, room, [_moment(row, context) for row in space.by_moment]
+        "snapshot", space.by_moment, limit, room, [_snapshot_line(row, context) for row in space.by_moment]
     )
 
 
@@ -86,7 +86,7 @@ def _table(
         yield f"and {len(rows) - limit:,} more"
 
 
-def _moment(row: SpaceUser, context: FormatContext) -> str:
+def _snapshot_line(row: SpaceUser, context: FormatContext) -> str:
     one = row.snapshot
     return row.name[:7] if one is None else f"{one.id[:7]}  {context.time(one)}  {title(one)}"
 

@@ -43,7 +43,7 @@ def fsck(session: Session, quick: bool, repair: bool) -> int:
 
 
 def _left(health: FsckReport) -> str:
-    what = ", ".join(dict.fromkeys(fault.kind for fault in health.faults)) or "moments"
+    what = ", ".join(dict.fromkeys(fault.kind for fault in health.faults)) or "snapshots"
     return f"hint: not repaired ({what}); 'git fsck' may show more"
 
 

@@ -12,16 +12,16 @@ from git_envhist.text import escape, escape_invalid
 @command("init", "git envlog init [--new | --adopt=<history>] [<directory>]", writes=True)
 @argument("directory")
 @force("allow your home directory or /, or a used history")
-@option("--new", "anew", is_flag=True, help="create a new history; keep the old one")
+@option("--new", is_flag=True, help="create a new history; keep the old one")
 @option(
     "--adopt",
     metavar="<history>",
     help="continue this history (name, repository or old path)",
 )
-def init(session: Session, directory: str | None, force: bool, anew: bool, adopt: str | None) -> None:
+def init(session: Session, directory: str | None, force: bool, new: bool, adopt: str | None) -> None:
     """Create a history for a directory without git. It is stored outside the directory."""
     session.no_paths()
-    history = AroundHistory.init(directory or ".", force=force, anew=anew, adopt=adopt, workers="fork")
+    history = AroundHistory.init(directory or ".", force=force, anew=new, adopt=adopt, workers="fork")
     session.done("the history is created")
     for remark in history.warnings:
         warn(remark)

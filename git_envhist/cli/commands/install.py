@@ -215,8 +215,8 @@ def finds_manual() -> bool:
     """Return whether man finds the pages: next to the programs on the PATH, or in the user's directory."""
     from git_envhist.integrations.install import ShellFilesMissing, links, missing
 
-    beside = shutil.which("git-envlog")
-    if beside and os.path.isfile(f"{os.path.dirname(os.path.dirname(beside))}/share/man/man1/git-envlog.1"):
+    nearby = shutil.which("git-envlog")
+    if nearby and os.path.isfile(f"{os.path.dirname(os.path.dirname(nearby))}/share/man/man1/git-envlog.1"):
         return True
     try:
         return not any("/man/" in link.place for link in missing(links(os.environ)))
@@ -244,11 +244,12 @@ def place_of(
 
 def own_program() -> str:
     """Return the absolute path of `git-envhist` of this installation."""
-    beside = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), PROGRAM)
-    found = beside if os.access(beside, os.X_OK) else shutil.which(PROGRAM)
+    nearby = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), PROGRAM)
+    found = nearby if os.access(nearby, os.X_OK) else shutil.which(PROGRAM)
     if found is None:
         raise EnvhistError(
-            f"'{PROGRAM}' is neither beside '{sys.argv[0]}' nor on the PATH", hint="install git-envhist again"
+            f"'{PROGRAM}' is neither next to '{sys.argv[0]}' nor on the PATH",
+            hint="install git-envhist again",
         )
     return os.path.abspath(found)
 

@@ -43,10 +43,10 @@ class Passphrase:
             words = _asked("passphrase: ")
             if twice and _asked("repeat the passphrase: ") != words:
                 raise SealingError("the two passphrases differ")
-        except (EOFError, getpass.GetPassWarning) as nobody:
+        except (EOFError, getpass.GetPassWarning) as failure:
             raise UsageError(
                 "there is no terminal to ask for the passphrase", hint="--passphrase-file <file>"
-            ) from nobody
+            ) from failure
         return words
 
 

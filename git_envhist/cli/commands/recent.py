@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import print_error_line
-from git_envhist.cli.json_values import SCHEMA, fact_json, moment, path_fields
+from git_envhist.cli.json_values import SCHEMA, fact_json, iso_time, path_fields
 from git_envhist.cli.parser import argument
 from git_envhist.cli.views.diff_source import DiffStyle
 from git_envhist.cli.views.summary import fact_texts, file_texts, row_of_cells
@@ -139,8 +139,8 @@ def _as_json(found: RecentChanges) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "root": escape_invalid(found.root),
-        "since": moment(found.since),
-        "until": moment(found.until),
+        "since": iso_time(found.since),
+        "until": iso_time(found.until),
         "story": [
             {
                 key: escape_invalid(value) if isinstance(value, str) else value
@@ -149,16 +149,20 @@ def _as_json(found: RecentChanges) -> dict[str, object]:
             for fact in found.facts
         ],
         "files": [
-            {"status": change.kind.value, **path_fields(change.path), "at": moment(found.times[change.path])}
+            {
+                "status": change.kind.value,
+                **path_fields(change.path),
+                "at": iso_time(found.times[change.path]),
+            }
             for change in found.changes
         ],
         "lost_something": [path_fields(path) for path in found.lost],
         "unread": [path_fields(path) for path in found.unread],
         "git": [
-            {"at": moment(one.at), "commit": one.commit, "what": escape_invalid(one.what)}
+            {"at": iso_time(one.at), "commit": one.commit, "what": escape_invalid(one.what)}
             for one in found.head
         ],
-        "commands": [{"at": moment(one.at), "what": escape_invalid(one.what)} for one in found.commands],
+        "commands": [{"at": iso_time(one.at), "what": escape_invalid(one.what)} for one in found.commands],
         "not_known": list(NOT_KNOWN),
     }
 

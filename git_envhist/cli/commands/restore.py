@@ -68,14 +68,14 @@ def likely_snapshot_lines(session: Session) -> Iterator[str]:
     history = session.history
     if history.going.broken_off:
         yield "a restore was interrupted here: first run git envrestore --continue, or --abort to undo it"
-    moments = likely_targets(history.world.own.snapshots, "")
-    if not moments:
+    snapshots = likely_targets(history.world.own.snapshots, "")
+    if not snapshots:
         print_error_line(f"hint: {NOTHING_CAPTURED}")
         return
-    digits = id_length([snapshot.id for snapshot in moments])
+    digits = id_length([snapshot.id for snapshot in snapshots])
     context = FormatContext(history.now, None, digits)
-    text = list_lines(moments, context, session.palette, session.columns)
-    for line, snapshot in zip(text, moments, strict=True):
+    text = list_lines(snapshots, context, session.palette, session.columns)
+    for line, snapshot in zip(text, snapshots, strict=True):
         yield line
         spelled = shlex.quote(snapshot.names[0]) if snapshot.names else context.short_id(snapshot)
         yield f"    git envrestore {escape(spelled)}"

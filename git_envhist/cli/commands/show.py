@@ -45,10 +45,10 @@ def show_now(session: Session, date: str | None) -> None:
     changes, facts = comparison.files, comparison.facts
     counts = count(changes)
     if session.json:
-        from git_envhist.cli.json_values import SCHEMA, changed_json, fact_json, moment
+        from git_envhist.cli.json_values import SCHEMA, changed_json, fact_json, iso_time
 
         changed = changed_json(counts, changes)
-        at = moment(session.history.now)
+        at = iso_time(session.history.now)
         timeline = session.history.timeline
         session.print_json(
             {

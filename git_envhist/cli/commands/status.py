@@ -21,7 +21,7 @@ from git_envhist.text import escape, escape_invalid
 
 LEAST = 14
 """The width of the event column if all events are short."""
-TOLD = 5
+MAX_RUNS = 5
 """The number of runs that are printed; a report contains all."""
 
 
@@ -56,7 +56,7 @@ def _lines(found: IntegrationStatus, whole: bool, *, plain: bool) -> Iterator[st
             yield f"{DONE.get(name, name)}, for {where}"
             width = max((len(part.event) for part in several), default=0)
             yield from (_part_line(part, width) for part in several)
-    yield from _run_lines(found, len(found.outcomes) if whole else TOLD)
+    yield from _run_lines(found, len(found.outcomes) if whole else MAX_RUNS)
 
 
 def _part_line(part: InstalledPart, width: int) -> str:

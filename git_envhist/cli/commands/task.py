@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.json_values import SCHEMA, Json, moment
+from git_envhist.cli.json_values import SCHEMA, Json, iso_time
 from git_envhist.cli.parser import argument, force, option
 from git_envhist.cli.views.log import SHORTEST_ID, format_context, id_length
 from git_envhist.errors import UsageError
@@ -124,7 +124,7 @@ def _task_json(one: Task) -> Json:
         "number": one.number,
         "text": escape_invalid(one.text),
         "status": one.status.value,
-        "at": moment(one.at),
+        "at": iso_time(one.at),
         "snapshot": one.stands_on,
         "begun_at": one.begun_at,
         "agent": one.agent and escape_invalid(one.agent),

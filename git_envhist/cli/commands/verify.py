@@ -89,12 +89,12 @@ def _print_result(session: Session, found: BisectResult) -> None:
             f"the first failing snapshot is one of these; some could not be checked ({_tries(found)}):"
         )
         for suspect in found.suspects:
-            session.line(f"  {_moment(suspect, context)}")
+            session.line(f"  {_snapshot_line(suspect, context)}")
     else:
         session.line(f"first failing snapshot ({_tries(found)}):")
-        session.line(f"  {_moment(found.bad, context)}")
+        session.line(f"  {_snapshot_line(found.bad, context)}")
     session.line("last passing snapshot before it:")
-    session.line(f"  {_moment(found.good, context)}")
+    session.line(f"  {_snapshot_line(found.good, context)}")
     session.line("what it changed:")
     session.output.flush()
     _show_step(session, found)
@@ -108,7 +108,7 @@ def _show_step(session: Session, found: BisectResult) -> None:
     envdiff.invoke(words, "git-envdiff", None, session.output)
 
 
-def _moment(snapshot: Snapshot, context: FormatContext) -> str:
+def _snapshot_line(snapshot: Snapshot, context: FormatContext) -> str:
     return f"{snapshot.id[:7]}  {context.time(snapshot)}  {context.words(snapshot)}"
 
 

@@ -109,8 +109,8 @@ def fetch_sides(
     form: str,
 ) -> None:
     """Fetch the contents that a format prints of these changes."""
-    for moment, is_after in ((before, False), (after, True)):
-        if isinstance(moment, Snapshot) and is_fetched(moment.timeline):
+    for snapshot, is_after in ((before, False), (after, True)):
+        if isinstance(snapshot, Snapshot) and is_fetched(snapshot.timeline):
             from git_envhist.remote.fetch import bring_contents  # loaded late: most snapshots are not fetched
 
             sides = [change.after if is_after else change.before for change in changes]
@@ -124,14 +124,14 @@ def fetch_sides(
                 and side.kind is not EntryKind.DIRECTORY
                 and (form in WITH_CONTENTS or is_variables(side.path))
             ]
-            bring_contents(history.repository, os.environ, moment, blobs)
+            bring_contents(history.repository, os.environ, snapshot, blobs)
 
 
-def fetch_snapshots(history: AroundHistory, *moments: Snapshot | str) -> None:
+def fetch_snapshots(history: AroundHistory, *snapshots: Snapshot | str) -> None:
     """Fetch some snapshots completely, because renames are detected by contents."""
-    for moment in moments:
-        if isinstance(moment, Snapshot):
-            history.bring(moment, TOP)
+    for snapshot in snapshots:
+        if isinstance(snapshot, Snapshot):
+            history.bring(snapshot, TOP)
 
 
 def with_lists(history: AroundHistory, snapshot: Snapshot) -> Snapshot:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from git_envhist.cli.formats import count, size
-from git_envhist.cli.json_values import PATHS_IN_LISTS, Json, extent_json, moment, snapshot_json
+from git_envhist.cli.json_values import PATHS_IN_LISTS, Json, extent_json, iso_time, snapshot_json
 from git_envhist.cli.paths import refuse_place
 from git_envhist.cli.progress import shown_steps
 from git_envhist.cli.views.details import details_of, with_lists, with_outputs
@@ -49,8 +49,8 @@ def json_values_with_sizes(
 ) -> list[Json]:
     """Yield the JSON value of each snapshot, in order, with its `extent`."""
     values: dict[str, Json] = {}
-    for moments in _runs(history, shown):
-        values |= _measured(history, moments, {one.commit for one in shown}, most_paths, most_areas)
+    for snapshots in _runs(history, shown):
+        values |= _measured(history, snapshots, {one.commit for one in shown}, most_paths, most_areas)
     return [values[one.commit] for one in shown]
 
 
@@ -68,11 +68,11 @@ def _runs(history: AroundHistory, shown: Sequence[Snapshot]) -> Iterator[list[Sn
 
 
 def _measured(
-    history: AroundHistory, moments: list[Snapshot], wanted: set[str], most_paths: int, most_areas: int
+    history: AroundHistory, snapshots: list[Snapshot], wanted: set[str], most_paths: int, most_areas: int
 ) -> dict[str, Json]:
     git = history.repository.git
     values: dict[str, Json] = {}
-    here = [with_lists(history, one) for one in moments]
+    here = [with_lists(history, one) for one in snapshots]
     with CatFile(git) as reader:
         for snapshot, step in steps_of(git, here, kinds(), most_areas):
             if snapshot.commit in wanted:
@@ -113,8 +113,8 @@ def _write_through(place: str, data: bytes) -> None:
 
 
 def _replace(whole: str, data: bytes) -> None:
-    beside = TEMPORARY_NAME.format(whole, os.getpid())
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    temporary = TEMPORARY_NAME.format(whole, os.getpid())
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
     try:
         # The lock is held until the end; it tells other runs that this file is in use.
         if SYSTEM.flock:
@@ -124,9 +124,9 @@ def _replace(whole: str, data: bytes) -> None:
         write_all(descriptor, data, 0)
         # Without the sync a power cut could leave an empty file in place of the old page.
         sync(descriptor)
-        os.replace(beside, whole)
+        os.replace(temporary, whole)
     except BaseException:
-        remove_if_present(beside)
+        remove_if_present(temporary)
         raise
     finally:
         os.close(descriptor)
@@ -190,7 +190,7 @@ def write_page(session: Session, file: str, shown: Sequence[Snapshot]) -> None:
         values = with_titles(json_values_with_sizes(history, shown, most_paths=PATHS_IN_LISTS), shown)
         values = folded(values, fold_turns(shown, history.now.tzinfo))
     place = os.path.basename(history.repository.root) or history.repository.root
-    text = document(place, moment(history.now), values)
+    text = document(place, iso_time(history.now), values)
     if file == TO_OUTPUT:
         session.output.exact(text)
         return

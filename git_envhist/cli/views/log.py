@@ -71,9 +71,9 @@ def json_values(history: AroundHistory, shown: Sequence[Snapshot], *, most_paths
     git = history.repository.git
     with CatFile(git) as reader:
         for start in range(0, len(shown), AT_ONCE):
-            moments = [with_lists(history, one) for one in shown[start : start + AT_ONCE]]
-            steps = changes_of(git, reader, [(one.commit, one.parent) for one in moments])
-            for snapshot, (_, changes) in zip(moments, steps, strict=True):
+            snapshots = [with_lists(history, one) for one in shown[start : start + AT_ONCE]]
+            steps = changes_of(git, reader, [(one.commit, one.parent) for one in snapshots])
+            for snapshot, (_, changes) in zip(snapshots, steps, strict=True):
                 details = details_of(history, reader, snapshot, changes)
                 yield snapshot_json(with_outputs(history, snapshot), details, most_paths=most_paths)
 

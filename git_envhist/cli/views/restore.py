@@ -185,9 +185,9 @@ TITLES = (
 )
 
 
-def plan_lines(restored: RestoreResult, moment: str) -> Iterator[str]:
+def plan_lines(restored: RestoreResult, description: str) -> Iterator[str]:
     """Yield the short plan that is printed before a restore."""
-    yield f"  restore {moment}"
+    yield f"  restore {description}"
     yield "  " + counts_line(restored)
     gone = [change for change in _of_action(restored.plan, PlanAction.REMOVE) if not _is_directory(change)]
     rows = fold_by_directory(gone, FEW_ROWS)
@@ -197,13 +197,13 @@ def plan_lines(restored: RestoreResult, moment: str) -> Iterator[str]:
 
 
 def dry_run_lines(
-    restored: RestoreResult, moment: str, back: str | None = UNDO, story: Iterable[str] = ()
+    restored: RestoreResult, description: str, back: str | None = UNDO, story: Iterable[str] = ()
 ) -> Iterator[str]:
     """Yield the whole plan; `back` is None for a restore elsewhere, `story` are the changed facts."""
     if back is not None and _is_idle(restored):
         yield from _idle_lines(restored)
         return
-    yield f"  restore {moment}"
+    yield f"  restore {description}"
     yield "  " + counts_line(restored)
     yield from root_lines(restored.roots)
     yield from story
