@@ -42,7 +42,7 @@ from git_envhist.model import (
     VerdictStatus,
 )
 from git_envhist.platform import COPIES, own_command
-from git_envhist.snapshots.fetched import is_fetched, seeing_fetched, without_fetched
+from git_envhist.snapshots.fetched import is_fetched, with_fetched_objects, without_fetched_objects
 from git_envhist.snapshots.records import name_record, remark_record
 from git_envhist.text import replace_surrogates
 
@@ -609,7 +609,7 @@ class Sharing:
         return self.settings
 
     def _came(self: AroundHistory) -> None:  # type: ignore[misc]
-        self.repository = seeing_fetched(without_fetched(self.repository))
+        self.repository = with_fetched_objects(without_fetched_objects(self.repository))
         self.forget_world()
 
 
@@ -798,7 +798,7 @@ class Taking(Asking):
         """The live environment, captured into a staging that is thrown away."""
         from git_envhist.capture.captured_tree import LiveTree  # loaded late: with the capture itself
 
-        with self._capturing.present() as held:
+        with self._capturing.current_tree() as held:
             yield LiveTree(self.repository.git.with_objects(held.staging.path), held.finish().tree)
 
 
@@ -1066,8 +1066,8 @@ class ConfiguredHistory(AroundHistory):
         # What one of these becomes while git reads them is seen the next time.
         others = tuple(sorted(set(named).difference(files)))
         # Looked at again: a fetch in another thread may have brought something beside ours just now.
-        own = without_fetched(replace(self.repository, config=config))
-        self.repository = seeing_fetched(own)
+        own = without_fetched_objects(replace(self.repository, config=config))
+        self.repository = with_fetched_objects(own)
         self._settings = read_settings(config)
         for made in MADE_OF_THEM:
             self.__dict__.pop(made, None)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from git_envhist.discovery import own_data
-from git_envhist.disk import cannot_write, locked, state_directory
+from git_envhist.disk import Durability, cannot_write, locked, replace_file, state_directory
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.git.config import AGENT
 from git_envhist.git.repository import Repository
@@ -125,11 +125,8 @@ class TrustedList:
             raise cannot_write(error, self._path) from error
 
     def _write(self, lines: Iterable[bytes]) -> None:
-        new = self._path + ".new"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        with open(os.open(new, flags, 0o600), "wb") as file:
-            file.writelines(line + b"\n" for line in lines)
-        os.rename(new, self._path)
+        data = b"".join(line + b"\n" for line in lines)
+        replace_file(self._path, data, durability=Durability.NONE, exclusive=True)
 
 
 def _place(common_dir: str) -> bytes:

@@ -22,7 +22,12 @@ from git_envhist.history.catalog import (
 from git_envhist.history.timeline import Catalog, Timeline
 from git_envhist.lazy import once, replace
 from git_envhist.model import CaptureProgress, CaptureResult, EnvPath, NoteRecord, Snapshot, SnapshotRef
-from git_envhist.snapshots.fetched import FetchedStore, is_fetched, seeing_fetched, without_fetched
+from git_envhist.snapshots.fetched import (
+    FetchedStore,
+    is_fetched,
+    with_fetched_objects,
+    without_fetched_objects,
+)
 from git_envhist.snapshots.timelines import find_timeline
 
 if TYPE_CHECKING:
@@ -50,12 +55,14 @@ class HistoryContext:
         workers: str = "spawn",
         directory: str = ".",
     ) -> None:
-        self.repository: Repository = seeing_fetched(opened.repository)
+        self.repository: Repository = with_fetched_objects(opened.repository)
         self.settings = read_settings(opened.repository.read_config())
         self.directory = directory
         self._environ = dict(environ)
         self._workers = environ.get("GIT_ENVHIST_WORKERS") or workers
         self.warnings = list(opened.remarks)
+        self.recovered_name: str | None = None
+        """The warning that the name of the timeline had to be recovered."""
         self.waiting: Callable[[str], None] | None = None
         """Told for whom, where something shared has to wait: a program of ours says so."""
         self.step: Callable[[str], None] | None = None
@@ -72,6 +79,7 @@ class HistoryContext:
         """The name of this working tree's timeline; None before its first capture."""
         found = find_timeline(self.repository, self.settings)
         if found.remark is not None:
+            self.recovered_name = found.remark
             self._tell(found.remark)
         return found.name
 
@@ -169,7 +177,7 @@ class HistoryContext:
     def _capturing(self) -> CapturePipeline:
         from git_envhist.capture.pipeline import CapturePipeline  # loaded late: keeps envlog fast
 
-        own = without_fetched(self.repository)
+        own = without_fetched_objects(self.repository)
         return CapturePipeline(own, self.settings, self.keys, self._workers, self._environ)
 
     @once

@@ -10,7 +10,15 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple, TypedDict
 
 from git_envhist.config import data_home
-from git_envhist.disk import cannot_write, locked, remove_if_present, state_directory, sync_directory
+from git_envhist.disk import (
+    Durability,
+    cannot_write,
+    locked,
+    remove_if_present,
+    replace_file,
+    state_directory,
+    sync_directory,
+)
 from git_envhist.errors import EnvhistError, Refused, UsageError
 from git_envhist.git.process import COMMAND, Git, clean_environment, spawn
 from git_envhist.git.repository import FORKS, NoRepository, Repository
@@ -196,14 +204,8 @@ class DirectoryRegistry:
 
     def write(self, home: RegisteredDirectory) -> None:
         """Put a record in its place, whole and durable."""
-        new = os.path.join(self.directory, f".new-{os.getpid()}-{os.urandom(4).hex()}")
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "wb") as file:
-            file.write(_spell(home))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, os.path.join(self.directory, home.name))
-        sync_directory(self.directory)
+        path = os.path.join(self.directory, home.name)
+        replace_file(path, _spell(home), durability=Durability.FULL, unique=True)
 
     def forget(self, home: RegisteredDirectory) -> None:
         """Take a record away."""

@@ -244,7 +244,7 @@ def seed(source: CapturePipeline, own: CapturePipeline, snapshot: Snapshot, lost
     head = theirs.read_head()
     if head is None or head.base != snapshot.id:
         return
-    there, here = source.survey(None), own.survey(None)
+    there, here = source.read_scope(None), own.read_scope(None)
     if head.naming != there.naming or not _same_extent(there, here):
         return
     started = time.time_ns()
@@ -584,8 +584,8 @@ class _Fork:
                 forked_from=self.snapshot.id,
                 progress=self.wish.progress,
             )
-            with own.hold(request) as held:
-                held.told_as(self.snapshot)
+            with own.capture_tree(request) as held:
+                held.reuse_facts_of(self.snapshot)
                 moment = held.publish(request).snapshot
         assert moment is not None
         return brought, moment
@@ -656,7 +656,7 @@ def _choose_place(source: CapturePipeline, directory: str) -> str:
         )
     repository = source.repository
     refuse_place(root, repository, source.environ)
-    inside = [os.fsdecode(base) for base in source.survey(None).bases.values()]
+    inside = [os.fsdecode(base) for base in source.read_scope(None).bases.values()]
     for top in (*inside, repository.root, repository.git_dir, repository.common_dir):
         if f"{root}/".startswith(os.path.realpath(top).rstrip("/") + "/"):
             raise Refused(

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
+from git_envhist.lazy import pattern
+
 # How another process of ours is started: by this interpreter, with this very package.
 #
 # A server or a browser keeps to the version that it was started as, and the environment that it is about may hold
@@ -178,6 +180,52 @@ def list_directory(descriptor: int) -> list[bytes]:
         return [os.fsencode(name) for name in os.listdir(again)]
     finally:
         os.close(again)
+
+
+class Mount(NamedTuple):
+    """One line of `/proc/<pid>/mountinfo`."""
+
+    number: bytes
+    parent: bytes
+    point: bytes
+    device: bytes = b""
+    """`8:1`."""
+    root: bytes = b""
+    """The directory of the file system that is mounted."""
+    file_system: bytes = b""
+    options: tuple[bytes, ...] = ()
+    """The options of the file system, not those of the mount."""
+
+
+ESCAPED = pattern(rb"\\([0-7]{3})")
+
+
+def list_mounts(table: str = f"{PROCESSES}/self/mountinfo") -> list[Mount]:
+    """Return the mounts that a process sees, OSError or IndexError if the table cannot be read."""
+    with open(table, "rb", opener=open_file_only) as file:
+        return [_parse_mount(line) for line in file]
+
+
+def _parse_mount(line: bytes) -> Mount:
+    fields = line.rstrip(b"\n").split(b" ")
+    root, point = (ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), field) for field in fields[3:5])
+    file_system, _, *options = fields[fields.index(b"-", 6) + 1 :] if b"-" in fields[6:] else (b"", b"")
+    return Mount(fields[0], fields[1], point, fields[2], root, file_system, tuple(options))
+
+
+def process_fields(pid: int, processes: str = PROCESSES) -> list[bytes]:
+    """Return the fields of `/proc/<pid>/stat` after the name: state, parent, group, ...; OSError if it ended."""
+    with open(f"{processes}/{pid}/stat", "rb") as file:
+        # The name is in parentheses and may contain any character.
+        return file.read().rpartition(b")")[2].split()
+
+
+def parent_process(pid: int, processes: str = PROCESSES) -> int:
+    """Return the parent of a process; 0 if that cannot be read."""
+    try:
+        return int(process_fields(pid, processes)[1])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def worker_mode(wanted: str) -> str:

@@ -5,7 +5,7 @@
 #   agent-<name> before|prompt|after|end
 #
 # `before` waits for the snapshot, unless its tool only looks. The others write the event into the spool and end; a
-# process of its own does the rest. The first line of a spooled event is the project directory that the agent names.
+# process of its own does the rest, and `end` waits up to 2.5 s for it. The first line of a spooled event is the project directory that the agent names.
 {
     program=@PROGRAM@
     [ -x "$program" ] || program=$(command -v git-envhist) || { cat; exit 0; }
@@ -42,6 +42,10 @@
 '*) project= ;; esac
     { { printf '%s\n' "$project"; head -c 8388608; } >"$told"; cat; }
     mv "$told" "$told.told"
-    "$program" agent-hook "$0" "$agent" spooled </dev/null &
+    case $1 in
+        # The last hook of a session waits for the snapshot, but not long.
+        end) "$program" agent-hook "$0" "$agent" ended </dev/null ;;
+        *) "$program" agent-hook "$0" "$agent" spooled </dev/null & ;;
+    esac
 } >/dev/null 2>&1
 exit 0

@@ -240,7 +240,7 @@ def check_live(
 def content_now(capturing: CapturePipeline) -> tuple[str | None, list[str]]:
     """What `Env-Content` is of what is here now; None, and why, where that cannot be told."""
     try:
-        with capturing.present() as held:
+        with capturing.current_tree() as held:
             return held.content, []
     except (EnvhistError, OSError) as error:
         return None, [f"whether the check changed the environment cannot be told: {in_words(error)}"]

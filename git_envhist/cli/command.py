@@ -81,6 +81,12 @@ class Session:
         """The width of the terminal; None if the output does not go to a terminal."""
         return self.output.columns
 
+    def signed(self, text: str) -> str:
+        """Return a text with ASCII minus signs if it does not go to a terminal."""
+        from git_envhist.diff.summary import with_ascii_signs  # loaded late: most commands print no counts
+
+        return with_ascii_signs(text) if self.columns is None else text
+
     def date_style(self, given: str | None = None) -> str | None:
         """Return the date style: that of `--date`, else of `log.date`, else None (each view has its own default)."""
         from git_envhist.cli.formats import date_style  # loaded late: JSON needs none
@@ -94,15 +100,11 @@ class Session:
             self.output.page()
 
     def line(self, text: str = "") -> None:
-        """Print a line for people: wrapped on a terminal, with ASCII minus signs elsewhere."""
+        """Print a line for people, wrapped on a terminal."""
         if self.json:
             self.output.exact(text + "\n")
-            return
-        if "−" in text and self.columns is None:
-            from git_envhist.diff.summary import with_ascii_signs  # loaded late: most lines have no sign
-
-            text = with_ascii_signs(text)
-        self.output.prose(text)
+        else:
+            self.output.prose(text)
 
     def verbatim(self, text: str) -> None:
         """Print text unchanged: it is meant to be copied, or was written by another program."""
@@ -116,6 +118,13 @@ class Session:
         from git_envhist.cli.json_values import dump  # loaded late: keeps envlog fast
 
         self.output.exact(dump(value) + "\n")
+
+    def warn_of_a_recovered_name(self) -> None:
+        """Print that the name of the timeline had to be recovered, unless the command has printed it."""
+        opened = self.__dict__.get("history")
+        warning = opened.recovered_name if opened is not None else None
+        if warning is not None and warning not in errors.warned:
+            errors.warn(warning)
 
     def done(self, what: str) -> None:
         """Record what was changed, for the error message if the output cannot be written."""
@@ -192,7 +201,11 @@ class Command:
             json=style,
             bare=self._bare,
         )
-        return self._run(session, **values) or 0
+        errors.warned.clear()
+        try:
+            return self._run(session, **values) or 0
+        finally:
+            session.warn_of_a_recovered_name()
 
 
 def command(

@@ -166,8 +166,13 @@ def error_object(error: EnvhistError) -> dict[str, object]:
     return {"schema": 1, "error": value}
 
 
+warned: set[str] = set()
+"""The warnings that this command has printed."""
+
+
 def warn(text: str) -> None:
     """Print a warning."""
+    warned.add(text)
     print_error_line(f"warning: {escape(text)}")
 
 

@@ -312,6 +312,14 @@ class FormatContext:
         return snapshot.id[: self.id_length]
 
 
+def carried_words(snapshot: Snapshot, context: FormatContext) -> str:
+    """Return `✓ from 10:02` if an equal snapshot was checked before, else an empty text."""
+    verdict = snapshot.verdict
+    if verdict is None or verdict.carried_from is None:
+        return ""
+    return f"{symbol(verdict)} from {context.printed(verdict.at)}{services_phrase(verdict)}"
+
+
 Piece = Callable[[Snapshot, FormatContext], str]
 
 LETTERS: dict[str, Piece] = {
@@ -339,6 +347,7 @@ WORDS: dict[str, Piece] = {
     "time": lambda snapshot, context: context.time(snapshot),
     "verdict": lambda snapshot, context: escape(verdict_phrase(snapshot.verdict)),
     "story": lambda snapshot, context: escape(with_ascii_signs(story_line(snapshot))),
+    "carried": lambda snapshot, context: escape(carried_words(snapshot, context)),
     "name": lambda snapshot, context: escape(", ".join(snapshot.names)),
     "trigger": lambda snapshot, context: snapshot.trigger.value,
     "title": lambda snapshot, context: escape(title(snapshot)),

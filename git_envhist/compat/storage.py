@@ -23,7 +23,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from git_envhist.discovery import OBJECT_FORMAT, DirectoryId, identify, is_same, is_successor, make_repository
-from git_envhist.disk import locked, state_directory, sync_directory, system_errors
+from git_envhist.disk import Durability, locked, replace_file, state_directory, system_errors
 from git_envhist.git.process import Git
 from git_envhist.git.repository import Repository
 from git_envhist.lazy import dataclass, replace
@@ -302,10 +302,5 @@ def read_json(path: str, read: Callable[[Any], T], nothing: T) -> T:
 
 def write_json(path: str, value: object) -> None:
     """Put a small file in its place, whole and durable."""
-    new = f"{path}.new-{os.getpid()}-{os.urandom(3).hex()}"
-    with open(new, "w", encoding="utf-8", errors=SURROGATES) as file:
-        json.dump(value, file, ensure_ascii=False)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
-    sync_directory(os.path.dirname(path))
+    data = json.dumps(value, ensure_ascii=False).encode("utf-8", SURROGATES)
+    replace_file(path, data, durability=Durability.FULL, unique=True)

@@ -73,7 +73,7 @@ def _as_then(pair: DirectoryPair, contents: ObjectReader) -> DirectoryPair:
     after, found = pair.after.entries, {}
     for name, one in pair.before.entries.items():
         other = after.get(name) if one.stored is StoredAs.SEALED else None
-        if other is not None and _is_same(shown_path(pair.realm, one.path), one, other, contents):
+        if other is not None and _is_same(shown_path(pair.root, one.path), one, other, contents):
             found[name] = replace(one, oid=other.oid)
     if not found:
         return pair

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from git_envhist.model import DirectoryListing, DirectoryPair, Entry, EntryKind, EnvPath, ObjectId
 from git_envhist.objects.trees import DIRECTORY, EXECUTABLE, LINK, decode_by_name
-from git_envhist.snapshots.layout import dotgit_directory, shard_path, split_realm
+from git_envhist.snapshots.layout import dotgit_directory, shard_path, split_root
 from git_envhist.snapshots.manifest import BUDGET, Shard, plain_entries, plain_own, read_shard, scan_shard
 from git_envhist.snapshots.names import stored_name, suspicious, true_name
 from git_envhist.snapshots.quoting import quote, unquote
@@ -162,7 +162,7 @@ def same_environment(objects: Objects, one: bytes, other: bytes) -> bool:
 def _pair(old: SnapshotReader, new: SnapshotReader, stored: bytes) -> DirectoryPair:
     place = new.place(stored) if new.has(stored) else old.place(stored)
     if not _is_directory(old, stored) or not _is_directory(new, stored):
-        return DirectoryPair(place.realm, place.path, _listing(old, stored), _listing(new, stored))
+        return DirectoryPair(place.root, place.path, _listing(old, stored), _listing(new, stored))
     if stored and (ids := old.ids(stored)) == new.ids(stored):
         alike = _alike(old, place, ids[1])
         if alike is not None:
@@ -174,7 +174,7 @@ def _pair(old: SnapshotReader, new: SnapshotReader, stored: bytes) -> DirectoryP
         read_listing(half, half.place(stored), text, tree)
         for half, text, tree in zip((old, new), trimmed.texts, trimmed.trees, strict=True)
     )
-    return DirectoryPair(place.realm, place.path, before, after, trimmed.left_out)
+    return DirectoryPair(place.root, place.path, before, after, trimmed.left_out)
 
 
 def _alike(half: SnapshotReader, place: DirectoryPlace, tree: bytes) -> DirectoryPair | None:
@@ -189,7 +189,7 @@ def _alike(half: SnapshotReader, place: DirectoryPlace, tree: bytes) -> Director
             tree_text(half.objects, tree)
     head = text[: text.index(b"\n", text.index(b"\n") + 1) + 1]
     own = read_listing(half, place, head, {})
-    return DirectoryPair(place.realm, place.path, own, own, lines)
+    return DirectoryPair(place.root, place.path, own, own, lines)
 
 
 def _listing(half: SnapshotReader, stored: bytes) -> DirectoryListing | None:
@@ -234,7 +234,7 @@ def _read_plain(place: DirectoryPlace, text: bytes, tree: Tree) -> DirectoryList
 
 
 def _below(place: DirectoryPlace, name: bytes) -> bytes:
-    if name == GIT and not place.realm and not place.stored.startswith(NESTED + b"/") and place.path:
+    if name == GIT and not place.root and not place.stored.startswith(NESTED + b"/") and place.path:
         return dotgit_directory(place.path)
     return place.stored + b"/" + stored_name(name) if place.stored else stored_name(name, top=True)
 
@@ -266,7 +266,7 @@ def _differing_shards(old: SnapshotReader, new: SnapshotReader) -> set[bytes]:
 
 
 def _differing_trees(old: SnapshotReader, new: SnapshotReader) -> Iterator[bytes]:
-    todo = [b"", *_realms(old, new)]
+    todo = [b"", *_roots(old, new)]
     while todo:
         stored = todo.pop()
         mine, theirs = old.tree(stored), new.tree(stored)
@@ -283,7 +283,7 @@ def _differing_trees(old: SnapshotReader, new: SnapshotReader) -> Iterator[bytes
         new.forget(stored)
 
 
-def _realms(old: SnapshotReader, new: SnapshotReader) -> Iterator[bytes]:
+def _roots(old: SnapshotReader, new: SnapshotReader) -> Iterator[bytes]:
     for above in (NESTED, ROOT):
         for name in old.tree(above).keys() | new.tree(above).keys():
             yield above + b"/" + name
@@ -407,7 +407,7 @@ class SnapshotWalker:
 
     def roots(self) -> list[bytes]:
         """The names of the further roots that it holds."""
-        return sorted({self._half.place(stored).realm for stored in self._tops(ROOT)})
+        return sorted({self._half.place(stored).root for stored in self._tops(ROOT)})
 
     def listing(self, found: FoundDirectory, objects: Objects) -> DirectoryListing:
         """What stands in a directory; `objects`: who reads them in this process."""
@@ -463,7 +463,7 @@ class SnapshotWalker:
         """Directories of the manifest that no tree holds; those of further roots are nobody's business here."""
         for outer, inner in sorted(self._left):
             stored = self._half.stored_at(outer, inner)
-            if not split_realm(stored)[0].startswith(ROOT + b"/"):
+            if not split_root(stored)[0].startswith(ROOT + b"/"):
                 yield stored
 
     def _bare(self, stored: bytes) -> FoundDirectory:

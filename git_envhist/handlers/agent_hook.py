@@ -15,7 +15,7 @@ from functools import partial
 from git_envhist.api import AroundHistory
 from git_envhist.consent import NOT_APPROVED, UNATTENDED, trusted_list
 from git_envhist.discovery import OpenedRepository, open_repository
-from git_envhist.disk import state_directory
+from git_envhist.disk import remove_if_present, state_directory
 from git_envhist.errors import EnvhistError, NotARepository
 from git_envhist.git.config import current_actor
 from git_envhist.integrations.agents.events import (
@@ -41,11 +41,13 @@ MAX_INPUT = 8 << 20
 IDLE = 5.0
 """Seconds without a byte after which nothing more is expected of whoever left the input open."""
 DONE = b"."
+END_WAIT = 2.5
+"""Seconds for which the end of a session waits for its last captures; agents grant such a hook 3."""
 FIRST_OF_OTHERS, MAX_DESCRIPTORS = 3, 1 << 16
 
 
 def handle_agent_hook(words: Sequence[str], environ: Mapping[str, str]) -> int:
-    """`<shim> <agent> before|spooled`, as the shim calls it."""
+    """`<shim> <agent> before|spooled|ended`, as the shim calls it."""
     with suppress(Exception):
         shim, agent, kind = words
         spool = os.path.join(os.path.dirname(shim), "spool")
@@ -57,6 +59,9 @@ def handle_agent_hook(words: Sequence[str], environ: Mapping[str, str]) -> int:
         elif kind == "spooled":
             _leave()
             _work(spool, None, _nobody_waits, environ)
+        elif kind == "ended":
+            # The agent may be the first process of a container, which ends with it.
+            _hold(lambda tell: _work(spool, None, tell, environ), lambda: END_WAIT)
     return 0
 
 
@@ -145,15 +150,16 @@ def _work(spool: str, event: AgentEvent | None, tell: Tell, environ: Mapping[str
 
     agents = AgentHistories(environ)
     outcomes = HookOutcomes(agents)
-    for job in agents.due(spool, event, outcomes.failed):
+    for job, file in agents.due(spool, event, outcomes.failed):
         outcomes.run(job, tell if job.event is event else None)
+        if file is not None:
+            remove_if_present(file)
     tell(DONE)
 
 
 PROMPT = "prompt.txt"
 """The whole prompt is attached under this name."""
 SEALED_AS = b"prompt"
-MAX_TRANSCRIPT = 16 << 20
 """Of one that is longer its end is attached."""
 LATE = (
     "the tool did not wait until this was captured: envhist.agentTimeout had passed, so that "
@@ -209,17 +215,25 @@ class AgentHistories:
 
     def due(
         self, spool: str, event: AgentEvent | None, failed: Callable[[AgentEvent, Exception], None]
-    ) -> list[Job]:
-        """The captures that are due, those of spooled events first."""
+    ) -> list[tuple[Job, str | None]]:
+        """Return the captures that are due, those of spooled events first, each with its file in the spool."""
+        due: list[tuple[Job, str | None]] = []
         with held(spool):
-            events = [*take_spooled(spool, self.environ), *([event] if event else [])]
-            jobs = [self._advance(each, failed) for each in events]
-        return [job for job in jobs if job is not None]
+            events: list[tuple[AgentEvent, str | None]] = list(take_spooled(spool, self.environ))
+            for each, file in [*events, *([(event, None)] if event else [])]:
+                job = self._advance(each, failed)
+                if file is not None and (job is None or each.kind == "prompt"):
+                    # A prompt has changed the session already; taken again, it would begin another turn.
+                    remove_if_present(file)
+                    file = None
+                if job is not None:
+                    due.append((job, file))
+        return due
 
     def capture(self, job: Job, captured: Callable[[CaptureResult], None]) -> CaptureResult:
         """Take the capture; nothing is made where nothing changed."""
         history, event = self.history(job.event), job.event
-        transcript = read_transcript(event.transcript)
+        transcript = read_transcript(event.transcript, history.settings.transcript_limit)
         actor = actor_of(event, current_actor(history.settings, self.environ), transcript)
         kind = "before" if event.kind == "before" else "after"
         attached = [(os.path.basename(event.transcript or ""), transcript)] if transcript else []
@@ -232,7 +246,12 @@ class AgentHistories:
             if_changed=True,
             actor=actor,
             attached=attached,
-            meta=(("agent-moment", kind), ("agent-turn", str(job.turn.number))),
+            meta=(
+                ("agent-moment", kind),
+                ("agent-turn", str(job.turn.number)),
+                *((("agent-id", event.subagent),) if event.subagent else ()),
+                *((("agent-type", event.subagent_type),) if event.subagent_type else ()),
+            ),
             captured=captured,
         )
 
@@ -263,20 +282,20 @@ def actor_of(event: AgentEvent, person: Actor, transcript: bytes) -> Actor:
     )
 
 
-def read_transcript(path: str | None) -> bytes:
-    """What was said until now, as the agent keeps it; the end of it where it is very long."""
-    if path is None:
+def read_transcript(path: str | None, limit: int) -> bytes:
+    """Return the agent's transcript, or its last whole lines within `limit` bytes if it is longer."""
+    if path is None or not limit:
         return b""
     try:
-        # Nothing is waited for: what calls itself a transcript may be a pipe.
+        # Non-blocking: a path that an agent names may be a pipe.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             seen = os.fstat(file.fileno())
             if not stat.S_ISREG(seen.st_mode):
                 return b""
-            if seen.st_size <= MAX_TRANSCRIPT:
-                return file.read(MAX_TRANSCRIPT)
-            file.seek(-MAX_TRANSCRIPT, os.SEEK_END)
-            return file.read(MAX_TRANSCRIPT).partition(b"\n")[2]
+            if seen.st_size <= limit:
+                return file.read(limit)
+            file.seek(-limit, os.SEEK_END)
+            return file.read(limit).partition(b"\n")[2]
     except OSError:
         return b""
 

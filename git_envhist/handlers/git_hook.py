@@ -29,7 +29,7 @@ from git_envhist.integrations.git_hooks import (
 )
 from git_envhist.model import CaptureResult, Trigger
 from git_envhist.model.work import HookRun, PendingHook
-from git_envhist.platform import open_file_only
+from git_envhist.platform import open_file_only, process_fields
 
 NAMED = "--named"
 """Before the event: the hook was installed for every repository."""
@@ -251,8 +251,7 @@ def _runs(caller: int | None) -> bool:
 def _is_dead(caller: int) -> bool:
     """A process that has ended, and whose parent has not looked yet."""
     try:
-        with open(f"/proc/{caller}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")
+        return process_fields(caller)[0] in (b"Z", b"X")
     except (OSError, IndexError):
         return False
 

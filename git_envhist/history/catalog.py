@@ -14,8 +14,8 @@ from git_envhist.git.repository import TIMELINE_REFS, TRASH_REFS, Repository
 from git_envhist.history.timeline import Catalog, Timeline
 from git_envhist.lazy import once, replace
 from git_envhist.model import EnvPath, Snapshot
-from git_envhist.snapshots.fetched import REMOTES, FetchedStore, is_fetched
-from git_envhist.snapshots.log import Tell, read_chain
+from git_envhist.snapshots.fetched import REMOTES, FetchedStore, is_fetched, split_name
+from git_envhist.snapshots.log import Warn, read_chain
 
 if TYPE_CHECKING:
     from git_envhist.secrets.keys import KeyRing
@@ -33,7 +33,7 @@ def refuse_unknown(verb: str, said: Iterable[str], known: Iterable[str]) -> None
         raise TypeError(f"{verb}() got an unexpected keyword argument '{unknown[0]}'")
 
 
-def read_timeline(repository: Repository, name: str, limit: int | None, tell: Tell) -> list[Snapshot]:
+def read_timeline(repository: Repository, name: str, limit: int | None, tell: Warn) -> list[Snapshot]:
     """The snapshots of a timeline, newest first; none where there is no such timeline."""
     from git_envhist.snapshots.notes import (  # loaded late: most snapshots have no old notes
         add_fetched_notes,
@@ -41,12 +41,15 @@ def read_timeline(repository: Repository, name: str, limit: int | None, tell: Te
     )
 
     fetched = FetchedStore.of(repository)
-    if is_fetched(name) and fetched.is_there:
+    if is_fetched(name):
+        pushed = _read_pushed(repository, fetched, name, limit, tell)
+        if pushed or not fetched.exists:
+            return pushed
         found = _read_fetched(fetched, name, limit, tell)
         return add_fetched_notes(fetched, add_local_notes(repository.git, fetched, found))
     ref = TIMELINE_REFS + name
     try:
-        found = list(read_chain(repository.git, ref, limit=limit, tell=tell))
+        found = list(read_chain(repository.git, ref, limit=limit, warn=tell))
         if any(one.id != one.commit for one in found):
             from git_envhist.snapshots.notes import with_old_notes
 
@@ -62,14 +65,28 @@ def read_timeline(repository: Repository, name: str, limit: int | None, tell: Te
                     f"'{ref}' leads nowhere", hint="mend what can be mended: git envlog fsck --repair"
                 ) from None
         # Its first snapshot may have come between the two.
-        found = list(read_chain(repository.git, ref, limit=limit, tell=tell))
-    if fetched.is_there:
+        found = list(read_chain(repository.git, ref, limit=limit, warn=tell))
+    if fetched.exists:
         found = add_fetched_notes(fetched, found)
     # What a commit says of its timeline is its author's word: none that stands here was fetched.
     return [replace(one, timeline=name) if is_fetched(one.timeline) else one for one in found]
 
 
-def _read_fetched(fetched: FetchedStore, name: str, limit: int | None, tell: Tell) -> list[Snapshot]:
+def _read_pushed(
+    repository: Repository, fetched: FetchedStore, name: str, limit: int | None, tell: Warn
+) -> list[Snapshot]:
+    """Return the snapshots that a push left at a remote, newest first: a fetch skips what is ours already."""
+    if fetched.exists and name in fetched.timelines():
+        return []
+    from git_envhist.remote.remotes import pushed_tip  # loaded late: few revisions name a remote
+
+    with suppress(UsageError, GitFailed):
+        tip = pushed_tip(repository, *split_name(name))
+        return list(read_chain(repository.git, tip, limit=limit, warn=tell)) if tip else []
+    return []
+
+
+def _read_fetched(fetched: FetchedStore, name: str, limit: int | None, tell: Warn) -> list[Snapshot]:
     try:
         return list(fetched.read(name, limit, tell))
     except GitFailed:
@@ -91,7 +108,7 @@ def newest_at(repository: Repository) -> dict[str, float] | None:
     """When each timeline's tip was taken, ours first; None where git cannot say it of all of them."""
     fetched = FetchedStore.of(repository)
     found: dict[str, float] = {}
-    for git, place in ((repository.git, TIMELINE_REFS), (fetched.git, REMOTES))[: 1 + fetched.is_there]:
+    for git, place in ((repository.git, TIMELINE_REFS), (fetched.git, REMOTES))[: 1 + fetched.exists]:
         told = git.try_run("for-each-ref", "--format=%(committerdate:unix) %(refname)", place)
         if told.status != 0:
             return None
@@ -207,7 +224,7 @@ class DroppedIds:
         found = set()
         for commit, message in re.findall(LISTED, told.out, re.DOTALL | re.MULTILINE):
             with suppress(Damaged):
-                found.add(read_message(message).draft.was or commit.decode("ascii"))
+                found.add(read_message(message).was or commit.decode("ascii"))
         matching = {one for one in found if one.startswith(prefix.lower())}
         return matching.pop() if len(matching) == 1 else None
 
@@ -257,10 +274,13 @@ class OtherTimelines(Mapping[str, Timeline]):
         return tuple(self._list_names())
 
     def __getitem__(self, name: str) -> Timeline:
-        if name not in self._names:
+        if name not in self._names and not is_fetched(name):
             raise KeyError(name)
         if name not in self._known:
+            # An own timeline as a push left it has a name with the remote, and is in no list.
             self._known[name] = Timeline.of(name, self._read(name))
+        if name not in self._names and not self._known[name].snapshots:
+            raise KeyError(name)
         return self._known[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -23,7 +23,7 @@ OPERATIONS = {
     RestoreRole.REDO: "redo of",
 }
 AFTER = "snapshot after"
-"""The subject of a snapshot without an intent names the code commit, and does not repeat its subject."""
+"""The first line of the commit of a snapshot without an intent names the code commit; its subject follows."""
 PART = pattern(r" \((?:[0-9,]+ paths?|in part)\)\Z|, in part\Z")
 EARLIER = pattern(rf"(?P<word>restored|undo|redo) (?P<id>[0-9a-f]{{{PRINTED_ID}}})(?P<part>, in part)?")
 """Intents of operations as earlier versions wrote them; an undo was named after the state that it led to."""
@@ -34,8 +34,12 @@ def title(snapshot: Snapshot) -> str:
     """Return the line that a list prints for a snapshot."""
     if snapshot.restore is not None:
         return _of_operation(subject(snapshot.intent))
-    if snapshot.intent_source is IntentSource.COMMIT:
-        return f"{_cause(snapshot)}: {_code_subject(snapshot)}"
+    is_named = snapshot.intent_source is IntentSource.COMMIT
+    if is_named and snapshot.trigger is Trigger.CHECKOUT and snapshot.branch:
+        # The newest commit of a branch is older than its checkout, and says nothing about it.
+        return _cause(snapshot)
+    if is_named:
+        return f"{_cause(snapshot)}: {subject(snapshot.intent)}"
     if snapshot.intent_source is IntentSource.NONE and snapshot.trigger not in CAUSES:
         return _cause(snapshot)
     return subject(snapshot.intent)
@@ -48,7 +52,7 @@ def operation_words(part: RestoreRole, meant: str | None, paths: str = "") -> st
 
 
 def substitute_intent(commit: str, code_subject: bytes) -> bytes:
-    """Return the intent of a snapshot that was given none: it names the code commit, then repeats its subject."""
+    """Return the text before the trailers of a snapshot without an intent; `store.message.own_words` reads it."""
     return b"%b %b\n\n%b" % (AFTER.encode(), commit[:PRINTED_ID].encode(), code_subject)
 
 
@@ -115,11 +119,6 @@ def _of_operation(intent: str) -> str:
     return f"{word} {earlier['id']}" + (" (in part)" if earlier["part"] else "")
 
 
-def _code_subject(snapshot: Snapshot) -> str:
-    first, _, rest = snapshot.intent.partition("\n\n")
-    return subject(rest) if first.startswith(AFTER) and rest.strip() else subject(snapshot.intent)
-
-
 def is_in_part(snapshot: Snapshot) -> bool:
     """Return whether a restore brought only a part of the other snapshot."""
     return snapshot.restore is not RestoreRole.BEFORE and PART.search(subject(snapshot.intent)) is not None
@@ -155,8 +154,8 @@ def likely_targets(newest_first: Iterable[Snapshot], content: str) -> tuple[Snap
     """Return at most five snapshots that differ from what is here now, the newest first.
 
     The newest is always among them. The others are the newest that passed its check, the newest with a name, the
-    newest with an intent of a person, and the newest of the rest. Of snapshots with equal content the one that says
-    most is shown; the newest is replaced so only if it records a restore.
+    newest that a person took and that did not fail its check, and the newest of the rest. Of snapshots with equal
+    content the one that says most is shown; the newest is replaced so only if it records a restore.
     """
     moments = [snapshot for snapshot in newest_first if snapshot.content != content]
     newest: dict[str, int] = {}
@@ -194,7 +193,9 @@ def _by_promise(moments: list[Snapshot]) -> Iterator[Snapshot]:
     yield from moments[:1]
     yield from [snapshot for snapshot in moments if _passed(snapshot)][:1]
     yield from [snapshot for snapshot in moments if snapshot.names][:1]
-    yield from [snapshot for snapshot in moments if not snapshot.trigger.automatic]
+    by_hand = [snapshot for snapshot in moments if not snapshot.trigger.automatic]
+    yield from [snapshot for snapshot in by_hand if not _failed(snapshot)]
+    yield from by_hand
     yield from moments
 
 

@@ -101,7 +101,7 @@ def _sources(
                 continue  # nothing of ours was ever sent there
             fetched = FetchedStore.of(repository)
             fetched.ensure()
-            fetched.know(remote.name, remote.url)
+            fetched.set_remote(remote.name, remote.url)
             transport = transport_for(repository, fetched, remote, capturing.environ)
             _ask(transport, sorted(oid.hex() for oid in lost))
             yield f"the remote '{remote.name}'", _fetched(repository, lost)
@@ -115,7 +115,7 @@ def _ask(transport: Transport, names: list[str]) -> None:
 
 def _fetched(repository: Repository, lost: frozenset[bytes]) -> Objects:
     fetched = FetchedStore.of(repository)
-    return dict(_read(repository, fetched, lost)) if fetched.is_there else {}
+    return dict(_read(repository, fetched, lost)) if fetched.exists else {}
 
 
 def _read(
@@ -135,7 +135,7 @@ def _present(capturing: CapturePipeline, lost: frozenset[bytes]) -> Objects:
     # What it remembers may name what was lost.
     StatCache(os.path.join(repository.state, "cache"), crc32).forget()
     found: Objects = {}
-    with capturing.present() as held:
+    with capturing.current_tree() as held:
         for staged in held.finish().packs:
             index = PackIndex(staged.index_path, repository.hash_length)
             with closing(PackFile(staged.pack_path, index, repository.object_format)) as pack:
@@ -155,7 +155,7 @@ def _keep(repository: Repository, found: Objects) -> None:
             writer.add(kind, data)
         pack = writer.finish()
         staging.publish([pack] if pack else [])
-        staging.settle()
+        staging.make_permanent()
 
 
 ROUNDS = 6

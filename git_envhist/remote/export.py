@@ -35,13 +35,13 @@ from git_envhist.remote.bundle import (
     write_bundle,
 )
 from git_envhist.remote.push import TokensFound
-from git_envhist.remote.remotes import HEADS, NAME, NOTES, last
+from git_envhist.remote.remotes import NAME, NOTES, REMOTEREFS_HEADS, last
 from git_envhist.remote.selection import SelectedSnapshots, build_selected_chain
 from git_envhist.remote.upload import NOBODY, OutgoingObject, is_allowed, objects_to_send, scan_outgoing
 from git_envhist.remote.wrapped_keys import recipients_of, wrapped_for
 from git_envhist.secrets.keys import KeyRing
 from git_envhist.snapshots.fetched import FETCHED_NOTES, REMOTES, FetchedStore, is_fetched, split_name
-from git_envhist.snapshots.log import Tell, read_chain
+from git_envhist.snapshots.log import Warn, read_chain
 
 # An export: chosen moments, whole, in one file; looked through before it is written, as what a push sends is.
 
@@ -89,7 +89,7 @@ def export(
         raise FileExists(path)
     lines = _lines(chosen, world)
     fetched = FetchedStore.of(repository)
-    alternates = [repository.objects_dir, *([fetched.objects_dir] if fetched.is_there else [])]
+    alternates = [repository.objects_dir, *([fetched.objects_dir] if fetched.exists else [])]
     with workplace(repository.common_state, EXPORT_DIRECTORY, waiting) as work:
         git = make_repository(os.path.join(work, "export.git"), repository.object_format, alternates)
         taken = _chains(git, repository, lines, ring, identity)
@@ -154,7 +154,7 @@ def _chains(
 
 def _leaving(git: Git, chosen: Sequence[SelectedSnapshots]) -> list[OutgoingObject]:
     refs = refs_of(chosen)
-    heads = [oid for ref, oid in refs.items() if ref.startswith(HEADS)]
+    heads = [oid for ref, oid in refs.items() if ref.startswith(REMOTEREFS_HEADS)]
     notes = [oid for ref, oid in refs.items() if ref.startswith(NOTES)]
     return objects_to_send(git, heads, notes, (), {})
 
@@ -174,7 +174,7 @@ class NameTaken(Refused):
 
 
 def import_archive(
-    repository: Repository, path: str, name: str | None, tell: Tell, waiting: Callable[[], None] | None = None
+    repository: Repository, path: str, name: str | None, tell: Warn, waiting: Callable[[], None] | None = None
 ) -> ImportResult:
     """Bring the timelines of a file in beside ours, as `<name>/<timeline>`; the usual name is the file's."""
     fetched = FetchedStore.of(repository)
@@ -185,20 +185,20 @@ def import_archive(
         fetched.ensure()
         taken = take_bundle(bundle, fetched.path, objects, repository.object_format)
         counts = {timeline: _count(taken, timeline, tell) for timeline in taken.heads}
-        with fetched.receiving(waiting):
+        with fetched.lock_for_receiving(waiting):
             chosen = name or _free_name(repository, fetched, path, taken)
             moves = _moves(fetched, chosen, taken)
             before = fetched.packs()
             publish(objects, fetched.objects_dir)
-            fetched.vouch(fetched.packs() - before)
+            fetched.add_checked_packs(fetched.packs() - before)
             _put(fetched, chosen, taken)
     told = tuple((f"{chosen}/{timeline}", moves[timeline], counts[timeline]) for timeline in sorted(counts))
     return ImportResult(path, chosen, told)
 
 
-def _count(taken: CheckedBundle, timeline: str, tell: Tell) -> int:
+def _count(taken: CheckedBundle, timeline: str, tell: Warn) -> int:
     """How many moments there are; each is read, and what cannot be is told."""
-    count = sum(1 for _ in read_chain(taken.git, taken.heads[timeline], notes=False, tell=tell))
+    count = sum(1 for _ in read_chain(taken.git, taken.heads[timeline], notes=False, warn=tell))
     if not count:
         raise Damaged(f"'{timeline}' holds no moment that can be read: nothing was taken in")
     return count
@@ -248,13 +248,13 @@ def _leads_on(fetched: FetchedStore, taken: CheckedBundle, old: str, new: str) -
 
 
 def _put(fetched: FetchedStore, name: str, taken: CheckedBundle) -> None:
-    fetched.own(name)
+    fetched.mark_imported(name)
     lines = [f"update {REMOTES}{name}/{line} {oid}\n" for line, oid in taken.heads.items()]
     fetched.git.run(*SYNCED, "update-ref", "--no-deref", "--stdin", stdin="".join(lines).encode("ascii"))
     for line, oid in taken.notes.items():
         _join_notes(fetched, f"{FETCHED_NOTES}{name}/{line}", oid)
     # The file may be gone tomorrow.
-    fetched.settle(
+    fetched.sync(
         [f"{REMOTES}{name}/{line}" for line in taken.heads]
         + [f"{FETCHED_NOTES}{name}/{line}" for line in taken.notes]
     )
@@ -282,4 +282,4 @@ def _refuse_remote(repository: Repository, fetched: FetchedStore, name: str) -> 
 
 
 def _is_remote(repository: Repository, fetched: FetchedStore, name: str) -> bool:
-    return last(repository.read_config(), f"remote.{name}.url") is not None or fetched.knows(name)
+    return last(repository.read_config(), f"remote.{name}.url") is not None or fetched.has_remote(name)

@@ -27,8 +27,8 @@ from git_envhist.objects.pack_index import PackIndex
 from git_envhist.objects.trees import DIRECTORY, decode_tree
 from git_envhist.remote.errors import RemoteFailed, RemoteTimeout, too_much, why_nothing_came
 from git_envhist.remote.remotes import (
-    HEADS,
     OUR_REFS,
+    REMOTEREFS_HEADS,
     RemoteRefs,
     Transport,
     find_fetched_remote,
@@ -39,7 +39,7 @@ from git_envhist.remote.remotes import (
 )
 from git_envhist.remote.verify_fetched import CheckedHeads, Checker, FindKey, no_key
 from git_envhist.secrets.ssh_signatures import SshSettings
-from git_envhist.snapshots.chunks import pieces_path, read_pointer
+from git_envhist.snapshots.chunks import chunks_path, read_pointer
 from git_envhist.snapshots.fetched import (
     ARRIVING,
     FETCHED_NOTES,
@@ -47,12 +47,12 @@ from git_envhist.snapshots.fetched import (
     REMOTES,
     FetchedStore,
     split_name,
-    without_fetched,
+    without_fetched_objects,
 )
 from git_envhist.snapshots.layout import MANIFEST, shard_path, stored_places
 from git_envhist.snapshots.names import RESERVED, stored_name
 from git_envhist.snapshots.notes import list_crossed
-from git_envhist.snapshots.tree_size import TreeSizer, trees_of_moments, trees_of_notes
+from git_envhist.snapshots.tree_size import TreeSizer, trees_of_notes, trees_of_snapshots
 
 # What a fetch has brought, looked at before anybody reads it: nothing that is read whole is larger than any of ours.
 #
@@ -94,11 +94,11 @@ class ArrivedPacks:
 
     def vouch(self) -> None:
         """Say that all was looked at: what a fetch left that was broken off is known from it."""
-        self._fetched.vouch(self._sized - self._known)
+        self._fetched.add_checked_packs(self._sized - self._known)
 
     def forget(self) -> None:
         """Remove all that came and was not taken."""
-        self._fetched.forget_arriving()
+        self._fetched.delete_arriving()
         place = self._fetched.pack_dir
         for name in self._fetched.packs() - self._known:
             for ending in ENDINGS:
@@ -171,8 +171,8 @@ def bring_objects(
         return
     fetched = FetchedStore.of(repository)
     remote = find_fetched_remote(repository, fetched.git, split_name(snapshot.timeline)[0])
-    with fetched.receiving(waiting):
-        fetched.know(remote.name, remote.url)
+    with fetched.lock_for_receiving(waiting):
+        fetched.set_remote(remote.name, remote.url)
         try:
             arrivals = ArrivedPacks(fetched)
             ask_for(transport_for(repository, fetched, remote, environ), missing)
@@ -262,7 +262,7 @@ def _pieces(fetched: FetchedStore, tree: str, path: EnvPath) -> Iterator[str]:
             found = reader.read(oid)
             if found is not None and found.data.startswith(POINTER):
                 try:
-                    outer, inner = pieces_path(read_pointer(found.data).tree)
+                    outer, inner = chunks_path(read_pointer(found.data).tree)
                 except Damaged:
                     continue
                 yield outer + inner
@@ -295,18 +295,18 @@ def fetch(
     remote = find_remote(repository, word, directory)
     fetched = FetchedStore.of(repository)
     fetched.ensure()
-    with fetched.receiving(waiting):
+    with fetched.lock_for_receiving(waiting):
         if fetched.was_imported(remote.name):
             raise Refused(
                 f"'{remote.name}' names what was imported from a file",
                 hint=f"call the remote something else: git remote rename {remote.name} <name>",
             )
-        fetched.know(remote.name, remote.url)
+        fetched.set_remote(remote.name, remote.url)
         transport = transport_for(repository, fetched, remote, environ, step)
         ssh = SshSettings.of(repository.read_config())
         checker = Checker(fetched.git, repository.object_format, find_key, ssh, environ)
         heads = CheckedHeads(fetched, remote.name, checker, accept=accept_rollback)
-        return _Fetch(fetched, transport, without_fetched(repository).git, full, heads).run()
+        return _Fetch(fetched, transport, without_fetched_objects(repository).git, full, heads).run()
 
 
 class _RefMapping(NamedTuple):
@@ -328,34 +328,32 @@ class _Fetch:
         self._remote = transport.remote
         self._full = full
         name = self._remote.name
-        self._heads = _RefMapping(HEADS, f"{ARRIVING}heads/{name}/", f"{REMOTES}{name}/")
+        self._heads = _RefMapping(REMOTEREFS_HEADS, f"{ARRIVING}heads/{name}/", f"{REMOTES}{name}/")
         self._notes = _RefMapping(FETCHED_NOTES, f"{ARRIVING}notes/{name}/", f"{FETCHED_NOTES}{name}/")
 
     def run(self) -> FetchResult:
         there = self._there = read_there(self._transport.list_refs(*OUR_REFS[:2]))
-        self._fetched.mend()
+        self._fetched.delete_broken_refs()
         heads, notes = self._here(self._heads.goal), self._here(self._notes.goal)
         # What came with a fetch that was broken off was not looked at: then all is new.
-        known = self._fetched.begin(self._remote.name)
+        known = self._fetched.begin_fetch(self._remote.name)
         again = known is not None
-        wanted = [
-            name
-            for name in sorted({*there.heads, *there.notes})
-            if self._is_news(name, there) and not self._was_pushed_from_here(name, there)
-        ]
+        news = [name for name in sorted({*there.heads, *there.notes}) if self._is_news(name, there)]
+        pushed = tuple(name for name in news if self._was_pushed_from_here(name, there))
+        wanted = [name for name in news if name not in pushed]
         full, bad = self._bring_apart(there, wanted, known, again=again)
         bad += [(f"{self._remote.name}/{name}", why) for name, why in self._signed.refused.items()]
         after, said = self._here(self._heads.goal), self._here(self._notes.goal)
         fresh_words = {name for name in {*said, *notes} if again or said.get(name) != notes.get(name)}
         if fresh_words:
             list_crossed(self._fetched, self._own, {f"{self._remote.name}/{name}" for name in fresh_words})
-        self._fetched.end(self._remote.name)
+        self._fetched.end_fetch(self._remote.name)
         told = tuple(
             (f"{self._remote.name}/{name}", self._arrival(heads.get(name), after.get(name)))
             for name in sorted({*heads, *after})
             if f"{self._remote.name}/{name}" not in dict(bad)
         )
-        return FetchResult(self._remote, told, there.refused, full, tuple(bad), self._signed.told)
+        return FetchResult(self._remote, told, there.refused, full, tuple(bad), self._signed.told, pushed)
 
     def _is_news(self, name: str, there: RemoteRefs) -> bool:
         here = self._here(self._heads.goal).get(name), self._here(self._notes.goal).get(name)
@@ -363,14 +361,16 @@ class _Fetch:
 
     def _was_pushed_from_here(self, name: str, there: RemoteRefs) -> bool:
         """Return whether the remote has only commits that our own timeline has, and none of them came from there."""
-        if HEADS + name not in self._own_refs or name in self._here(self._heads.goal):
+        if REMOTEREFS_HEADS + name not in self._own_refs or name in self._here(self._heads.goal):
             return False
-        heads = self._is_ours(there.heads.get(name), HEADS + name)
+        heads = self._is_ours(there.heads.get(name), REMOTEREFS_HEADS + name)
         return heads and self._is_ours(there.notes.get(name), FETCHED_NOTES + name)
 
     @cached_property
     def _own_refs(self) -> frozenset[str]:
-        return frozenset(self._own.run("for-each-ref", "--format=%(refname)", HEADS).decode().splitlines())
+        return frozenset(
+            self._own.run("for-each-ref", "--format=%(refname)", REMOTEREFS_HEADS).decode().splitlines()
+        )
 
     def _is_ours(self, commit: str | None, ref: str) -> bool:
         if commit is None:
@@ -454,7 +454,9 @@ class _Fetch:
         """Have refs arrive that do not stand here as they stand there."""
         came = self._here(way.arrives)
         # What a fetch left that was broken off, and that stands there otherwise by now, is not what has come.
-        self._fetched.move([f"delete {way.arrives}{name}" for name in came if there.get(name) != came[name]])
+        self._fetched.update_refs(
+            [f"delete {way.arrives}{name}" for name in came if there.get(name) != came[name]]
+        )
         wanted = [name for name, oid in sorted(there.items()) if oid not in (here.get(name), came.get(name))]
         for start in range(0, len(wanted), AT_ONCE):
             some = wanted[start : start + AT_ONCE]
@@ -473,9 +475,9 @@ class _Fetch:
         arrivals.look(self._remote, words.values())
         git = self._fetched.git
         if again:
-            trees = trees_of_moments(git, {**heads, **came}.values())
+            trees = trees_of_snapshots(git, {**heads, **came}.values())
         else:
-            trees = trees_of_moments(git, came.values(), heads.values())
+            trees = trees_of_snapshots(git, came.values(), heads.values())
         arrivals.weigh(self._remote, [*trees_of_notes(git, words.values()), *trees])
         said = {name: oid for name, oid in self._here(self._notes.goal).items() if name in self._there.notes}
         lost = {*self._here(self._notes.goal)} - {*said}
@@ -483,7 +485,7 @@ class _Fetch:
         self._signed.check(changed, {**heads, **came}, {**said, **words})
         moves = [*self._moves(self._heads, came, self._there.heads)]
         moves += self._moves(self._notes, words, self._there.notes)
-        self._fetched.move(moves)
+        self._fetched.update_refs(moves)
         self._signed.remember()
         return trees
 

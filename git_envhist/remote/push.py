@@ -31,9 +31,9 @@ from git_envhist.model.storage import (
 from git_envhist.remote.errors import NOT_TOGETHER, RemoteFailed, why_it_failed
 from git_envhist.remote.remotes import (
     CODE_REFS,
-    HEADS,
     NOTES,
     OUR_REFS,
+    REMOTEREFS_HEADS,
     LocalTimeline,
     RemoteRefs,
     TransferLimits,
@@ -328,14 +328,16 @@ class _Push:
 
     def _ours(self, there: RemoteRefs) -> dict[str, str]:
         """What stands there and was put there by us."""
-        standing = {HEADS + name: oid for name, oid in there.heads.items()}
+        standing = {REMOTEREFS_HEADS + name: oid for name, oid in there.heads.items()}
         standing |= {NOTES + name: oid for name, oid in there.notes.items()}
         return {ref: oid for ref, oid in self._memory.put if standing.get(ref) == oid}
 
     def _here(self) -> list[LocalTimeline]:
-        heads, notes = self._repository.list_refs(HEADS), self._repository.list_refs(NOTES)
-        names = chosen([ref.removeprefix(HEADS) for ref in heads], self._wish.timelines, self._own)
-        return [LocalTimeline(name, heads[HEADS + name], notes.get(NOTES + name)) for name in names]
+        heads, notes = self._repository.list_refs(REMOTEREFS_HEADS), self._repository.list_refs(NOTES)
+        names = chosen([ref.removeprefix(REMOTEREFS_HEADS) for ref in heads], self._wish.timelines, self._own)
+        return [
+            LocalTimeline(name, heads[REMOTEREFS_HEADS + name], notes.get(NOTES + name)) for name in names
+        ]
 
     def _parts(self) -> Parts:
         if not self._memory.upload:
@@ -344,7 +346,7 @@ class _Push:
         return Parts(self._repository.git, place, self._repository.objects_dir, self._memory.upload)
 
     def _leaving(self, moves: Sequence[RefPush], there: RemoteRefs, parts: Parts) -> list[OutgoingObject]:
-        heads = [move.new for move in moves if move.new is not None and move.ref.startswith(HEADS)]
+        heads = [move.new for move in moves if move.new is not None and move.ref.startswith(REMOTEREFS_HEADS)]
         notes = [move.new for move in moves if move.new is not None and move.ref.startswith(NOTES)]
         grafts = self._grafts(moves, there, parts, parts.left_there(there.uploads).values())
         return objects_to_send(parts.git, heads, notes, there.all, grafts)

@@ -14,9 +14,10 @@ from git_envhist.errors import Damaged
 from git_envhist.git.process import Git
 from git_envhist.lazy import dataclass
 from git_envhist.remote.sign import state_of_notes
+from git_envhist.secrets.keys import SigningKey
 from git_envhist.secrets.ssh_signatures import SshSettings, ssh_signer
 from git_envhist.snapshots.fetched import FetchedStore
-from git_envhist.snapshots.heads import NAMESPACE, Head, SigningKey, is_signed_by
+from git_envhist.snapshots.heads import NAMESPACE, Head, is_signed_by
 from git_envhist.snapshots.notes import every_note
 from git_envhist.snapshots.records import VERDICT, parse_records
 from git_envhist.snapshots.seen_heads import BY_KEY, BY_SSH, Seen, digest_of, read_seen, write_seen

@@ -195,7 +195,7 @@ def written_by(steps: Iterable[PlanStep]) -> Iterator[PathReference]:
     """The files and links that some steps brought, or brought back."""
     for step in steps:
         entries = (step.after or step.before, *step.below)
-        for entry in entries if not step.realm else ():
+        for entry in entries if not step.root else ():
             if entry is not None and entry.kind in (EntryKind.FILE, EntryKind.LINK):
                 yield PathReference(entry.path, entry.kind is EntryKind.LINK)
 

@@ -43,7 +43,7 @@ SHOWN = 3
 def report_damage_in_target(plan: RestorePlan, open_contents: Callable[[], ObjectReader]) -> Iterator[None]:
     """What cannot be read of the moment is told by its paths, before anything is touched."""
     coming = [
-        (shown_path(step.realm, entry.path), entry)
+        (shown_path(step.root, entry.path), entry)
         for step in plan.steps
         for entry in (step.after, *step.below)
         if entry is not None

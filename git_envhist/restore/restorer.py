@@ -74,7 +74,7 @@ class Stepping:
         here, further = State(now.content, now.tree), steps + now.further
         self.skipped = ""
         with self._compared(now) as states:
-            walk = read_undo_stack(reversed(self._log()), states)
+            walk = read_undo_stack(reversed(self._log()), states, states.caches_alone)
             self.left = None if walk.here is None or walk.is_new(here) else walk.here.id
             stop, dropped = walk.back(further, here), self._dropped(further, here, states)
             if dropped is not None and not _is_as_good(stop, dropped, states):
@@ -88,7 +88,7 @@ class Stepping:
         assert now is not None
         here = State(now.content, now.tree)
         with self._compared(now) as states:
-            walk = read_undo_stack(reversed(self._log()), states)
+            walk = read_undo_stack(reversed(self._log()), states, states.caches_alone)
             stop, is_new = walk.forward(steps, here), walk.is_new(here)
         if stop is not None:
             return stop
@@ -112,7 +112,7 @@ class Stepping:
         if timeline is None or not capturing.repository.list_refs(TRASH_REFS):
             return None
         line, gone = self._with_trash(timeline)
-        stop = read_undo_stack(line, states).back(steps, here) if line else None
+        stop = read_undo_stack(line, states, states.caches_alone).back(steps, here) if line else None
         return stop if stop is not None and stop.id in gone else None
 
     def _tell_dropped(self, dropped: Snapshot, stop: Snapshot | None) -> None:
@@ -209,7 +209,7 @@ class Restorer:
     def broken_off(self) -> bool:
         """Whether a restore was begun here that nobody ended."""
         try:
-            self._capturing.refuse_broken_off()
+            self._capturing.refuse_unfinished_restore()
         except UnfinishedRestore:
             return True
         return False
@@ -283,7 +283,7 @@ class Restorer:
     def _is_captured(self, directory: str) -> bool:
         if self._history.repository.bare:
             return False
-        bases = self._capturing.survey(None).bases.values()
+        bases = self._capturing.read_scope(None).bases.values()
         inside = os.path.realpath(os.fsencode(directory)) + b"/"
         git_dir = os.path.realpath(os.fsencode(self._history.repository.git_dir)) + b"/"
         return not inside.startswith(git_dir) and any(

@@ -101,7 +101,7 @@ def file_blocks(contents: Contents, shown: bytes, entry: Entry, blob: bytes) -> 
 
 
 def same_bytes(contents: Contents, a: tuple[bytes, Entry], b: tuple[bytes, Entry]) -> bool:
-    """Whether two names of one file, each with its realm, hold the same, as a snapshot says it."""
+    """Whether two names of one file, each with its root, hold the same, as a snapshot says it."""
     (_, one), (_, other) = a, b
     if (one.stored, one.oid) == (other.stored, other.oid):
         return True
@@ -111,9 +111,9 @@ def same_bytes(contents: Contents, a: tuple[bytes, Entry], b: tuple[bytes, Entry
     return _whole(contents, *a) == _whole(contents, *b)
 
 
-def _whole(contents: Contents, realm: bytes, entry: Entry) -> bytes:
+def _whole(contents: Contents, root: bytes, entry: Entry) -> bytes:
     assert entry.oid is not None
-    return b"".join(file_blocks(contents, shown_path(realm, entry.path), entry, contents.blob(entry.oid)))
+    return b"".join(file_blocks(contents, shown_path(root, entry.path), entry, contents.blob(entry.oid)))
 
 
 def write_sparsely(hands: DiskCalls, descriptor: int, blocks: Iterable[bytes]) -> None:

@@ -454,8 +454,8 @@ def _rules(pairs: list[DirectoryPair], snapshot: Snapshot, source: Source, wish:
 
 
 def _plan(pairs: list[DirectoryPair], rules: PlanRules) -> RestorePlan:
-    plan = make_plan((pair for pair in pairs if not pair.realm), rules)
-    beside = _beside(sorted({pair.realm for pair in pairs if pair.realm}))
+    plan = make_plan((pair for pair in pairs if not pair.root), rules)
+    beside = _beside(sorted({pair.root for pair in pairs if pair.root}))
     return RestorePlan(plan.steps, plan.directories, plan.unchanged, (*plan.left_alone, *beside))
 
 

@@ -48,16 +48,15 @@ from git_envhist.rewrite.commits import (
     NONE,
     ChainCommit,
     CommitChange,
-    ObjectReader,
     Trailers,
     cut_off_in,
     predecessors,
     read_links,
     relink,
 )
-from git_envhist.snapshots.fetched import without_fetched
+from git_envhist.snapshots.fetched import without_fetched_objects
 from git_envhist.snapshots.message import FindKey
-from git_envhist.snapshots.notes import move_notes
+from git_envhist.snapshots.notes import NamedObjectReader, move_notes
 from git_envhist.snapshots.publish import is_published
 from git_envhist.snapshots.sealed_facts import FindFactsKey
 from git_envhist.snapshots.staging import Staging, sweep
@@ -153,7 +152,7 @@ class SummaryWriter:
                 raise  # it has not moved yet, and could be told
             except EnvhistError as error:
                 # What is damaged is no worse for being linked anew.
-                self.warnings.append(f"what changed could not be told: {error.message}")
+                self.warnings.append(f"cannot determine what changed: {error.message}")
                 self._told[pair] = {}
         return self._told[pair]
 
@@ -212,7 +211,7 @@ def trash_ref(day: date, newest: str) -> str:
     return f"{TRASH_REFS}{day.isoformat()}/{newest}"
 
 
-def read_trash(repository: Repository, reader: ObjectReader) -> list[TrashEntry]:
+def read_trash(repository: Repository, reader: NamedObjectReader) -> list[TrashEntry]:
     """All of it, what went last first; what somebody else put there is passed over."""
     found = []
     for ref, tip in repository.list_refs(TRASH_REFS).items():
@@ -367,7 +366,7 @@ class TimelineRewriter:
     def __init__(self, history: HistoryContext, *, gentle: bool = False) -> None:
         """`gentle`: where captures come all the time, wait for a while before one of them has to."""
         self._history = history
-        self._repository = without_fetched(history.repository)
+        self._repository = without_fetched_objects(history.repository)
         self._warnings: list[str] = []
         self._pauses = PAUSES if gentle else ()
         self._line = signature(current_actor(history.settings, history.environ), history.now)

@@ -1,4 +1,9 @@
-"""The name of a working tree's timeline: minted at its first capture, kept in its git directory."""
+"""The name of a working tree's timeline, and state about timelines of the repository.
+
+A timeline's name is created at the first capture of a working tree and stored in its git directory. Two more files in
+the common state: `left-behind` lists timelines with an unreadable tip, and `rewritten` maps old commits to the
+commits that replaced them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,16 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from git_envhist.config import Settings
-from git_envhist.disk import cannot_write, state_directory, sync, sync_directory
+from git_envhist.disk import (
+    Durability,
+    append_line,
+    cannot_write,
+    replace_file,
+    replacement,
+    state_directory,
+    sync_directory,
+    write_all,
+)
 from git_envhist.errors import EnvhistError
 from git_envhist.git.repository import Repository
 from git_envhist.lazy import pattern
@@ -19,14 +33,14 @@ from git_envhist.platform import open_file_only
 FILE = "timeline"
 CACHE = "cache"
 MAX_LENGTH = 1_000
-"""More characters than a name has."""
+"""Longer than any name."""
 FORK = "fork"
-"""Stands where the working tree is a fork: its timeline is its own, whatever is configured for all of them."""
+"""Marker file of a fork: it has a timeline of its own, whatever timeline is configured for all working trees."""
 GOOD_NAME = pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}/[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class Found(NamedTuple):
-    """The timeline of a working tree, as its name was found."""
+    """The result of looking up a working tree's timeline."""
 
     name: str | None
     """None before the first capture."""
@@ -76,25 +90,25 @@ def read_name(state: str) -> str | None:
 def ensure_timeline(
     repository: Repository, settings: Settings, warn: Callable[[str], None] = lambda _: None
 ) -> str:
-    """Return the name of this working tree's timeline, minted if it has none; the caller holds the working tree's lock.
+    """Return the name of this working tree's timeline, and create it if it is missing.
 
-    A name that had to be recovered is written again.
+    The caller has locked the working tree. A recovered name is written to its file again.
     """
     repository.require_tree()
     found = find_timeline(repository, settings)
     if found.name is not None and found.remark is None:
         return found.name
-    name = found.name or _minted(repository, warn)
+    name = found.name or _new_name(repository, warn)
     if found.remark is not None:
         warn(found.remark)
     _write_name(repository, name)
     return name
 
 
-def _minted(repository: Repository, warn: Callable[[str], None]) -> str:
+def _new_name(repository: Repository, warn: Callable[[str], None]) -> str:
     from shlex import quote  # loaded late: once per working tree
 
-    from git_envhist.snapshots.lost_timeline import unused_timelines  # loaded late: likewise
+    from git_envhist.snapshots.lost_timeline import unused_timelines  # loaded late: once per working tree
 
     name = f"{_prefix(repository)}{os.urandom(3).hex()}"
     is_fork = os.path.exists(os.path.join(repository.state, FORK))
@@ -111,27 +125,22 @@ def _minted(repository: Repository, warn: Callable[[str], None]) -> str:
 def _write_name(repository: Repository, name: str) -> None:
     directory = state_directory(repository.state)
     path = os.path.join(directory, FILE)
-    # The temporary file always has the same name, so that the next capture overwrites the file of a killed one.
-    temporary = f"{path}.new"
-    with open(temporary, "w", encoding="ascii") as file:
-        file.write(name + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    _keep_damaged(path)
-    os.rename(temporary, path)
-    sync_directory(directory)
+    # The damaged file gets its second name only when the new content is written.
+    with replacement(path, durability=Durability.FULL) as descriptor:
+        write_all(descriptor, f"{name}\n".encode("ascii"), 0)
+        _keep_damaged(path)
 
 
 def _keep_damaged(path: str) -> None:
-    """Give what exists at the place of the name a second name; nothing is lost if it was readable after all."""
-    kept = f"{path}.damaged"
+    """Rename a damaged name file; its content is preserved in case it was readable after all."""
+    backup = f"{path}.damaged"
     with suppress(OSError):
         if os.path.isdir(path) and not os.path.islink(path):
-            os.rename(path, kept)
+            os.rename(path, backup)
         elif os.path.lexists(path):
             with suppress(FileNotFoundError):
-                os.unlink(kept)
-            os.link(path, kept, follow_symlinks=False)
+                os.unlink(backup)
+            os.link(path, backup, follow_symlinks=False)
 
 
 def _prefix(repository: Repository) -> str:
@@ -139,19 +148,19 @@ def _prefix(repository: Repository) -> str:
 
 
 def mark_fork(repository: Repository) -> None:
-    """From now on this working tree has a timeline of its own."""
+    """Mark this working tree as a fork: from now on it has a timeline of its own."""
     directory = state_directory(repository.state)
     os.close(os.open(os.path.join(directory, FORK), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
     sync_directory(directory)
 
 
 def new_timeline_name(host: str, directory: str, tail: str) -> str:
-    """Two components that git takes as a ref, whatever the host and the directory are called."""
+    """Return a name of two components that is a valid ref for any host and directory name."""
     return f"{slug(host.partition('.')[0])}/{slug(directory)}-{tail}"
 
 
 def slug(text: str) -> str:
-    """A word of letters and digits that reminds of a text."""
+    """Return a word of letters and digits derived from a text."""
     plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40].strip("-")
     return plain or "env"
 
@@ -175,15 +184,14 @@ def _is_name(name: str) -> bool:
     )
 
 
-# Timelines that began anew because their newest snapshot could not be read: what stood before it may be whole.
-#
-# No ref leads there any more, so that to git it is garbage. Until a repair has put it back nothing of it goes.
+# Timelines that were restarted because their tip could not be read. Older snapshots may still exist; no ref leads to
+# them, so for git they are garbage. Until a repair has recovered them nothing of them is deleted.
 
 LEFT_BEHIND_FILE = "left-behind"
 
 
 def read_left_behind(common_state: str) -> list[str]:
-    """The names of the timelines."""
+    """Return the names of these timelines."""
     try:
         with open(
             os.path.join(common_state, LEFT_BEHIND_FILE),
@@ -197,37 +205,30 @@ def read_left_behind(common_state: str) -> list[str]:
 
 
 def remember_left_behind(common_state: str, timeline: str) -> None:
-    """Add one, for good: before its ref moves."""
+    """Add a timeline, durably, before its ref moves."""
     path = os.path.join(state_directory(common_state), LEFT_BEHIND_FILE)
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(descriptor, os.fsencode(f"{timeline}\n"))
-            sync(descriptor)
-        finally:
-            os.close(descriptor)
-        sync_directory(common_state)
+        append_line(path, os.fsencode(timeline), durability=Durability.FULL)
     except OSError as error:
         raise cannot_write(error, path) from error
 
 
 def forget_left_behind(common_state: str) -> None:
-    """Nothing is missing from any of them."""
+    """Delete the list: nothing is missing from any timeline."""
     with suppress(FileNotFoundError):
         os.unlink(os.path.join(common_state, LEFT_BEHIND_FILE))
 
 
-# Which commit a rewritten one has become: a private list, for whoever still holds the old hash.
-#
-# A check that ran for an hour notes its verdict on the commit that it knew; what is remembered of the environment
-# relies on one. Ids need no such list, they stand in the commits. To lose it costs time, and a note its place.
+# Commits that a rewrite replaced: for processes that started before the rewrite, such as a check that records its
+# verdict on the commit it ran on. Ids need no such list, they are in the commits. Losing the file costs time, and a
+# note its place.
 
 REWRITTEN_IDS_FILE = "rewritten"
 MAX_SIZE = 1 << 20
 
 
 def read_rewritten(common_state: str) -> dict[str, str]:
-    """By old hash the one after it; the last word counts."""
+    """Return for each old hash the one that replaced it; later lines win."""
     try:
         with open(
             os.path.join(common_state, REWRITTEN_IDS_FILE),
@@ -242,7 +243,7 @@ def read_rewritten(common_state: str) -> dict[str, str]:
 
 
 def current_commit(rewritten: Mapping[str, str], commit: str) -> str:
-    """What a commit has become, by however many steps."""
+    """Return the current hash of a commit, over any number of rewrites."""
     seen = {commit}
     while (following := rewritten.get(commit)) is not None and following not in seen:
         seen.add(following)
@@ -251,15 +252,13 @@ def current_commit(rewritten: Mapping[str, str], commit: str) -> str:
 
 
 def remember_rewritten(common_state: str, now: Mapping[str, str]) -> None:
-    """Add to the list; the older half of a long one goes."""
+    """Add pairs to the list; the older half of a long list is dropped."""
     pairs = {**read_rewritten(common_state), **{old: new for old, new in now.items() if old != new}}
     lines = [f"{old} {new}\n" for old, new in pairs.items()]
     while sum(map(len, lines)) > MAX_SIZE:
         lines = lines[len(lines) // 2 :]
     path = os.path.join(state_directory(common_state), REWRITTEN_IDS_FILE)
     try:
-        with open(path + ".new", "w", encoding="ascii") as file:
-            file.write("".join(lines))
-        os.rename(path + ".new", path)
+        replace_file(path, "".join(lines).encode("ascii"), durability=Durability.NONE)
     except OSError as error:
         raise cannot_write(error, common_state) from error

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from git_envhist.errors import EnvhistError, Refused, UsageError
@@ -23,6 +24,7 @@ from git_envhist.snapshots.fetched import is_fetched
 from git_envhist.snapshots.layout import ATTACHMENTS, GIT_CHANGED, MISSING, UNSTABLE
 from git_envhist.snapshots.names import RESERVED, stored_name, true_name
 from git_envhist.snapshots.records import read_git_changes, read_missing
+from git_envhist.snapshots.sealed_chunks import read_sealed_chunks
 
 if TYPE_CHECKING:
     from git_envhist.git.process import Git
@@ -109,6 +111,11 @@ def read_attachments(reader: CatFile, snapshot: Snapshot, unseal: Open) -> Itera
         name = os.fsencode(stored)
         place = b"/".join((RESERVED, ATTACHMENTS, name))
         found = reader.read(os.fsencode(snapshot.tree) + b":" + place) if _is_name(name) else None
+        if found is not None and found.kind == "tree":
+            open_chunk, width = partial(unseal, EnvPath(name)), len(snapshot.tree) // 2
+            chunks = read_sealed_chunks(reader, found.data, width, open_chunk, f"attachment '{stored}'")
+            yield true_name(name), b"".join(chunks)
+            continue
         if found is None or found.kind != "blob":
             raise EnvhistError(f"an attachment is missing from the snapshot: '{stored}'")
         yield true_name(name), unseal(EnvPath(name), found.data)

@@ -235,17 +235,17 @@ def test_many_databases_that_are_kept_from_us_cost_no_more_time_than_two(
         print("kept", flush=True)
         input()
     """
-    patience = databases.WaitBudget()
+    wait_budget = databases.WaitBudget()
     granted = []
     with program(kept, *names):
         for name in names:
             now = time.monotonic()
-            with patience.waiting() as deadline:
+            with wait_budget.waiting() as deadline:
                 granted.append(round(deadline - now, 1))
             descriptor = os.open(name, os.O_RDONLY)
             with (
                 pytest.raises(databases.DatabaseBusy, match="keeps it locked"),
-                databases.locked_database(descriptor, os.fsencode(name), patience),
+                databases.locked_database(descriptor, os.fsencode(name), wait_budget),
             ):
                 pass
             os.close(descriptor)

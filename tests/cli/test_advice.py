@@ -119,9 +119,9 @@ def test_each_step_is_told_with_its_time(repo: Repo, tmp_path: Path) -> None:
     told = [one for one in done.err.splitlines() if "envhist[" in one]
     assert all(line.fullmatch(one) for one in told)
     for words in (
-        "git's view is read",
-        "the environment is looked at",
-        "the snapshot is published",
+        "read git's status",
+        "scan the environment",
+        "publish the snapshot",
         " update-ref ",
     ):
         assert any(words in one for one in told), words

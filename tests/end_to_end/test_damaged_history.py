@@ -46,7 +46,7 @@ def test_a_snapshot_after_one_with_a_lost_tree_is_whole(repo: Repo) -> None:
     captured = AroundHistory.open(str(repo.path), workers="here").capture("after")
 
     assert captured.snapshot is not None
-    assert any("what changed could not be told" in warning for warning in captured.warnings)
+    assert any("cannot determine what changed" in warning for warning in captured.warnings)
     for number in range(3):
         assert repo.git("show", f"{captured.snapshot.id}:d/{number}") == str(number)
 

@@ -129,8 +129,7 @@ def test_a_moment_is_called_what_a_list_calls_it(told: Repo) -> None:
     newest, *older = json.loads(Elements(written(told)).data)["moments"]
     assert newest["title"].startswith("capture: ")
     assert told.run("envlog", "-1", "--format=%(title)", check=True).out.strip() == newest["title"]
-    # What says it in its own words needs no others.
-    assert [one.get("title") for one in older[-2:]] == [None, None]
+    assert [one["title"] for one in older[-2:]] == ["two", "one"]
 
 
 def test_it_loads_nothing_and_runs_its_own_script_alone(told: Repo) -> None:

@@ -385,7 +385,7 @@ def test_a_probe_that_hangs_costs_its_time_and_no_snapshot(
     monkeypatch.setattr(probes.machine_leaf(probes.machine_probes()["system"]), "facts_of", _hang)
     captured = AroundHistory.open(str(repo.path), workers="fork").capture("all the same")
     assert captured.snapshot is not None
-    assert captured.warnings == ("no facts of 'system' in this snapshot: it did not answer in its time",)
+    assert captured.warnings == ("no facts of 'system' in this snapshot: the probe exceeded its timeout",)
     assert "flask 3.0.1" in text_of(repo, "pip")
 
 

@@ -261,7 +261,7 @@ def test_compare_succeeds_on_large_trees_that_end(repo: Repo, monkeypatch: pytes
 def test_large_sparse_file_and_many_equal_directories_are_not_endless(
     repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tree_size, "PLENTY", 1 << 10)
+    monkeypatch.setattr(tree_size, "ALLOWED", 1 << 10)
     (repo.path / "zeros").write_bytes(b"")
     with open(repo.path / "zeros", "r+b") as file:
         file.truncate(64 << 20)

@@ -375,15 +375,15 @@ def test_what_packs_are_known_is_told_whole_or_not_at_all(colleague: Repo) -> No
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
     try:
         with pytest.raises(EnvhistError, match="cannot write below"):
-            fetched.begin("origin")
+            fetched.begin_fetch("origin")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert fetched.begin("origin") is None
-    assert fetched.begin("origin") == fetched.packs() != frozenset()
-    fetched.vouch(["pack-of-an-import"])
-    assert fetched.begin("origin") == {*fetched.packs(), "pack-of-an-import"}
-    fetched.end("origin")
-    assert fetched.begin("origin") is None
+    assert fetched.begin_fetch("origin") is None
+    assert fetched.begin_fetch("origin") == fetched.packs() != frozenset()
+    fetched.add_checked_packs(["pack-of-an-import"])
+    assert fetched.begin_fetch("origin") == {*fetched.packs(), "pack-of-an-import"}
+    fetched.end_fetch("origin")
+    assert fetched.begin_fetch("origin") is None
 
 
 @pytest.mark.parametrize(
@@ -524,6 +524,28 @@ def test_fetch_does_not_bring_back_what_this_repository_pushed(repo: Repo, bare:
     repo.git("update-ref", ref, f"{tip}~1")
     repo.run("envlog", "fetch", check=True)
     assert refs_of_fetched(repo)
+
+
+@pytest.mark.full
+def test_own_timeline_of_a_remote_is_a_revision_after_its_push(repo: Repo, bare: Repo) -> None:
+    one = capture(repo, "one")
+    repo.write("b", "2")
+    two = capture(repo, "two")
+    name = f"origin/{timeline(repo)}"
+    assert repo.run("envlog", "show", name).status == 4, "nothing was pushed yet"
+    repo.run("envlog", "push", "--yes", check=True)
+    told = repo.run("envlog", "fetch", check=True).out
+    assert f"nothing new: {timeline(repo)} was pushed from here" in told
+    repo.write("b", "3")
+    capture(repo, "three")
+    for revision, expected in ((name, two), (f"{name}~1", one)):
+        assert json.loads(repo.run("envlog", "show", revision, "--json", check=True).out)["id"] == expected
+    assert "three" not in repo.run("envlog", "--oneline", name, check=True).out
+    assert "b" in repo.run("envdiff", name, "--name-only", check=True).out.split()
+    # It is no timeline of its own in a list.
+    assert len(repo.run("envlog", "--all", "--oneline", "--no-fold", check=True).out.splitlines()) == 3
+    repo.run("envlog", "push", "--delete", timeline(repo), check=True)
+    assert repo.run("envlog", "show", name).status == 4
 
 
 def _words(line: str) -> list[str]:

@@ -51,11 +51,11 @@ def look_again(
         patch.setattr(TreeCapture, "_start", lambda self, *words: looked.append(words) or start(self, *words))
         with (
             capturing.locked(CaptureOptions()),
-            capturing.hold(CaptureOptions(), KnownWrites(tip, told, names)) as held,
+            capturing.capture_tree(CaptureOptions(), KnownWrites(tip, told, names)) as held,
         ):
             found = held.content
     shutil.rmtree(os.path.join(history.repository.state, "cache"))
-    with capturing.locked(CaptureOptions()), capturing.hold(CaptureOptions()) as held:
+    with capturing.locked(CaptureOptions()), capturing.capture_tree(CaptureOptions()) as held:
         return not looked, found, held.content
 
 
@@ -151,6 +151,6 @@ def test_the_next_capture_reads_what_landed(repo: Repo, history: AroundHistory) 
     done = history.restore(first)
     assert done.moment is not None
     # Whatever was said of these bytes: they are read, not believed.
-    with history._capturing.hold(CaptureOptions()) as held:
+    with history._capturing.capture_tree(CaptureOptions()) as held:
         assert b"sub" in held.taken.gathered.directories
         assert held.content == done.moment.content == first.content

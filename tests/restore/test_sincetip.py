@@ -31,7 +31,7 @@ def plans(engine: Engine, tip: Snapshot, target: Snapshot) -> tuple[RestorePlan 
     """From what is here now: as records tell it, and as trees do."""
     ends = bytes.fromhex(tip.id), bytes.fromhex(target.tree)
     capturing = engine.history._capturing
-    with capturing.locked(CaptureOptions()), capturing.hold(CaptureOptions()) as held:
+    with capturing.locked(CaptureOptions()), capturing.capture_tree(CaptureOptions()) as held:
         tree = bytes.fromhex(held.finish().tree)
         git = held.context.repository.git.with_objects(held.staging.path)
         with closing(capturing_contents(engine, git)) as contents:

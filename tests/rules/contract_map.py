@@ -2173,6 +2173,11 @@ CHECKS = (
         ),
     ),
     Line(
+        "config envhist.transcriptlimit",
+        "bytes of a transcript that a snapshot keeps",
+        ("tracking/test_large_attachments.py::test_transcript_over_the_limit_keeps_its_last_whole_lines",),
+    ),
+    Line(
         "config envhist.agentevery",
         "before every n-th tool that may change something",
         (AGENTS + "test_agent_every_captures_before_every_nth_tool_that_may_change_something",),

@@ -60,7 +60,10 @@ def fetch_command(session: Session, remote: str | None, accept_rollback: bool, f
     how = "" if done.full else "; file contents are fetched when needed"
     session.line(f"from '{escape(done.remote.name)}' ({escape(done.remote.shown)}){how}:")
     if not done.timelines and not done.bad:
-        session.line("  no other timelines there; to send yours: git envlog push")
+        if done.pushed:
+            session.line(f"  nothing new: {', '.join(map(escape, done.pushed))} was pushed from here")
+        else:
+            session.line("  it contains no timelines; to send yours: git envlog push")
     same = [name for name, arrival in done.timelines if arrival is FetchOutcome.SAME]
     for name, arrival in done.timelines:
         if arrival is not FetchOutcome.SAME:

@@ -23,7 +23,9 @@ def mcp(session: Session, read_only: bool) -> None:
     # Report a missing environment now, not at the first tool call.
     session.history.settings  # noqa: B018 - opened for what opening it finds
     try:
-        from git_envhist.mcp import serve  # loaded late: the protocol is an extra, and takes half a second
+        from git_envhist.mcp.server import (
+            serve,  # loaded late: the protocol is an extra, and takes half a second
+        )
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in PARTS:
             raise

@@ -73,7 +73,7 @@ def likely_snapshot_lines(session: Session) -> Iterator[str]:
         print_error_line(f"hint: {NOTHING_CAPTURED}")
         return
     digits = id_length([snapshot.id for snapshot in snapshots])
-    context = FormatContext(history.now, None, digits)
+    context = FormatContext(history.now, None, digits, ascii_signs=session.columns is None)
     text = list_lines(snapshots, context, session.palette, session.columns)
     for line, snapshot in zip(text, snapshots, strict=True):
         yield line
@@ -340,7 +340,7 @@ def _wish(
 
 def _print_short_plan(session: Session, planned: RestoreResult) -> None:
     if planned.plan.steps or planned.plan.directories:
-        for line in plan_lines(planned, _words(session, planned.target)):
+        for line in plan_lines(planned, _words(session, planned.target), session.signed):
             session.line(line)
     # Print the plan first, because later warnings refer to it.
     session.output.flush()
@@ -372,7 +372,7 @@ def _print_result(
 
         there = None if options.get("to") else back
         story = fact_lines(session, restored.story, indent=2)
-        for line in dry_run_lines(restored, _words(session, restored.target), there, story):
+        for line in dry_run_lines(restored, _words(session, restored.target), session.signed, there, story):
             session.line(line)
     else:
         from git_envhist.cli import errors  # loaded late: a dry run and JSON need none

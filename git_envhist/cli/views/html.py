@@ -20,21 +20,17 @@ from git_envhist.cli.paths import refuse_place
 from git_envhist.cli.progress import shown_steps
 from git_envhist.cli.views.details import details_of, with_lists, with_outputs
 from git_envhist.diff.sizes import steps_of
-from git_envhist.disk import cannot_write, remove_if_present, sync, write_all
+from git_envhist.disk import Durability, cannot_write, remove_if_present, replacement, write_all
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.git.cat_file import CatFile
 from git_envhist.history.graph import LogLine, fold_turns
-from git_envhist.history.timeline import subject
-from git_envhist.history.titles import title
 from git_envhist.html import BEGINNING, document
 from git_envhist.model import Snapshot
 from git_envhist.platform import SYSTEM, open_itself
 from git_envhist.probes import kinds
-from git_envhist.text import escape, escape_invalid
+from git_envhist.text import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from git_envhist.api import AroundHistory
     from git_envhist.cli.command import Session
 
@@ -114,22 +110,13 @@ def _write_through(place: str, data: bytes) -> None:
 
 def _replace(whole: str, data: bytes) -> None:
     temporary = TEMPORARY_NAME.format(whole, os.getpid())
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
-    try:
-        # The lock is held until the end; it tells other runs that this file is in use.
+    with replacement(
+        whole, durability=Durability.FILE, mode=None, keep_mode=True, temporary=temporary
+    ) as descriptor:
+        # The lock is held until the rename; other runs do not remove a locked file.
         if SYSTEM.flock:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        with suppress(FileNotFoundError):
-            os.fchmod(descriptor, stat.S_IMODE(os.stat(whole).st_mode))
         write_all(descriptor, data, 0)
-        # Without the sync a power cut could leave an empty file in place of the old page.
-        sync(descriptor)
-        os.replace(temporary, whole)
-    except BaseException:
-        remove_if_present(temporary)
-        raise
-    finally:
-        os.close(descriptor)
 
 
 def _sweep(whole: str) -> None:
@@ -187,7 +174,7 @@ def write_page(session: Session, file: str, shown: Sequence[Snapshot]) -> None:
     refuse_what_is_no_page(file)
     with shown_steps() as report:
         report(f"measuring {count(len(shown), 'snapshot')}")
-        values = with_titles(json_values_with_sizes(history, shown, most_paths=PATHS_IN_LISTS), shown)
+        values = json_values_with_sizes(history, shown, most_paths=PATHS_IN_LISTS)
         values = folded(values, fold_turns(shown, history.now.tzinfo))
     place = os.path.basename(history.repository.root) or history.repository.root
     text = document(place, iso_time(history.now), values)
@@ -198,15 +185,6 @@ def write_page(session: Session, file: str, shown: Sequence[Snapshot]) -> None:
     refuse_place(session, file)
     put_page(file, raw)
     session.line(f"wrote '{escape(file)}': {count(len(shown), 'snapshot')}, {size(len(raw))}")
-
-
-def with_titles(values: Iterable[Json], shown: Sequence[Snapshot]) -> list[Json]:
-    """Yield the values; with the title of the list where it differs from the intent."""
-    return [
-        value if line == subject(one.intent) else {**value, "title": escape_invalid(line)}
-        for value, one in zip(values, shown, strict=True)
-        for line in (title(one),)
-    ]
 
 
 def folded(values: Sequence[Json], lines: Sequence[LogLine]) -> list[Json]:

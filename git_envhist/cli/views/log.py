@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from git_envhist.cli.formats import (
     NOT_CHECKED,
     FormatContext,
+    carried_words,
     claim,
     count,
     effect_words,
@@ -158,7 +159,7 @@ def list_lines(
 
 
 def _story(snapshot: Snapshot, context: FormatContext, timelines: bool) -> str:
-    parts = (context.signed(story_line(snapshot)), _known_from(snapshot, context))
+    parts = (context.signed(story_line(snapshot)), carried_words(snapshot, context))
     story = escape(" · ".join(part for part in parts if part))
     return f"[{escape(snapshot.timeline)}] {story}".rstrip() if timelines else story
 
@@ -176,24 +177,14 @@ def _columns(intent: str, story: str, intent_width: int, room: int | None) -> tu
     return (pad(intent, intent_width) if story else intent), story
 
 
-def _known_from(snapshot: Snapshot, context: FormatContext) -> str:
-    """Return `✓ from 10:02` if an equal snapshot was checked before."""
-    verdict = snapshot.verdict
-    if verdict is None or verdict.carried_from is None:
-        return ""
-    return f"{symbol(verdict)} from {context.printed(verdict.at)}{services_phrase(verdict)}"
-
-
 def _named(words: str, snapshot: Snapshot) -> str:
     names = f" ({', '.join(map(escape, snapshot.names))})" if snapshot.names else ""
     return escape(words) + names
 
 
 def oneline(snapshot: Snapshot, context: FormatContext, palette: Palette, columns: int | None) -> str:
-    """Return id and intent, as `git log --oneline`, cut on a terminal only."""
-    text = " · ".join(
-        part for part in (escape(claim(snapshot)), _named(subject(snapshot.intent), snapshot)) if part
-    )
+    """Return id and title, as `git log --oneline`, cut on a terminal only."""
+    text = " · ".join(part for part in (escape(claim(snapshot)), _named(title(snapshot), snapshot)) if part)
     if columns is not None:
         text = shorten(text, columns - context.id_length - 1)
     return f"{palette.paint('id', context.short_id(snapshot))} {text}"

@@ -98,7 +98,7 @@ def plan_id(planned: RestoreResult) -> str:
     digest = hashlib.sha256(planned.target.id.encode())
     for step in planned.plan.steps:
         step_key = (
-            step.realm,
+            step.root,
             step.path,
             step.action.value,
             step.before,
@@ -109,7 +109,7 @@ def plan_id(planned: RestoreResult) -> str:
         digest.update(repr(step_key).encode("utf-8", "surrogateescape"))
     for directory in planned.plan.directories:
         digest.update(
-            repr((directory.realm, directory.path, directory.after)).encode("utf-8", "surrogateescape")
+            repr((directory.root, directory.path, directory.after)).encode("utf-8", "surrogateescape")
         )
     return digest.hexdigest()[:LENGTH]
 
@@ -174,6 +174,7 @@ MAX_ROWS = 12
 FEW_ROWS = 5
 MAX_LISTED = 20
 MAX_OUTSIDE = 3
+Signed = Callable[[str], str]
 UNDO = "git envrestore --undo"
 SHORT_REASONS = dict.fromkeys((NOT_CAPTURED, LEFT_OUT_THEN, PLAN_NOT_CAPTURED), "not captured")
 """Short forms of reasons, printed after a count."""
@@ -185,19 +186,24 @@ TITLES = (
 )
 
 
-def plan_lines(restored: RestoreResult, description: str) -> Iterator[str]:
-    """Yield the short plan that is printed before a restore."""
+def plan_lines(restored: RestoreResult, description: str, signed: Signed) -> Iterator[str]:
+    """Yield the short plan that is printed before a restore; `signed` writes the signs of counts."""
     yield f"  restore {description}"
     yield "  " + counts_line(restored)
     gone = [change for change in _of_action(restored.plan, PlanAction.REMOVE) if not _is_directory(change)]
     rows = fold_by_directory(gone, FEW_ROWS)
     if rows:
-        yield f"  removes {', '.join(f'{row.more:,} more' if row.more else _row(row) for row in rows)}"
+        named = (f"{row.more:,} more" if row.more else _row(row, signed) for row in rows)
+        yield f"  removes {', '.join(named)}"
     yield from root_lines(restored.roots)
 
 
 def dry_run_lines(
-    restored: RestoreResult, description: str, back: str | None = UNDO, story: Iterable[str] = ()
+    restored: RestoreResult,
+    description: str,
+    signed: Signed,
+    back: str | None = UNDO,
+    story: Iterable[str] = (),
 ) -> Iterator[str]:
     """Yield the whole plan; `back` is None for a restore elsewhere, `story` are the changed facts."""
     if back is not None and _is_idle(restored):
@@ -211,7 +217,7 @@ def dry_run_lines(
         rows = _rows(restored.plan, action)
         if rows:
             yield f"{title}:"
-            yield from (f"    {_row(row)}" for row in rows)
+            yield from (f"    {_row(row, signed)}" for row in rows)
     yield from _left_lines(notable_skips(restored.plan.left_alone))
     yield from (f"service {escape(line)}" for line in restored.services)
     if restored.head is not None:
@@ -460,11 +466,11 @@ def _is_directory(change: Change) -> bool:
     return change.before is not None and change.before.kind is EntryKind.DIRECTORY
 
 
-def _row(row: SummaryRow) -> str:
+def _row(row: SummaryRow, signed: Signed) -> str:
     path = escape(quoted(row.path, quote_all=False)) or "."
     if row.more:
-        return f"{path} and {row.more} more: {describe_marks(row.count)}"
-    return path if row.change is not None else f"{path} {describe_marks(row.count)}"
+        return f"{path} and {row.more} more: {signed(describe_marks(row.count))}"
+    return path if row.change is not None else f"{path} {signed(describe_marks(row.count))}"
 
 
 def _changes(step: PlanStep) -> Iterator[Change]:

@@ -57,7 +57,12 @@ const VERDICTS = {
   error: { mark: "!", word: "could not be judged" },
   none: { mark: "·", word: "not checked" },
 };
-const verdictOf = (moment) => (moment.verify ? moment.verify.status : "none");
+const isCarried = (moment) => Boolean(moment.verify && moment.verify.carried_from && !moment.verify.claimed_by);
+// As in the list: a verdict that an equal moment has is no check of this one, and its summary says so.
+const verdictOf = (moment) => (moment.verify && !isCarried(moment) ? moment.verify.status : "none");
+const summaryOf = (moment) => (isCarried(moment)
+  ? [moment.summary, `${VERDICTS[moment.verify.status].mark} from ${moment.verify.at.slice(0, 10)} ${clock(moment.verify.at)}`].filter(Boolean).join(" · ")
+  : moment.summary);
 
 const TRIGGERS = {
   manual: "by hand", commit: "after a commit", merge: "after a merge", checkout: "after a checkout",

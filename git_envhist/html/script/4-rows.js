@@ -29,7 +29,7 @@ function row(moment, several, choose) {
     // Its own direction for the whole line: what does not fit is cut off at its end, and not where it begins.
     make("span", { class: "why", dir: "auto" }, subject(moment)),
     make("span", {}, ...moment.names.slice(0, 2).map(badge)),
-    make("span", { class: "told" }, several ? said(`${moment.timeline} · `) : "", said(moment.summary), moment.folds ? ` · ${count(moment.folds, "snapshot")}` : "")));
+    make("span", { class: "told" }, several ? said(`${moment.timeline} · `) : "", said(summaryOf(moment)), moment.folds ? ` · ${count(moment.folds, "snapshot")}` : "")));
 }
 
 function haystack(moment) {
@@ -53,7 +53,7 @@ function printed(moments) {
     parts[parts.length - 1].append(make("li", {},
       make("span", { class: `v-${verdictOf(moment)}` }, VERDICTS[verdictOf(moment)].mark), make("span", {}, clock(moment.at)), make("code", {}, moment.id.slice(0, 7)),
       make("span", {}, make("b", {}, said(heading(moment))), ...moment.names.map(badge)),
-      make("span", { class: "told" }, said(moment.summary))));
+      make("span", { class: "told" }, said(summaryOf(moment)))));
   }
   return parts;
 }

@@ -119,7 +119,7 @@ class Working:
         """Wait until nothing is left that a hook asked for."""
         spool = hooks_of(self.repo) / "spool"
         until = time.monotonic() + LONG
-        while any(spool.glob("*.told")):
+        while any((*spool.glob("*.told"), *spool.glob("*.taken.*"))):
             assert time.monotonic() < until
             time.sleep(0.02)
         with open(spool / "lock", "ab") as lock:
