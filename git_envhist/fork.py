@@ -62,7 +62,6 @@ from git_envhist.restore.write_tree import Source, write_into
 from git_envhist.snapshots.layout import GIT_CHANGED
 from git_envhist.snapshots.names import RESERVED
 from git_envhist.snapshots.records import read_git_changes
-from git_envhist.snapshots.timelines import current_timeline, mark_fork, slug
 from git_envhist.workers import share_out
 from git_envhist.worktree.scan import is_settled
 from git_envhist.worktree.stat_cache import (
@@ -80,6 +79,7 @@ from git_envhist.worktree.stat_cache import (
     decode,
     pack_columns,
 )
+from git_envhist.worktree.timeline_name import current_timeline, mark_fork, slug
 
 # Where a fork stands: a linked worktree of git's, or a directory that shares the repository of a plain one's history.
 #
@@ -616,7 +616,7 @@ class _Fork:
         repository, mine = self.ground.repository, self.source
         # What a fork begins with is saved whole, whatever a capture may add.
         settings = replace(read_settings(repository.read_config()), budget=UNLIMITED)
-        return CapturePipeline(repository, settings, mine.keys, mine.how, mine.environ)
+        return replace(mine, repository=repository, settings=settings)
 
     def _contents(self, made: Mapping[bytes, bytes]) -> ObjectReader:
         own = self.source.repository

@@ -13,10 +13,11 @@ import signal
 import stat
 import sys
 from _thread import allocate_lock, get_ident
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
+from git_envhist.errors import EnvhistError
 from git_envhist.lazy import pattern
 
 # How another process of ours is started: by this interpreter, with this very package.
@@ -31,6 +32,33 @@ def own_command(program: str) -> list[str]:
     """The words before those of a command line: `envlog`, `envdiff`, `envrestore`, `envhist`, `upkeep`."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return [sys.executable, "-P", "-c", START.format(program), package]
+
+
+class OwnProgramFailed(EnvhistError):
+    """A program of ours failed; `code`, `exit_code` and hint are those of its error."""
+
+    def __init__(self, message: str, code: str, status: int, hint: str | None) -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
+        self.exit_code = status
+
+
+def run_own_program(program: str, words: Sequence[str | bytes], environ: Mapping[str, str]) -> bytes:
+    """Return the output of a program of ours that was asked for `--json`; raise its error as `OwnProgramFailed`."""
+    import json  # loaded late: few processes run another program of ours
+    import subprocess  # loaded late: likewise
+
+    command = [*own_command(program), *words]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=environ, check=False)
+    if done.returncode == 0:
+        return done.stdout
+    try:
+        error = json.loads(done.stdout)["error"]
+        failure = OwnProgramFailed(error["message"], error["code"], error["status"], error["hint"])
+    except (ValueError, KeyError, TypeError):
+        reason = done.stderr.decode("utf-8", "replace").strip() or f"status {done.returncode}"
+        failure = OwnProgramFailed(f"git {program} failed: {reason}", "failed", done.returncode, None)
+    raise failure
 
 
 Path = str | bytes

@@ -70,11 +70,11 @@ from git_envhist.snapshots.publish import CommitDraft, PublishedSnapshot, publis
 from git_envhist.snapshots.quoting import quote_path
 from git_envhist.snapshots.records import name_record, write_git_changes, write_missing, write_rules
 from git_envhist.snapshots.staging import Staging
-from git_envhist.snapshots.timelines import ensure_timeline
 from git_envhist.text import show
 from git_envhist.trace import step
 from git_envhist.worktree.content import MAX_SEALED, BudgetExceeded
 from git_envhist.worktree.ignore import path_filter
+from git_envhist.worktree.timeline_name import ensure_timeline
 
 
 @dataclass(frozen=True, slots=True)

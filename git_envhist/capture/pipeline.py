@@ -20,7 +20,6 @@ from git_envhist.errors import Damaged, EnvhistError, Refused, SealingError, Unf
 from git_envhist.git.repository import TIMELINE_REFS, Repository
 from git_envhist.history.catalog import as_sequence, refuse_unknown
 from git_envhist.lazy import dataclass, replace
-from git_envhist.maintenance.merge_packs import merge_packs_after
 from git_envhist.model import (
     Actor,
     CaptureProgress,
@@ -33,13 +32,12 @@ from git_envhist.model import (
 )
 from git_envhist.model.work import CheckListener
 from git_envhist.platform import read_or_stop, worker_mode
-from git_envhist.restore.unfinished import sweep_staged
 from git_envhist.secrets.keys import Key, KeyRing
 from git_envhist.services import NONE
 from git_envhist.snapshots.log import read_chain, read_snapshot
 from git_envhist.snapshots.staging import Staging, sweep
-from git_envhist.snapshots.timelines import current_timeline
 from git_envhist.trace import step
+from git_envhist.worktree.timeline_name import current_timeline
 from git_envhist.worktree.unfinished_restore import has_unfinished_restore, restore_directory
 
 if TYPE_CHECKING:
@@ -163,13 +161,17 @@ class CapturePipeline:
     how: str
     """Mode of workers: "fork", "spawn" or "here" (in this process)."""
     environ: dict[str, str]
+    tidy: Callable[[Repository], None]
+    """Called after a snapshot was published and the locks were released."""
+    sweep_restore: Callable[[str, Mapping[bytes, bytes]], None]
+    """Deletes what a killed restore left in its directory and below the roots; called under the locks."""
 
     def capture(self, request: CaptureOptions) -> CaptureResult:
         """Capture the working tree and return the result."""
         with self.service_dumps(request) as dumps:
             captured = self._capture(replace(request, dumps=dumps))
         if captured.snapshot is not None:
-            merge_packs_after(self.repository)
+            self.tidy(self.repository)
         return captured
 
     @contextmanager
@@ -243,7 +245,7 @@ class CapturePipeline:
         bases, _ = bases_of(self.repository, self.settings)
         # A leftover only uses disk space, so an error here must not fail the capture.
         with suppress(OSError, EnvhistError):
-            sweep_staged(restore_directory(self.repository.state), bases)
+            self.sweep_restore(restore_directory(self.repository.state), bases)
 
     @step("remove leftovers of killed captures")
     def _sweep(self) -> list[str]:

@@ -373,7 +373,11 @@ class ProbeRunner:
 
     def add_dumps(self, dumps: Dumps) -> None:
         """Store what service dumps contain: the services unsealed, tables and keys sealed."""
-        from git_envhist.probes.dumps import FAILED, PROBE, status_of
+        from git_envhist.probes.dumps import (  # loaded late: few environments have services
+            FAILED,
+            PROBE,
+            status_of,
+        )
 
         if self.context.key is None:
             return
@@ -514,7 +518,7 @@ class ProbeRunner:
         return self.context.known.read(oid)[1]
 
     def _make_process(self) -> ProbeProcess:
-        from git_envhist.capture.probe_worker import ProbeProcess
+        from git_envhist.capture.probe_worker import ProbeProcess  # loaded late: while the workers walk
 
         context = self.context
         job: dict[str, object] = {

@@ -17,7 +17,7 @@ from git_envhist.cli.terminal import shows_symbols
 from git_envhist.errors import EnvhistError, UsageError
 
 if TYPE_CHECKING:
-    from git_envhist.api import AroundHistory
+    from git_envhist.api import EnvHistory
     from git_envhist.cli.output import Palette
 
 
@@ -57,11 +57,11 @@ class Session:
         output.plain = json is None and not shows_symbols(os.environ, terminal=output.terminal)
 
     @cached_property
-    def history(self) -> AroundHistory:
+    def history(self) -> EnvHistory:
         """The history of the current directory."""
-        from git_envhist.api import AroundHistory  # loaded late: -h and a usage error need no history
+        from git_envhist.api import EnvHistory  # loaded late: -h and a usage error need no history
 
-        history = AroundHistory.open(".", workers="fork", bare=self.bare)
+        history = EnvHistory.open(".", workers="fork", bare=self.bare, one_command=True)
         history.waiting = report_waiting
         return history
 

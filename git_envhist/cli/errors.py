@@ -22,7 +22,7 @@ from git_envhist.errors import EnvhistError, Interrupted, Refused
 from git_envhist.text import escape
 
 if TYPE_CHECKING:
-    from git_envhist.api import AroundHistory
+    from git_envhist.api import EnvHistory
     from git_envhist.cli.command import Session
     from git_envhist.git.repository import Repository
     from git_envhist.model import CaptureResult, Verdict
@@ -320,7 +320,7 @@ def hint_if_empty(session: Session) -> None:
             nothing_captured,  # loaded late: most histories are not empty
         )
 
-        print_error_line(f"hint: {nothing_captured(session.history.world)}")
+        print_error_line(f"hint: {nothing_captured(session.history.catalog)}")
 
 
 def after_capture(session: Session, captured: CaptureResult) -> None:
@@ -341,7 +341,7 @@ def after_verdict(session: Session, verdict: Verdict) -> None:
         return
 
     def words() -> str:
-        if by_verdict(session.history.world.own, VerdictStatus.PASS):
+        if by_verdict(session.history.catalog.own, VerdictStatus.PASS):
             return "changes since the check last passed: git envdiff good; first failing snapshot: git envlog bisect"
         return "output of the check: git envlog show; changes before it: git envdiff @~1..@"
 
@@ -351,7 +351,7 @@ def after_verdict(session: Session, verdict: Verdict) -> None:
 # Warnings about an interrupted restore, printed by commands that only read.
 
 
-def warn_if_half_way(history: AroundHistory) -> None:
+def warn_if_half_way(history: EnvHistory) -> None:
     """Warn that the files are in a state between two snapshots."""
     from git_envhist.worktree.unfinished_restore import (
         has_unfinished_restore,  # loaded late: only a failure needs it

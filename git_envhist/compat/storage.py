@@ -29,7 +29,7 @@ from git_envhist.git.repository import Repository
 from git_envhist.lazy import dataclass, replace
 
 if TYPE_CHECKING:
-    from git_envhist.api import AroundHistory
+    from git_envhist.api import EnvHistory
 
 
 # Locks of those who go one by one: threads of a host that may be copied at any time, and its other processes.
@@ -139,7 +139,7 @@ class LibraryStorage:
                 make_repository(inner)
         return Repository(real, inner, inner, OBJECT_FORMAT, Git(inner, real), plain=True, library=True)
 
-    def open(self, root: str, rules: LibraryRules, looking_at: str | None = None) -> AroundHistory:
+    def open(self, root: str, rules: LibraryRules, looking_at: str | None = None) -> EnvHistory:
         """The verbs of a directory's history, under rules of its own; `looking_at`: captures are of that one."""
         repository = self.repository(root)
         if looking_at is not None:
@@ -180,14 +180,14 @@ def place_name(real: str) -> str:
     return hashlib.sha256(os.fsencode(real)).hexdigest()[:HEX]
 
 
-def _open_kept(repository: Repository, rules: LibraryRules) -> AroundHistory:
+def _open_kept(repository: Repository, rules: LibraryRules) -> EnvHistory:
     """The verbs of a kept history, under rules of its own; what the user configured for theirs plays no part."""
-    from git_envhist.api import AroundHistory  # loaded late: whoever imports the types alone needs none of it
+    from git_envhist.api import EnvHistory  # loaded late: whoever imports the types alone needs none of it
     from git_envhist.discovery import OpenedRepository  # loaded late: likewise
 
     # A hook's caller, or git's own variables for a name, have no say in whose name this is.
     environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_COMMITTER_")}
-    history = AroundHistory(OpenedRepository(repository), environ, directory=repository.root)
+    history = EnvHistory(OpenedRepository(repository), environ, directory=repository.root, one_command=True)
     history.settings = replace(
         history.settings,
         exclude=rules.exclude,
@@ -199,9 +199,9 @@ def _open_kept(repository: Repository, rules: LibraryRules) -> AroundHistory:
         user_name=rules.user_name or history.settings.user_name,
         user_email=rules.user_email or history.settings.user_email,
     )
-    if history.going.broken_off:
+    if history.restorer.broken_off:
         # A process that was killed on its way back meant to arrive.
-        history.going.finish()
+        history.restorer.finish()
     return history
 
 

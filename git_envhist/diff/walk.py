@@ -45,16 +45,15 @@ LINK_WORD = b" l="
 
 
 class TrimmedPair(NamedTuple):
-    """The texts of two shards and the two trees that belong to them; how many lines were left out."""
+    """The texts of two shards without equal lines, and the two trees that belong to them."""
 
     texts: tuple[bytes, bytes]
     trees: tuple[Tree, Tree]
-    left_out: int
 
 
 def drop_equal_lines(texts: tuple[bytes, bytes], trees: tuple[Tree, Tree], *, top: bool) -> TrimmedPair:
     """Leave out what is equal; nothing where the directory changed hands, since its lines mean its owner."""
-    whole = TrimmedPair(texts, trees, 0)
+    whole = TrimmedPair(texts, trees)
     if max(map(len, texts)) > BUDGET.size:
         return whole
     old, new = (text.removesuffix(b"\n").split(b"\n") for text in texts)
@@ -62,32 +61,29 @@ def drop_equal_lines(texts: tuple[bytes, bytes], trees: tuple[Tree, Tree], *, to
         return whole
     moved = {name for name, _ in trees[0].items() ^ trees[1].items()}
     told = {quote(name) for name in _true_names(moved)}
-    kept, left_out = _differing(old[HEAD:], new[HEAD:], told, linked=LINK_WORD in texts[0])
+    kept = _differing(old[HEAD:], new[HEAD:], told, linked=LINK_WORD in texts[0])
     wanted = moved.union(_stored_names_of({unquote(_word(line)) for lines in kept for line in lines}, top))
     return TrimmedPair(
         (_join_lines(old, kept[0]), _join_lines(new, kept[1])),
         (_choose(trees[0], wanted), _choose(trees[1], wanted)),
-        left_out,
     )
 
 
 def _differing(
     old: list[bytes], new: list[bytes], told: set[bytes], *, linked: bool
-) -> tuple[tuple[list[bytes], list[bytes]], int]:
-    """The lines that are not the same on both sides, and those of names that are `told`; how many are left out."""
-    left_out = 0
+) -> tuple[list[bytes], list[bytes]]:
+    """Return the lines that differ between the two sides, and those of names that are `told`."""
     if len(old) == len(new) and not linked:
         # Mostly no name came or went: line beside line is twenty times as fast as looking each of them up.
         differs = list(map(ne, old, new))
         mine, theirs = list(compress(old, differs)), list(compress(new, differs))
         if told.issubset(map(_word, mine)):
-            left_out = len(old) - len(mine)
             old, new = mine, theirs
     common = {line for line in set(old).intersection(new) if LINK_WORD not in line}
     if told:
         common = {line for line in common if _word(line) not in told}
     kept = tuple([line for line in lines if line not in common] if common else lines for lines in (old, new))
-    return (kept[0], kept[1]), left_out + len(common)
+    return kept[0], kept[1]
 
 
 def _true_names(stored: Collection[bytes]) -> Collection[bytes]:
@@ -174,22 +170,21 @@ def _pair(old: SnapshotReader, new: SnapshotReader, stored: bytes) -> DirectoryP
         read_listing(half, half.place(stored), text, tree)
         for half, text, tree in zip((old, new), trimmed.texts, trimmed.trees, strict=True)
     )
-    return DirectoryPair(place.root, place.path, before, after, trimmed.left_out)
+    return DirectoryPair(place.root, place.path, before, after)
 
 
 def _alike(half: SnapshotReader, place: DirectoryPlace, tree: bytes) -> DirectoryPair | None:
     """A directory that is the same on both sides, its objects read and nothing taken apart; None where that tells too
     little."""
     text = half.text(place.stored)
-    lines = text.count(b"\n") - HEAD
-    if LINK_WORD in text or len(text) > BUDGET.size or lines < 0:
+    if LINK_WORD in text or len(text) > BUDGET.size or text.count(b"\n") < HEAD:
         return None
     with damage_context(place.stored):
         if tree:
             tree_text(half.objects, tree)
     head = text[: text.index(b"\n", text.index(b"\n") + 1) + 1]
     own = read_listing(half, place, head, {})
-    return DirectoryPair(place.root, place.path, own, own, lines)
+    return DirectoryPair(place.root, place.path, own, own)
 
 
 def _listing(half: SnapshotReader, stored: bytes) -> DirectoryListing | None:

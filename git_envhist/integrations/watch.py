@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from git_envhist.disk import locked_now, state_directory
 from git_envhist.errors import EnvhistError, NotARepository, Refused
-from git_envhist.model import CaptureResult, Trigger
+from git_envhist.model import CaptureResult
 
 if TYPE_CHECKING:
-    from git_envhist.api import AroundHistory
+    from git_envhist.context import HistoryContext
 
 
 # Linux's own word that something changed below a directory: a watch for each one, told through one descriptor.
@@ -240,14 +240,19 @@ class WatchCallbacks(NamedTuple):
     warn: Callable[[str], None]
 
 
-def watch(open_history: Callable[[], AroundHistory], told: WatchCallbacks, settle: float = SETTLE) -> None:
+Capture = Callable[[], CaptureResult]
+"""Open the history again, because its settings may have changed, and capture if something changed."""
+
+
+def watch(history: HistoryContext, capture: Capture, told: WatchCallbacks, settle: float = SETTLE) -> None:
     """Capture whenever the environment has settled, until a signal."""
-    for _ in _steps(open_history, told, settle):
+    for _ in _steps(history, capture, told, settle):
         pass
 
 
 def captures(
-    open_history: Callable[[], AroundHistory],
+    history: HistoryContext,
+    capture: Capture,
     warn: Callable[[str], None],
     settle: float = SETTLE,
     longest: float | None = None,
@@ -257,7 +262,7 @@ def captures(
     `longest`: None comes at least every so many seconds, so that whoever waits can be stopped.
     """
     taken: list[CaptureResult] = []
-    for _ in _steps(open_history, WatchCallbacks(taken.append, warn), settle, longest):
+    for _ in _steps(history, capture, WatchCallbacks(taken.append, warn), settle, longest):
         yield from (one for one in taken if one.snapshot is not None)
         taken.clear()
         if longest is not None:
@@ -265,12 +270,12 @@ def captures(
 
 
 def _steps(
-    open_history: Callable[[], AroundHistory],
+    history: HistoryContext,
+    capture: Capture,
     told: WatchCallbacks,
     settle: float,
     longest: float | None = None,
 ) -> Iterator[None]:
-    history = open_history()
     if not history.settings.enabled:
         raise Refused(
             "captures by themselves are switched off",
@@ -280,10 +285,10 @@ def _steps(
     with locked_now(lock) as mine:
         if not mine:
             raise Refused("another process watches this environment already", hint="git envlog status")
-        yield from _Loop(open_history, told, settle, longest).run(history)
+        yield from _Loop(capture, told, settle, longest).run(history)
 
 
-def _open_eyes(history: AroundHistory) -> Watcher:
+def _open_eyes(history: HistoryContext) -> Watcher:
     """`WatchUnavailable` where the system tells of no change."""
     if sys.platform != "linux":
         raise WatchUnavailable
@@ -296,13 +301,13 @@ def _open_eyes(history: AroundHistory) -> Watcher:
 class _Loop:
     def __init__(
         self,
-        open_history: Callable[[], AroundHistory],
+        capture: Capture,
         told: WatchCallbacks,
         settle: float,
         longest: float | None,
     ) -> None:
         self._longest = longest
-        self._open_history = open_history
+        self._take = capture
         self._told = told
         self._clock = PollingWatcher(LOOK_EVERY * settle)
         self._eyes: Watcher = self._clock
@@ -311,7 +316,7 @@ class _Loop:
         self._failed = ""
         """Why the last capture failed: that is told once."""
 
-    def run(self, history: AroundHistory) -> Iterator[None]:
+    def run(self, history: HistoryContext) -> Iterator[None]:
         try:
             self._eyes = _open_eyes(history)
         except WatchUnavailable:
@@ -345,8 +350,7 @@ class _Loop:
     def _capture(self) -> None:
         started, added, failed = time.monotonic(), 0, ""
         try:
-            # Opened anew: settings, and the repository itself, may be others now.
-            captured = self._open_history().capture(trigger=Trigger.WATCH, if_changed=True)
+            captured = self._take()
         except NotARepository:
             raise
         except (EnvhistError, OSError) as error:

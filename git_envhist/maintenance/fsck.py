@@ -32,9 +32,9 @@ from git_envhist.snapshots.layout import MANIFEST, PIECES, shard_path, split_roo
 from git_envhist.snapshots.log import read_snapshot
 from git_envhist.snapshots.names import RESERVED, true_name
 from git_envhist.snapshots.staging import Staging, open_published, unpublished
-from git_envhist.snapshots.timelines import FILE as TIMELINE
-from git_envhist.snapshots.timelines import read_name
 from git_envhist.worktree.stat_cache import StatCache
+from git_envhist.worktree.timeline_name import FILE as TIMELINE
+from git_envhist.worktree.timeline_name import read_name
 
 # Whether every byte of our packs is what it was: by git's own check, and object by object where that fails.
 #

@@ -41,8 +41,9 @@ from git_envhist.rewrite.salvage import (
 from git_envhist.rewrite.timeline import TimelineRewriter, TimelineState, TimelineTarget
 from git_envhist.snapshots.fetched import FetchedStore
 from git_envhist.snapshots.staging import Staging
-from git_envhist.snapshots.timelines import ensure_timeline, forget_left_behind
+from git_envhist.snapshots.timelines import forget_left_behind
 from git_envhist.worktree.stat_cache import StatCache
+from git_envhist.worktree.timeline_name import ensure_timeline
 
 if TYPE_CHECKING:
     from git_envhist.context import HistoryContext
@@ -258,7 +259,7 @@ class Repair:
             )
 
         done = TimelineRewriter(self._history).rewrite(timeline, decide, keeps=False)
-        self._history.forget_world()
+        self._history.refresh()
         many = f"{len(older):,} moments are" if len(older) > 1 else "1 moment is"
         self._done.append(f"{many} on '{timeline}' again, which had begun anew")
         self._done += done.warnings
@@ -315,7 +316,7 @@ class Repair:
             return TimelineTarget((*older, *links), begins=True)
 
         done = TimelineRewriter(self._history).rewrite(timeline, decide, keeps=False)
-        self._history.forget_world()
+        self._history.refresh()
         many = f"{len(hurt):,} moments are" if len(hurt) > 1 else "1 moment is"
         self._done.append(f"{many} not whole and set aside; '{timeline}' goes on without")
         self._done += done.warnings

@@ -96,10 +96,6 @@ class Entry:
     notes: tuple[tuple[str, str], ...] = ()
     """Additional words of the manifest line, e.g. ``("via", "backup")``."""
 
-    @property
-    def in_tree(self) -> bool:
-        return self.oid is not None
-
 
 @dataclass(frozen=True, slots=True)
 class MissingPath:

@@ -27,8 +27,6 @@ class DirectoryPair(NamedTuple):
     path: EnvPath
     before: DirectoryListing | None
     after: DirectoryListing | None
-    left_out: int = 0
-    """The number of entries that are equal on both sides and in neither listing."""
 
 
 class PlanAction(Enum):
@@ -85,8 +83,6 @@ class RestorePlan:
 
     steps: tuple[PlanStep, ...]
     directories: tuple[PlannedDirectory, ...]
-    unchanged: int
-    """Paths that were compared and are the same on both sides."""
     left_alone: tuple[SkippedPath, ...] = ()
 
     @property

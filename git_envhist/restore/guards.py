@@ -46,13 +46,12 @@ from git_envhist.restore.options import RestoreOptions
 from git_envhist.restore.processes import holders
 from git_envhist.restore.scope import HOLDS_MOUNT, LEFT_OUT_NOW, MOUNTED, above
 from git_envhist.restore.slots import FAN_OUT
-from git_envhist.snapshots.chunks import read_pointer
+from git_envhist.snapshots.chunks import count_chunks, read_pointer
 from git_envhist.text import show
 
 # What a restore refuses, before anything is changed, and the option that overrides it where one is sane.
 
 DOT_GIT = b".git"
-SHOWN = 3
 LOCKS = (b"index.lock", b"HEAD.lock", b"config.lock", b"packed-refs.lock", b"shallow.lock")
 
 
@@ -497,7 +496,7 @@ def _in_pieces(pointer: bytes, contents: ObjectReader, sizes: HeaderReader, room
     size = read_pointer(pointer).size
     if size <= room:
         return size
-    counted = contents.count_pieces(pointer)
+    counted = count_chunks(contents, pointer)
     known = sizes.of_many(counted)
     return sum(
         known[piece].size * often

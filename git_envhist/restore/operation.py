@@ -181,7 +181,7 @@ class RestoreContext:
         """What captures here; what a restore saves is saved whole, whatever a capture may add."""
         mine = self.capturing
         settings = replace(mine.settings, budget=UNLIMITED)
-        return CapturePipeline(mine.repository, settings, mine.keys, mine.how, mine.environ)
+        return replace(mine, settings=settings)
 
     def place(self, extent: CaptureScope) -> RestoreTarget:
         """Where the environment stands, and where a restore of it works."""

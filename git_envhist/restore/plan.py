@@ -233,7 +233,6 @@ class _Planner:
         self._removals: list[PlanStep] = []
         self._arrivals: list[PlanStep] = []
         self._left: list[SkippedPath] = []
-        self._unchanged = 0
 
     def look_at_entries(self) -> None:
         """Decide about all that is no directory, from the top down."""
@@ -272,7 +271,6 @@ class _Planner:
         return RestorePlan(
             split_units(removals, arrivals),
             tuple(self._directories()),
-            self._unchanged,
             tuple(sorted(self._left, key=lambda left: left.path)),
         )
 
@@ -292,7 +290,6 @@ class _Planner:
 
     def _look_into(self, key: Key, pair: DirectoryPair) -> None:
         before, after = _entries(pair.before), _entries(pair.after)
-        self._unchanged += pair.left_out
         for name in sorted(before.keys() | after.keys()):
             path = EnvPath(pair.path + b"/" + name if pair.path else name)
             if path == PRIVATE:
@@ -307,7 +304,6 @@ class _Planner:
                 self._let_go(key, after)
             return
         if before is not None and after is not None and same(before, after) and key not in self._renewed:
-            self._unchanged += 1
             return
         why = self._why_left(key, before, after)
         if why is not None:

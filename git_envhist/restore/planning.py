@@ -53,6 +53,7 @@ from git_envhist.restore.scope import (
     holding_mounts,
 )
 from git_envhist.restore.untrusted import Findings
+from git_envhist.snapshots.chunks import stream_chunks
 from git_envhist.snapshots.manifest import BUDGET
 from git_envhist.snapshots.names import RESERVED, true_path
 from git_envhist.snapshots.records import ROOT_MARK
@@ -178,7 +179,7 @@ def read_again(contents: ObjectReader, plan: RestorePlan) -> None:
         if entry is not None and entry.oid is not None:
             blob = contents.blob(entry.oid)
             if entry.stored is StoredAs.PIECES:
-                for _ in contents.stream_pieces(blob):
+                for _ in stream_chunks(contents, blob):
                     pass
             elif entry.stored is StoredAs.SEALED:
                 contents.open_sealed(step.shown, blob)
@@ -236,17 +237,15 @@ def _brought_up(pair: DirectoryPair, old: DirectoryRecord, new: DirectoryRecord)
     if pair.before is None or pair.after is None:
         raise NeedsFullCompare
     before, after = dict(pair.before.entries), dict(pair.after.entries)
-    left_out = pair.left_out
     was, now = _Entries(pair.path, old), _Entries(pair.path, new)
     for index in _changed(old, new):
         name = new.names[index]
         if name not in before:
             # Nothing was told of it: it was the same on both sides.
             after[name] = was.at(index)
-            left_out -= 1
         before[name] = now.at(index)
     own = DirectoryListing(_own(pair.path, new), before)
-    return DirectoryPair(pair.root, pair.path, own, DirectoryListing(pair.after.own, after), left_out)
+    return DirectoryPair(pair.root, pair.path, own, DirectoryListing(pair.after.own, after))
 
 
 def _refuse_unusual(old: DirectoryRecord, new: DirectoryRecord) -> None:
@@ -498,8 +497,6 @@ def _paths(pairs: Iterable[DirectoryPair]) -> Iterator[tuple[bytes, bool]]:
 
 def forbidden_places(survey: CaptureScope) -> frozenset[tuple[int, int]]:
     """(device, inode) of each directory inside the environment that is none of it: git's own, other working trees."""
-    from git_envhist.paths import path_below_root, root_name_of
-
     found = set()
     for path in survey.pruned:
         base = survey.bases.get(root_name_of(path))

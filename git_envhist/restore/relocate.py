@@ -26,7 +26,7 @@ from git_envhist.model import EntryKind, EnvPath, OutsideReference, PlanStep, Re
 from git_envhist.platform import DIRECTORY, open_itself
 from git_envhist.restore.fs import DiskCalls, open_directory
 from git_envhist.restore.planning import tracked
-from git_envhist.snapshots.timelines import current_timeline
+from git_envhist.worktree.timeline_name import current_timeline
 
 # Which places a fork may point back to: where the moment was taken, and where the first of these trees stands.
 

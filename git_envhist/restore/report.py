@@ -29,6 +29,7 @@ from git_envhist.objects.reader import ObjectReader
 from git_envhist.platform import open_file_only
 from git_envhist.probes import PACKAGES, PROBES, machine_probes, tree_probes
 from git_envhist.restore.options import RestoreOptions
+from git_envhist.snapshots.chunks import stream_chunks
 from git_envhist.snapshots.layout import UNSTABLE
 from git_envhist.snapshots.manifest import BUDGET
 from git_envhist.snapshots.names import RESERVED
@@ -88,7 +89,7 @@ def _is_whole(contents: ObjectReader, path: EnvPath, entry: Entry) -> bool:
     try:
         blob = contents.blob(entry.oid)
         if entry.stored is StoredAs.PIECES:
-            for _ in contents.stream_pieces(blob):
+            for _ in stream_chunks(contents, blob):
                 pass
         elif entry.stored is StoredAs.SEALED:
             contents.open_sealed(path, blob)

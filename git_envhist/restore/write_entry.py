@@ -15,6 +15,7 @@ from git_envhist.model import Entry, EntryKind, EnvPath, StoredAs, shown_path
 from git_envhist.restore.attributes import AttributeSetter
 from git_envhist.restore.disk_entry import DiskEntry, from_stat
 from git_envhist.restore.fs import DiskCalls
+from git_envhist.snapshots.chunks import stream_chunks
 
 HOLE = 1 << 16
 """Zeros are left out of a file in blocks of this size."""
@@ -34,7 +35,7 @@ class Contents(Protocol):
 
     def blob(self, oid: bytes) -> bytes: ...
     def plain(self, entry: Entry) -> bytes: ...
-    def stream_pieces(self, pointer: bytes) -> Iterable[bytes]: ...
+    def list_children(self, tree: bytes) -> list[bytes]: ...
     def open_sealed(self, path: EnvPath, blob: bytes) -> bytes: ...
     @property
     def lends(self) -> bool: ...
@@ -96,7 +97,7 @@ def file_blocks(contents: Contents, shown: bytes, entry: Entry, blob: bytes) -> 
     if entry.stored is StoredAs.SEALED:
         return (contents.open_sealed(EnvPath(shown), blob),)
     if entry.stored is StoredAs.PIECES:
-        return contents.stream_pieces(blob)
+        return stream_chunks(contents, blob)
     return (blob,)
 
 

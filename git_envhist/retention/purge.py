@@ -19,6 +19,7 @@ from git_envhist.capture.known_verdicts import VerdictLog
 from git_envhist.capture.probe_worker import FileTriggers, compile_file_triggers
 from git_envhist.checks.sandbox import hidden_base, open_base
 from git_envhist.checks.sandbox import sweep as sweep_areas
+from git_envhist.context import HistoryContext
 from git_envhist.disk import COMMON_LOCK, cannot_write, locked, state_directory
 from git_envhist.errors import Damaged, EnvhistError, GitFailed, Refused, SnapshotNotFound, UnfinishedRestore
 from git_envhist.git.cat_file import CatFile
@@ -42,7 +43,6 @@ from git_envhist.rewrite.commits import ChainCommit, CommitChange
 from git_envhist.rewrite.erase import Eraser, lies_in
 from git_envhist.rewrite.salvage import lost_snapshots
 from git_envhist.rewrite.timeline import (
-    HistoryContext,
     TimelineRewriter,
     TimelineState,
     TimelineTarget,

@@ -17,9 +17,10 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from datetime import UTC, date, timedelta
+from typing import TYPE_CHECKING, NamedTuple
 
+from git_envhist.context import HistoryContext
 from git_envhist.diff.compare import compare
 from git_envhist.diff.facts import brief_facts
 from git_envhist.diff.summary import count, describe_counts, summarize
@@ -65,10 +66,7 @@ from git_envhist.tracking.attachments import attachment_path
 from git_envhist.worktree.stat_cache import StatCache
 
 if TYPE_CHECKING:
-    from git_envhist.config import Settings
-    from git_envhist.history.timeline import Catalog
-    from git_envhist.model import Snapshot
-    from git_envhist.secrets.keys import KeyRing
+    pass
 
 
 # What is remembered of working trees, where the commit that it relies on has become another one.
@@ -94,38 +92,6 @@ def _caches(repository: Repository) -> Iterator[StatCache]:
         directory = os.path.join(state, "cache")
         if os.path.isdir(directory):
             yield StatCache(directory, crc32)
-
-
-# What the rooms of keeping need of a history.
-
-
-class HistoryContext(Protocol):
-    """A history that snapshots go from."""
-
-    @property
-    def repository(self) -> Repository: ...
-    @property
-    def settings(self) -> Settings: ...
-    @property
-    def environ(self) -> Mapping[str, str]: ...
-    @property
-    def directory(self) -> str: ...
-    @property
-    def keys(self) -> KeyRing: ...
-    @property
-    def timeline(self) -> str | None: ...
-    @property
-    def world(self) -> Catalog: ...
-    @property
-    def now(self) -> datetime: ...
-    def timelines(self) -> tuple[str, ...]: ...
-    def log(self, limit: int | None = None, timeline: str | None = None) -> list[Snapshot]: ...
-    def resolve(self, text: str) -> Snapshot: ...
-    def judge(self, snapshot: Snapshot) -> Snapshot: ...
-    def forget_world(self) -> None: ...
-
-
-Waiting = Callable[[], None]
 
 
 # What a snapshot says of the one before it, told anew where that is another one.
@@ -422,7 +388,7 @@ class TimelineRewriter:
                 if number < free:
                     held.enter_context(self._alone())
                 if self._move(new, staging):
-                    self._history.forget_world()
+                    self._history.refresh()
                     return RewriteResult(new.now, new.gone, tuple(self._warnings))
         raise GitFailed(f"'{TIMELINE_REFS}{timeline}' would not stand still", hint="run the command again")
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hmac
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
@@ -34,9 +35,6 @@ MAX_RUN = 1024
 READ_AHEAD = 8 << 20
 IN_HOLE = 2 * MAX_SIZE
 """A chunk that starts this far into a hole contains only NULs, whatever precedes the hole."""
-
-TREE_MODE = 0o040000
-BLOB_MODE = 0o100644
 
 
 Block = bytes | int
@@ -231,7 +229,6 @@ def _chain(first: Block, rest: Iterator[Block]) -> Iterator[Block]:
 #
 # The tree is stored below `.envhist/pieces`; its blobs, in the order of their names, are the file.
 
-HEADER = b"envhist-pieces "
 MAX_FILE_SIZE = 2**63 - 1
 
 _POINTER = re.compile(rb"envhist-pieces 1\nsize (0|[1-9][0-9]{0,18})\ntree ([0-9a-f]{40}(?:[0-9a-f]{24})?)\n")
@@ -262,6 +259,42 @@ def chunks_path(tree: bytes) -> tuple[str, str]:
     """Return the two directory names of a file's tree, below the directory of chunks."""
     text = tree.hex()
     return text[:2], text[2:]
+
+
+# Read a big file back.
+
+HINT = "'git envlog fsck' says what else is missing"
+
+
+class ChunkReader(Protocol):
+    """The part of an object reader that reads chunks."""
+
+    def blob(self, oid: bytes) -> bytes: ...
+    def list_children(self, tree: bytes) -> list[bytes]: ...
+
+
+def stream_chunks(reader: ChunkReader, pointer: bytes) -> Iterator[bytes]:
+    """Yield the bytes of a big file chunk by chunk, given its pointer; raise `Damaged` if its size is another."""
+    stored = read_pointer(pointer)
+    size = 0
+    for run in reader.list_children(stored.tree):
+        for chunk in reader.list_children(run):
+            data = reader.blob(chunk)
+            size += len(data)
+            if size > stored.size:
+                break
+            yield data
+    if size != stored.size:
+        raise Damaged("the pieces of a file are not as long as it is said to be", hint=HINT)
+
+
+def count_chunks(reader: ChunkReader, pointer: bytes) -> Counter[bytes]:
+    """Return how often each chunk of a big file occurs: a hole of terabytes has few different chunks."""
+    found: Counter[bytes] = Counter()
+    for run, times in Counter(reader.list_children(read_pointer(pointer).tree)).items():
+        for chunk, often in Counter(reader.list_children(run)).items():
+            found[chunk] += often * times
+    return found
 
 
 # Cutting for sealed files. Cuts that depend on the content alone would let anyone with a guess of the content compare

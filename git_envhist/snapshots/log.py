@@ -65,11 +65,6 @@ def read_snapshot(commit: str, data: bytes) -> Snapshot:
     return _join(commit, parsed.parents[:1], parsed.tree, parsed.at, message, (), signed)
 
 
-def chain_length(git: Git, tip: str) -> int:
-    """Return the number of commits of a chain."""
-    return int(git.run("rev-list", "--count", "--first-parent", "--end-of-options", tip, "--"))
-
-
 class _LogCutShort(GitFailed):
     """git was killed: the commits that it did not print yet are not known to be damaged."""
 

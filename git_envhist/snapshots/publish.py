@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
-from git_envhist.config import Settings
 from git_envhist.disk import COMMON_LOCK, locked, state_directory
 from git_envhist.errors import Damaged, EnvhistError, GitFailed, in_words
 from git_envhist.git.cat_file import CatFile, GitObject
@@ -29,7 +28,6 @@ from git_envhist.snapshots.notes import NO_FILES, add_records
 from git_envhist.snapshots.staging import Staging
 from git_envhist.snapshots.timelines import (
     current_commit,
-    ensure_timeline,
     read_rewritten,
     remember_left_behind,
 )
@@ -298,13 +296,16 @@ def is_published(git: Git, commit: str) -> bool:
 
 def add_note_records(
     repository: Repository,
-    settings: Settings,
+    own_timeline: Callable[[], str],
     snapshot: Snapshot,
     records: tuple[NoteRecord, ...],
     signature: bytes,
     files: Mapping[bytes, bytes] = NO_FILES,
 ) -> None:
-    """Add records to the note of a snapshot, and files that they refer to."""
+    """Add records to the note of a snapshot, and files to the tree of the notes.
+
+    `own_timeline` returns the name of this working tree's timeline; it is called while the locks are held.
+    """
     own = os.path.join(state_directory(repository.state), "lock")
     common = os.path.join(state_directory(repository.common_state), COMMON_LOCK)
     with (
@@ -312,7 +313,7 @@ def add_note_records(
         locked(common, shared=True),
         Staging.create(repository.common_state, repository.pack_dir, repository.shared) as staging,
     ):
-        timeline = ensure_timeline(repository, settings)
+        timeline = own_timeline()
         if snapshot.timeline == timeline:
             # The lock excludes a concurrent rewrite; an earlier one recorded the commit's new hash.
             place = current_commit(read_rewritten(repository.common_state), snapshot.commit)

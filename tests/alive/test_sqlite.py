@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.model import SQLITE_HEADER, CaptureResult
 from git_envhist.worktree import content, databases, read_file
 from tests.alive.sqlite import crash_in_a_transaction, crash_with_a_log, rows_of
@@ -27,7 +27,7 @@ LARGE = 2 << 20
 
 
 def captured(repo: Repo) -> CaptureResult:
-    return AroundHistory.open(str(repo.path), workers="fork").capture("x")
+    return EnvHistory.open(str(repo.path), workers="fork", one_command=True).capture("x")
 
 
 def given_back(repo: Repo, taken: CaptureResult, target: Path, directory: bytes = b"data/") -> Path:

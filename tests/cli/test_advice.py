@@ -66,7 +66,7 @@ def test_an_empty_history_says_how_to_begin(repo: Repo) -> None:
 
 def test_in_a_clone_it_says_too_where_others_have_theirs(repo: Repo) -> None:
     repo.git("remote", "add", "origin", "../elsewhere")
-    elsewhere = "git envlog capture; what was pushed elsewhere: git envlog fetch"
+    elsewhere = "git envlog capture; snapshots of a remote: git envlog fetch"
     assert hints(repo.run("envlog").err) == [f"hint: nothing was captured here yet: {elsewhere}"]
     assert hints(repo.run("envrestore", "@").err) == [f"hint: {elsewhere}"]
 

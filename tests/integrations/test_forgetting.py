@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.errors import Refused
 from git_envhist.integrations import remove_history
 from git_envhist.remote.upload import directory_of
@@ -118,7 +118,7 @@ def test_killed_while_the_state_goes_the_key_of_what_was_sent_stays(
     repo.run("envlog", "capture", "one", check=True)
     repo.git("remote", "add", "origin", str(tmp_path / "remote"))
     repo.run("envlog", "push", "--yes", check=True)
-    repository = AroundHistory.open(str(repo.path)).repository
+    repository = EnvHistory.open(str(repo.path), one_command=True).repository
     removed = []
 
     def dying(place: str, **_: object) -> None:
@@ -176,7 +176,7 @@ def test_what_came_while_somebody_was_asked_stays_whole(repo: Repo) -> None:
     linked = Repo(repo.path.parent / "linked", repo.env)
     repo.write("same", "in both\n")
     repo.run("envlog", "capture", "one", check=True)
-    repository = AroundHistory.open(str(repo.path)).repository
+    repository = EnvHistory.open(str(repo.path), one_command=True).repository
     found = remove_history.look_at_history(repository, repo.env)
     linked.write("same", "in both\n")
     linked.run("envlog", "capture", "meanwhile", check=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.integrations.git_hooks import leave_mark, place_of, write_outcome
 from git_envhist.model.work import HookRun
 from tests.cli.test_json import validate
@@ -138,12 +138,12 @@ def test_a_directory_without_git_has_a_report_too(repo: Repo, tmp_path: Path) ->
 def test_a_list_says_that_a_capture_of_a_hook_is_on_its_way(repo: Repo) -> None:
     repo.run("envlog", "capture", "x", check=True)
     assert repo.run("envlog", check=True).err == ""
-    place = place_of(AroundHistory.open(str(repo.path)).repository.state)
+    place = place_of(EnvHistory.open(str(repo.path), one_command=True).repository.state)
     leave_mark(place, "post-merge")
     told = "note: a capture is running (post-merge); it is not in this list yet\n"
     assert repo.run("envlog", "-1", check=True).err == told
     assert repo.run("envlog", "--json", check=True).err == ""
-    waits = "a rebase, merge or cherry-pick has stopped half way: captured when it goes on"
+    waits = "a rebase, merge or cherry-pick has stopped: captured when it continues"
     write_outcome(place, HookRun("post-merge", time.time(), "waiting", message=waits))
     assert repo.run("envlog", check=True).err == f"note: {waits}\n"
     mark = Path(place, "pending")
@@ -153,7 +153,7 @@ def test_a_list_says_that_a_capture_of_a_hook_is_on_its_way(repo: Repo) -> None:
 
 def test_it_tells_what_an_agents_hooks_came_to_among_the_last_runs(repo: Repo) -> None:
     repo.run("envlog", "install", "--agent", "claude", check=True)
-    place = Path(AroundHistory.open(str(repo.path)).repository.state, "agents")
+    place = Path(EnvHistory.open(str(repo.path), one_command=True).repository.state, "agents")
     place.mkdir(parents=True, exist_ok=True)
     for at, (kind, told) in enumerate(
         (("prompt", "captured"), ("before", "nothing changed"), ("end", "failed: no room"))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from tests.cli.test_json import validate
 from tests.end_to_end.captures import capture, everything_of_git
 from tests.remote.conftest import refs, timeline
@@ -264,7 +264,7 @@ def test_a_remote_and_an_import_never_share_a_name(
 
 def test_what_was_attached_later_goes_along(repo: Repo, colleague: Repo, file: str) -> None:
     capture(repo, "one")
-    AroundHistory.open(str(repo.path)).attach(attached=[("talk.txt", b"what was said")])
+    EnvHistory.open(str(repo.path), one_command=True).attach(attached=[("talk.txt", b"what was said")])
     repo.write("b")
     capture(repo, "two")
     repo.run("envlog", "export", file, "@~1", check=True)
@@ -280,7 +280,7 @@ def test_what_was_attached_between_two_files_comes_with_the_second(
 ) -> None:
     capture(repo, "one")
     for number, name in enumerate(("talk.txt", "more.txt")):
-        AroundHistory.open(str(repo.path)).attach(attached=[(name, name.encode())])
+        EnvHistory.open(str(repo.path), one_command=True).attach(attached=[(name, name.encode())])
         repo.run("envlog", "export", f"{file}{number}", check=True)
     for number in (0, 1, 0):
         colleague.run("envlog", "import", "--as", "x", f"{file}{number}", check=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError
 from git_envhist.platform import SYSTEM
 from git_envhist.remote.errors import RemoteFailed
@@ -284,7 +284,7 @@ def test_a_ref_of_it_that_leads_nowhere_is_in_nobodys_way(
     fetched = colleague.path / ".git/envhist/fetched.git"
     (fetched / "refs/envhist/remotes/origin/lab").mkdir()
     (fetched / "refs/envhist/remotes/origin/lab/gone-000001").write_text("a" * 40 + "\n")
-    warning = "warning: 'origin/lab/gone-000001' leads nowhere: fetch it again, or import it\n"
+    warning = "warning: 'origin/lab/gone-000001' points to no commit: fetch or import it again\n"
     for words in (("--all",), ("--all", "-5"), ("--all", "--json"), ("show", shared)):
         listed = colleague.run("envlog", *words, check=True)
         assert listed.err in (warning, ""), words
@@ -370,7 +370,7 @@ def test_what_came_before_the_line_broke_and_is_no_more_there_is_not_taken(
 def test_what_packs_are_known_is_told_whole_or_not_at_all(colleague: Repo) -> None:
     """Half of a list makes packs new that are not, and what is new goes where anything of it is refused."""
     colleague.run("envlog", "fetch", check=True)
-    fetched = FetchedStore.of(AroundHistory.open(str(colleague.path)).repository)
+    fetched = FetchedStore.of(EnvHistory.open(str(colleague.path), one_command=True).repository)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
     try:
@@ -406,14 +406,14 @@ def test_a_full_fetch_that_was_broken_off_asks_only_for_what_is_missing(
     calls = repo.path.parent / "calls"
     breaks = repo.write("../breaks", f'echo >>{calls}; [ $(wc -l <{calls}) -lt 7 ] && git-upload-pack "$@"\n')
     colleague.git("config", "remote.origin.uploadpack", f"sh {breaks}")
-    history = AroundHistory.open(str(colleague.path))
+    history = EnvHistory.open(str(colleague.path), one_command=True)
     with pytest.raises(RemoteFailed):
         history.fetch(full=True)
     tip = next(iter(refs_of_fetched(colleague).values()))
     there = len(FetchedStore.of(history.repository).missing([tip]))
     assert 20 <= there < 100, "some turns arrived"
     colleague.git("config", "--unset", "remote.origin.uploadpack")
-    assert AroundHistory.open(str(colleague.path)).fetch(full=True).full
+    assert EnvHistory.open(str(colleague.path), one_command=True).fetch(full=True).full
     assert git_fsck(colleague.path / ".git/envhist/fetched.git") == ""
 
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.cli.views.restore import problems
 from git_envhist.model import EnvPath, RestorePlan, RestoreResult, SkippedPath
 from tests.crash.faults import needs_strace
@@ -149,12 +149,12 @@ def test_a_first_capture_and_the_list_count_alike(repo: Repo) -> None:
 
 def test_of_many_losses_beside_few_kept_paths_as_many_are_counted_as_are_not_shown(repo: Repo) -> None:
     capture(repo, "one")
-    snapshot = AroundHistory.open(str(repo.path), workers="here").resolve("@")
+    snapshot = EnvHistory.open(str(repo.path), workers="here", one_command=True).resolve("@")
     few, many = (tuple(SkippedPath(EnvPath(b"%d" % n), "why") for n in range(count)) for count in (3, 25))
     for kept, losses in ((few, many), (many, few), (many, many)):
-        *told, last = problems(RestoreResult(snapshot, RestorePlan((), (), 0), kept=kept, losses=losses))
+        *told, last = problems(RestoreResult(snapshot, RestorePlan((), ()), kept=kept, losses=losses))
         assert last.startswith(f"and {len(kept) + len(losses) - len(told)} more")
-    assert len(list(problems(RestoreResult(snapshot, RestorePlan((), (), 0), kept=few, losses=few)))) == 6
+    assert len(list(problems(RestoreResult(snapshot, RestorePlan((), ()), kept=few, losses=few)))) == 6
 
 
 @pytest.mark.full

@@ -12,6 +12,7 @@ RENAMING = {"rename", "renames", "replace"}
 EXCEPTIONS = {
     "git_envhist.compat.storage": "moves directories of histories; puts a damaged file aside",
     "git_envhist.discovery": "gives a complete new repository its name",
+    "git_envhist.integrations.agents.events": "takes an event from the spool",
     "git_envhist.integrations.git_hooks": "takes a mark out of the way before it is compared",
     "git_envhist.integrations.remove_history": "moves packs into the user's object store",
     "git_envhist.maintenance.fsck": "puts damaged packs aside",

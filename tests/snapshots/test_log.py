@@ -16,7 +16,7 @@ from git_envhist.git.cat_file import CatFile
 from git_envhist.git.config import identity_line, moment_of
 from git_envhist.model import Actor, ChangeCount, IntentSource, RestoreRole, Trigger, Verdict, VerdictStatus
 from git_envhist.objects.commits import encode_commit, parse_commit
-from git_envhist.snapshots.log import chain_length, read_chain, read_snapshot
+from git_envhist.snapshots.log import read_chain, read_snapshot
 from git_envhist.snapshots.message import split_mac, with_mac, write_message
 from git_envhist.snapshots.notes import add_records
 from git_envhist.snapshots.records import format_record, name_record, remark_record, verdict_record
@@ -115,7 +115,6 @@ def test_newest_first_up_to_a_limit_and_by_path(repo: Repo) -> None:
     assert intents(repo, paths=[b"app.py"]) == ["1", "0"]
     assert intents(repo, paths=[b"app.py"], limit=1) == ["1"]
     assert next(iter(read_chain(git_of(repo), TIP, paths=[b"app.py"]))).parent is not None
-    assert chain_length(git_of(repo), TIP) == 3
 
 
 def test_notes_of_all_writers_are_joined_by_moment(repo: Repo) -> None:

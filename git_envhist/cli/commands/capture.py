@@ -26,7 +26,7 @@ from git_envhist.snapshots.records import ROOT_MARK
 from git_envhist.text import escape
 
 if TYPE_CHECKING:
-    from git_envhist.api import AroundHistory
+    from git_envhist.api import EnvHistory
 
 
 MAX_LINES = 20
@@ -230,7 +230,7 @@ def _newest_id(session: Session) -> str:
     return session.history.resolve("@").id
 
 
-def captured_lines(captured: CaptureResult, history: AroundHistory) -> Iterator[str]:
+def captured_lines(captured: CaptureResult, history: EnvHistory) -> Iterator[str]:
     """Yield the result lines of a capture."""
     snapshot = captured.snapshot
     if snapshot is None:
@@ -261,7 +261,7 @@ def counts_line(captured: CaptureResult) -> str:
     return f"{count(captured.files, 'file')}, {new}, {seconds(captured.seconds)}"
 
 
-def _first_lines(captured: CaptureResult, history: AroundHistory) -> Iterator[str]:
+def _first_lines(captured: CaptureResult, history: EnvHistory) -> Iterator[str]:
     heading = " this first snapshot contains the whole environment"
     largest = tuple(one for one in captured.directories if one[0] and one[1])[:MAX_SIZE]
     yield heading + ("; the largest directories:" if largest else "")
@@ -278,7 +278,7 @@ def _first_lines(captured: CaptureResult, history: AroundHistory) -> Iterator[st
         yield f" to exclude one: echo {pattern} >> .envhistignore"
 
 
-def _is_tracked(history: AroundHistory, directory: EnvPath) -> bool:
+def _is_tracked(history: EnvHistory, directory: EnvPath) -> bool:
     """Return whether git tracks files in a directory: sources are no example of a directory to exclude."""
     pathspec = ":(top,literal)" + os.fsdecode(directory)
     listed = history.repository.git.try_run("ls-files", "-z", "--", pathspec)

@@ -23,7 +23,7 @@ from git_envhist.model import Change, FactChange, Snapshot
 from git_envhist.snapshots.fetched import is_fetched, split_name
 
 if TYPE_CHECKING:
-    from git_envhist.api import AroundHistory
+    from git_envhist.api import EnvHistory
     from git_envhist.git.process import Git
     from git_envhist.history.resolve import End
 
@@ -105,14 +105,14 @@ def _load_readers() -> None:
     import_module("git_envhist.diff.manifest")
 
 
-def read_endpoints(history: AroundHistory, revisions: Sequence[str]) -> tuple[Endpoint, Endpoint]:
+def read_endpoints(history: EnvHistory, revisions: Sequence[str]) -> tuple[Endpoint, Endpoint]:
     """Return the two ends that the words name; the defaults are the newest snapshot and the working tree."""
     from git_envhist.history.resolve import (  # loaded late: only words that are no name need it
         resolve_end,
         resolve_range,
     )
 
-    world, now = history.world, history.now
+    world, now = history.catalog, history.now
     if len(revisions) > 2:
         raise UsageError(f"more than two snapshots are given: '{revisions[2]}'", hint="paths go after '--'")
     if len(revisions) == 2:
@@ -216,7 +216,7 @@ def _facts(
     sides: tuple[str | None, str],
     paths: tuple[bytes, ...],
     wanted: DiffOptions,
-    history: AroundHistory,
+    history: EnvHistory,
 ) -> tuple[FactChange, ...]:
     from git_envhist.diff.facts import changed_facts  # loaded late: a list of paths needs no facts
     from git_envhist.probes import kinds  # loaded late: a list of paths needs no facts

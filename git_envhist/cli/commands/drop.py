@@ -52,7 +52,7 @@ def undrop(session: Session, revisions: tuple[str, ...], every: bool, dry_run: b
     """Restore dropped snapshots to their place in the timeline. Without <rev>, list the dropped snapshots."""
     session.no_paths()
     history = session.history
-    dropping = history.dropping
+    dropping = history.dropper
     if not revisions and not every:
         _list(session, dropping.trash())
         return

@@ -36,7 +36,7 @@ def du(session: Session, revisions: tuple[str, ...], limit: int | None) -> None:
     history = session.history
     paths = tuple(history.environment_path(os.fsencode(path)) for path in session.paths or ())
     with shown_steps() as report:
-        space = history.du(*revisions, paths=paths, tell=report)
+        space = history.du(*revisions, paths=paths, report=report)
     if session.json:
         session.print_json(_as_json(space))
         return

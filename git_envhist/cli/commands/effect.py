@@ -14,7 +14,7 @@ from git_envhist.cli.formats import FormatContext, effect_words, format_date
 from git_envhist.cli.json_values import SCHEMA, effect_json, observed_json
 from git_envhist.cli.parser import argument, option
 from git_envhist.errors import Refused, UsageError
-from git_envhist.history.times import printed_time, read_moment
+from git_envhist.history.times import printed_time, read_time_span
 from git_envhist.history.work import observed_of
 from git_envhist.integrations.run_command import ERR, OUT, pass_through
 from git_envhist.model import Effect, ObservedCheckpoint, Snapshot
@@ -125,7 +125,7 @@ def observe(session: Session, external_id: str | None, listed: bool, **text: str
 def _moment(text: str | None, now: datetime) -> datetime:
     if text is None:
         return now
-    return read_time(text) or read_moment(text, now).start.astimezone(now.tzinfo)
+    return read_time(text) or read_time_span(text, now).start.astimezone(now.tzinfo)
 
 
 def _print_result(session: Session, found: Sequence[ObservedCheckpoint], nothing: str) -> None:

@@ -29,7 +29,7 @@ def fsck(session: Session, quick: bool, repair: bool) -> int:
     if quick and repair:
         raise UsageError("--quick and --repair exclude each other", hint="a repair reads every byte")
     with shown_steps() as report:
-        health = session.history.fsck(quick=quick, repair=repair, tell=report)
+        health = session.history.fsck(quick=quick, repair=repair, report=report)
     if session.json:
         session.print_json(_as_json(health))
     else:

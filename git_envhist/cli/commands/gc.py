@@ -33,7 +33,7 @@ def gc(session: Session, prune: str | None, no_prune: bool, empties: bool, auto:
         return
     with shown_steps() as report:
         done = session.history.gc(
-            "never" if no_prune else prune, empty_trash=empties, force=force, tell=report
+            "never" if no_prune else prune, empty_trash=empties, force=force, report=report
         )
     session.done("the history is compacted")
     for what in done.damaged:

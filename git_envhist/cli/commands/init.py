@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import warn
 from git_envhist.cli.parser import argument, force, option
@@ -21,7 +21,9 @@ from git_envhist.text import escape, escape_invalid
 def init(session: Session, directory: str | None, force: bool, new: bool, adopt: str | None) -> None:
     """Create a history for a directory without git. It is stored outside the directory."""
     session.no_paths()
-    history = AroundHistory.init(directory or ".", force=force, anew=new, adopt=adopt, workers="fork")
+    history = EnvHistory.init(
+        directory or ".", force=force, new=new, adopt=adopt, workers="fork", one_command=True
+    )
     session.done("the history is created")
     for remark in history.warnings:
         warn(remark)
@@ -31,7 +33,7 @@ def init(session: Session, directory: str | None, force: bool, new: bool, adopt:
     _print_result(session, history)
 
 
-def _print_result(session: Session, history: AroundHistory) -> None:
+def _print_result(session: Session, history: EnvHistory) -> None:
     repository = history.repository
     if not repository.plain:
         session.line(
@@ -46,7 +48,7 @@ def _print_result(session: Session, history: AroundHistory) -> None:
         session.line("take the first snapshot: git envlog capture")
 
 
-def _as_json(history: AroundHistory) -> dict[str, object]:
+def _as_json(history: EnvHistory) -> dict[str, object]:
     return {
         "schema": 1,
         "root": escape_invalid(history.repository.root),

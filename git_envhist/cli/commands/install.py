@@ -213,7 +213,11 @@ def _is_for_shells(agents: Sequence[str], options: dict[str, bool]) -> bool:
 
 def finds_manual() -> bool:
     """Return whether man finds the pages: next to the programs on the PATH, or in the user's directory."""
-    from git_envhist.integrations.install import ShellFilesMissing, links, missing
+    from git_envhist.integrations.install import (  # loaded late: keeps help fast
+        ShellFilesMissing,
+        links,
+        missing,
+    )
 
     nearby = shutil.which("git-envlog")
     if nearby and os.path.isfile(f"{os.path.dirname(os.path.dirname(nearby))}/share/man/man1/git-envlog.1"):

@@ -16,7 +16,7 @@ from git_envhist.lazy import dataclass, replace
 from git_envhist.model import Snapshot, Trigger, VerdictStatus
 
 if TYPE_CHECKING:
-    from git_envhist.api import AroundHistory
+    from git_envhist.api import EnvHistory
     from git_envhist.history.graph import GraphRow
 
 
@@ -124,7 +124,7 @@ def log_command(session: Session, revisions: tuple[str, ...], **options: Any) ->
     listing, shown, rows = _select(history, _wanted(session, revisions, options), listing, is_raw)
     several = len({one.timeline for one in shown}) > 1
     listing = replace(listing, timelines=listing.timelines and several)
-    for warning in (*history.trouble, *history.warnings):
+    for warning in (*history.problems, *history.warnings):
         warn(warning)
     warn_if_half_way(history)
     if listing.page:
@@ -152,7 +152,7 @@ def log_command(session: Session, revisions: tuple[str, ...], **options: Any) ->
 
 
 def _select(
-    history: AroundHistory, wanted: LogQuery, listing: LogOptions, is_raw: bool
+    history: EnvHistory, wanted: LogQuery, listing: LogOptions, is_raw: bool
 ) -> tuple[LogOptions, list[Snapshot], Sequence[GraphRow]]:
     """Return the snapshots, how to print them, and their graph lines; raw output is never grouped."""
     if listing.graph:

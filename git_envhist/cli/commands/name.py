@@ -30,7 +30,7 @@ def name(session: Session, name: str | None, revision: str | None, removed: str 
     refuse_name(name)
     history = session.history
     target = history.resolve("@" if revision is None else revision)
-    line = history.world.timeline(target.timeline) or history.world.own
+    line = history.catalog.timeline(target.timeline) or history.catalog.own
     before = next((spot.snapshot.id for spot in by_name(line, name) if spot.snapshot.id != target.id), None)
     snapshot = history.name(name, target)
     session.done("the snapshot is named")
@@ -44,7 +44,7 @@ def name(session: Session, name: str | None, revision: str | None, removed: str 
 
 
 def _list(session: Session) -> None:
-    named = [(name, one) for one in session.history.world.own.snapshots for name in sorted(one.names)]
+    named = [(name, one) for one in session.history.catalog.own.snapshots for name in sorted(one.names)]
     if session.json:
         session.print_json({"schema": 1, "names": [{"name": name, "id": one.id} for name, one in named]})
         return

@@ -52,7 +52,7 @@ def prune(
         keep_hourly=keep_hourly,
         keep_daily=keep_daily,
         keep_weekly=keep_weekly,
-        every=every,
+        all_timelines=every,
         dry_run=dry_run,
     )
     if not dry_run:

@@ -49,7 +49,7 @@ from git_envhist.text import escape, escape_invalid
 def write_attachments(session: Session, snapshot: Snapshot, directory: str) -> int:
     """Write the attached files, and print their paths."""
     refuse_place(session, directory)
-    written = session.history.going.give_back_attachments(snapshot, directory)
+    written = session.history.restorer.give_back_attachments(snapshot, directory)
     if session.json:
         session.print_json({"schema": 1, "id": snapshot.id, "attachments": written})
     elif not written:
@@ -66,9 +66,9 @@ def write_attachments(session: Session, snapshot: Snapshot, directory: str) -> i
 def likely_snapshot_lines(session: Session) -> Iterator[str]:
     """Yield the lines for at most five snapshots, the newest first."""
     history = session.history
-    if history.going.broken_off:
+    if history.restorer.broken_off:
         yield "a restore was interrupted here: first run git envrestore --continue, or --abort to undo it"
-    snapshots = likely_targets(history.world.own.snapshots, "")
+    snapshots = likely_targets(history.catalog.own.snapshots, "")
     if not snapshots:
         print_error_line(f"hint: {NOTHING_CAPTURED}")
         return
@@ -91,7 +91,7 @@ def end(session: Session, mode: str, revision: str | None, spelled: str) -> int:
     """Finish or undo an interrupted restore."""
     if revision is not None:
         raise UsageError(f"{spelled} takes no argument: '{revision}'")
-    going = session.history.going
+    going = session.history.restorer
     carried = going.finish() if mode == "continue" else going.take_back()
     session.done("the restore is undone" if carried.undone else "the restore is finished")
     for item in (*carried.kept, *carried.losses):
@@ -123,7 +123,7 @@ def stoppable(session: Session, meant: Snapshot | None = None) -> Iterator[None]
         yield
     except KeyboardInterrupt as stopped:
         number = getattr(stopped, "number", signal.SIGINT)
-        safety = session.history.going.changed
+        safety = session.history.restorer.changed
         if safety is None:
             hint = (
                 f"to try again: git envrestore {meant.id[:7]} ('@' is now the snapshot of your files)"
@@ -205,7 +205,7 @@ def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
     # Find out whether there is a check before anything is changed.
     check = session.history.checks.recorded(snapshot) if options["verify"] else None
     with stoppable(session, snapshot), _shown_steps(session, options) as wish:
-        restored = session.history.going.to(snapshot, wish)
+        restored = session.history.restorer.to(snapshot, wish)
     if check is None or options["dry_run"]:
         return _print_result(session, restored, options)
     return _print_and_check(session, restored, options, check)
@@ -227,7 +227,7 @@ def _print_and_check(session: Session, restored: RestoreResult, options: dict[st
 def step(session: Session, mode: str, revision: str | None, options: dict[str, Any]) -> int:
     """Undo or redo the given number of steps."""
     steps = 1 if revision is None else _number(revision, mode)
-    go = session.history.going.undo if mode == "undo" else session.history.going.redo
+    go = session.history.restorer.undo if mode == "undo" else session.history.restorer.redo
     with stoppable(session), _shown_steps(session, options) as wish:
         restored = go(steps, wish)
     # The opposite command reverses this one; one more undo would go further back.
@@ -305,7 +305,9 @@ def _revision(session: Session, revision: str | None) -> str:
 def _classes(lists: tuple[str, ...]) -> frozenset[str] | None:
     words = [word for words in lists for word in words.split(",") if word]
     if not set(words) <= set(CLASSES):
-        from git_envhist.cli.views.restore import class_for_option
+        from git_envhist.cli.views.restore import (
+            class_for_option,  # loaded late: only an unknown class needs it
+        )
 
         words = [class_for_option(word) for word in words]
     return checked_classes(words)
@@ -426,7 +428,7 @@ def _write_elsewhere(session: Session, snapshot: Snapshot, options: dict[str, An
     from git_envhist.cli.paths import refuse_place  # loaded late: most restores change the working tree
 
     refuse_place(session, options["to"])
-    written = session.history.going.write_to(snapshot, options["to"], wish)
+    written = session.history.restorer.write_to(snapshot, options["to"], wish)
     return _print_result(session, written, options)
 
 

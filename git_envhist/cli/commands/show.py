@@ -45,7 +45,12 @@ def show_now(session: Session, date: str | None) -> None:
     changes, facts = comparison.files, comparison.facts
     counts = count(changes)
     if session.json:
-        from git_envhist.cli.json_values import SCHEMA, changed_json, fact_json, iso_time
+        from git_envhist.cli.json_values import (  # loaded late: only --json needs it
+            SCHEMA,
+            changed_json,
+            fact_json,
+            iso_time,
+        )
 
         changed = changed_json(counts, changes)
         at = iso_time(session.history.now)

@@ -32,7 +32,7 @@ from git_envhist.snapshots.names import RESERVED
 from git_envhist.text import escape
 
 if TYPE_CHECKING:
-    from git_envhist.api import AroundHistory
+    from git_envhist.api import EnvHistory
     from git_envhist.cli.json_values import Details
     from git_envhist.cli.views.diff_source import DiffSource, DiffStyle
 
@@ -102,7 +102,7 @@ WITH_CONTENTS = ("patch", "stat", "raw")
 
 
 def fetch_sides(
-    history: AroundHistory,
+    history: EnvHistory,
     before: Snapshot | str | None,
     after: Snapshot | str,
     changes: Iterable[Change],
@@ -127,18 +127,18 @@ def fetch_sides(
             bring_contents(history.repository, os.environ, snapshot, blobs)
 
 
-def fetch_snapshots(history: AroundHistory, *snapshots: Snapshot | str) -> None:
+def fetch_snapshots(history: EnvHistory, *snapshots: Snapshot | str) -> None:
     """Fetch some snapshots completely, because renames are detected by contents."""
     for snapshot in snapshots:
         if isinstance(snapshot, Snapshot):
-            history.bring(snapshot, TOP)
+            history.with_contents(snapshot, TOP)
 
 
-def with_lists(history: AroundHistory, snapshot: Snapshot) -> Snapshot:
+def with_lists(history: EnvHistory, snapshot: Snapshot) -> Snapshot:
     """Return the snapshot after fetching its lists and those of the snapshot before."""
     if snapshot.parent is not None and is_fetched(snapshot.timeline):
-        history.bring(replace(snapshot, tree=snapshot.parent))
-    return history.bring(snapshot)
+        history.with_contents(replace(snapshot, tree=snapshot.parent))
+    return history.with_contents(snapshot)
 
 
 def the_one_before(snapshot: Snapshot) -> Snapshot | None:
@@ -150,14 +150,14 @@ T = TypeVar("T")
 LABEL = 11
 
 
-def read_details(history: AroundHistory, snapshot: Snapshot) -> Details:
+def read_details(history: EnvHistory, snapshot: Snapshot) -> Details:
     """Return the details of a snapshot, compared with the snapshot before."""
     with CatFile(history.repository.git) as reader:
         return details_of(history, reader, snapshot, changes_of(history, snapshot))
 
 
 def details_of(
-    history: AroundHistory, reader: CatFile, snapshot: Snapshot, changes: tuple[Change, ...]
+    history: EnvHistory, reader: CatFile, snapshot: Snapshot, changes: tuple[Change, ...]
 ) -> Details:
     """Return the details, given the changes."""
     from git_envhist.cli.json_values import Details  # loaded late: only the full view and JSON need it
@@ -175,7 +175,7 @@ def details_of(
     return Details(missing, git_changed, changes, facts, services)
 
 
-def services_of(history: AroundHistory, snapshot: Snapshot) -> tuple[str, ...]:
+def services_of(history: EnvHistory, snapshot: Snapshot) -> tuple[str, ...]:
     """Return the services whose state a snapshot contains."""
     from git_envhist.services import kept_services  # loaded late: a diff needs no services
 
@@ -183,7 +183,7 @@ def services_of(history: AroundHistory, snapshot: Snapshot) -> tuple[str, ...]:
         return tuple(kept_services(reader, snapshot.tree))
 
 
-def facts_of(history: AroundHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
+def facts_of(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
     """Return the facts that differ from the snapshot before; none for the first."""
     from git_envhist.diff.facts import changed_facts  # loaded late: keeps envlog fast
 
@@ -192,7 +192,7 @@ def facts_of(history: AroundHistory, snapshot: Snapshot) -> tuple[FactChange, ..
     )
 
 
-def file_facts(history: AroundHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
+def file_facts(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
     """Return the changed configuration keys and programs since the snapshot before; none for the first."""
     from git_envhist.cli.views.summary import config_facts  # loaded late: keeps envlog fast
     from git_envhist.diff.classes import programs  # loaded late: a list needs none of it
@@ -217,7 +217,7 @@ def fact_lines(session: Session, changes: Sequence[FactChange], indent: int = LA
     return [" " * indent + line for line in texts.decode("utf-8", "surrogateescape").splitlines()]
 
 
-def with_outputs(history: AroundHistory, snapshot: Snapshot) -> Snapshot:
+def with_outputs(history: EnvHistory, snapshot: Snapshot) -> Snapshot:
     """Return the snapshot with the outputs of its checks, as far as the keys exist."""
     if not any(verdict.sealed_output for verdict in snapshot.verdicts):
         return snapshot
@@ -226,7 +226,7 @@ def with_outputs(history: AroundHistory, snapshot: Snapshot) -> Snapshot:
     return with_output(snapshot, history.keys.opening)
 
 
-def missing_of(history: AroundHistory, snapshot: Snapshot) -> tuple[MissingPath, ...]:
+def missing_of(history: EnvHistory, snapshot: Snapshot) -> tuple[MissingPath, ...]:
     """Return the paths that are not in a snapshot, with the reasons."""
     if snapshot.complete:
         return ()
@@ -235,7 +235,7 @@ def missing_of(history: AroundHistory, snapshot: Snapshot) -> tuple[MissingPath,
 
 
 def changes_of(
-    history: AroundHistory, snapshot: Snapshot, pathspecs: Sequence[bytes] = ()
+    history: EnvHistory, snapshot: Snapshot, pathspecs: Sequence[bytes] = ()
 ) -> tuple[Change, ...]:
     """Return every path that differs from the snapshot before."""
     from git_envhist.diff.compare import compare  # loaded late: keeps envlog fast
@@ -244,7 +244,7 @@ def changes_of(
     return compare(history.repository.git, snapshot.parent, snapshot.commit, pathspecs=pathspecs)
 
 
-def diff_source(history: AroundHistory, snapshot: Snapshot, pathspecs: Sequence[bytes]) -> DiffSource:
+def diff_source(history: EnvHistory, snapshot: Snapshot, pathspecs: Sequence[bytes]) -> DiffSource:
     """Return the source of a diff between a snapshot and the one before it."""
     from git_envhist.cli.views.diff_source import DiffSource  # loaded late: keeps envlog fast
     from git_envhist.git.diff import empty_tree  # loaded late: a list needs none of it

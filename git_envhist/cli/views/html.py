@@ -31,7 +31,7 @@ from git_envhist.probes import kinds
 from git_envhist.text import escape
 
 if TYPE_CHECKING:
-    from git_envhist.api import AroundHistory
+    from git_envhist.api import EnvHistory
     from git_envhist.cli.command import Session
 
 
@@ -41,7 +41,7 @@ MAX_AREAS = 40
 
 
 def json_values_with_sizes(
-    history: AroundHistory, shown: Sequence[Snapshot], *, most_paths: int, most_areas: int = MAX_AREAS
+    history: EnvHistory, shown: Sequence[Snapshot], *, most_paths: int, most_areas: int = MAX_AREAS
 ) -> list[Json]:
     """Yield the JSON value of each snapshot, in order, with its `extent`."""
     values: dict[str, Json] = {}
@@ -50,7 +50,7 @@ def json_values_with_sizes(
     return [values[one.commit] for one in shown]
 
 
-def _runs(history: AroundHistory, shown: Sequence[Snapshot]) -> Iterator[list[Snapshot]]:
+def _runs(history: EnvHistory, shown: Sequence[Snapshot]) -> Iterator[list[Snapshot]]:
     """Yield the snapshots of each timeline from the oldest shown one to the newest; sizes are added up along them."""
     known = {one.commit: one for one in shown}
     left = dict(known)
@@ -64,7 +64,7 @@ def _runs(history: AroundHistory, shown: Sequence[Snapshot]) -> Iterator[list[Sn
 
 
 def _measured(
-    history: AroundHistory, snapshots: list[Snapshot], wanted: set[str], most_paths: int, most_areas: int
+    history: EnvHistory, snapshots: list[Snapshot], wanted: set[str], most_paths: int, most_areas: int
 ) -> dict[str, Json]:
     git = history.repository.git
     values: dict[str, Json] = {}

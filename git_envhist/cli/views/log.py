@@ -50,7 +50,7 @@ from git_envhist.model import IntentSource, MissingPath, Snapshot, Verdict
 from git_envhist.text import escape
 
 if TYPE_CHECKING:
-    from git_envhist.api import AroundHistory
+    from git_envhist.api import EnvHistory
     from git_envhist.cli.command import Session
     from git_envhist.cli.json_values import Json
 
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 # The list as JSON. One git process compares all snapshots; one per snapshot would need two processes each.
 
 
-def json_values(history: AroundHistory, shown: Sequence[Snapshot], *, most_paths: int) -> Iterator[Json]:
+def json_values(history: EnvHistory, shown: Sequence[Snapshot], *, most_paths: int) -> Iterator[Json]:
     """Yield the JSON value of each snapshot, in blocks."""
     from git_envhist.cli.json_values import snapshot_json  # loaded late: only JSON needs it
     from git_envhist.cli.views.details import (  # loaded late: only JSON needs it
@@ -94,7 +94,7 @@ def print_list(session: Session, shown: list[Snapshot], *, measured: bool) -> No
     session.line("\n]" if shown else "]")
 
 
-def _json_values(history: AroundHistory, shown: list[Snapshot], *, measured: bool) -> Iterable[Json]:
+def _json_values(history: EnvHistory, shown: list[Snapshot], *, measured: bool) -> Iterable[Json]:
     from git_envhist.cli.json_values import PATHS_IN_LISTS  # loaded late: only JSON needs it
 
     if measured:
@@ -328,7 +328,7 @@ class LogQuery:
         return bool(self.pathspecs or searches or choice.verdicts or choice.triggers)
 
 
-def select(history: AroundHistory, wanted: LogQuery) -> list[Snapshot]:
+def select(history: EnvHistory, wanted: LogQuery) -> list[Snapshot]:
     """Return the selected snapshots in the order of output."""
     whole = not (wanted.revisions or wanted.pathspecs or wanted.choice.restricts or wanted.every)
     # Only the whole timeline shows where a name was given last; notes can be on any snapshot.
@@ -342,24 +342,24 @@ def select(history: AroundHistory, wanted: LogQuery) -> list[Snapshot]:
 
         shown = filter_by_summary(history.repository.git, shown, wanted.choice.summary, history.keys.opening)
     if wanted.choice.searches_content:
-        from git_envhist.history.content_search import (
-            those_with_content,
-        )  # loaded late: only -S and -G need it
+        from git_envhist.context import refuse_oversized_trees  # loaded late: only -S and -G need it
+        from git_envhist.history.search import filter_by_content  # loaded late: only -S and -G need it
 
-        shown = those_with_content(history, shown, wanted.choice, wanted.pathspecs)
+        refuse_oversized_trees(history, shown)
+        shown = filter_by_content(history.repository.git, shown, wanted.choice, wanted.pathspecs)
     if wanted.limit is not None and wanted.limit >= 0:
         shown = shown[: wanted.limit]
     return shown[::-1] if wanted.reverse else shown
 
 
-def _recent(history: AroundHistory, limit: int | None) -> list[Snapshot]:
+def _recent(history: EnvHistory, limit: int | None) -> list[Snapshot]:
     name = history.timeline
     if name is None:
         return []
     return list(Timeline.of(name, history.log(limit if limit is None or limit >= 0 else None)).snapshots)
 
 
-def _reached(history: AroundHistory, wanted: LogQuery) -> list[Snapshot]:
+def _reached(history: EnvHistory, wanted: LogQuery) -> list[Snapshot]:
     if wanted.every:
         if wanted.revisions:
             raise UsageError("--all and a range exclude each other")
@@ -373,39 +373,39 @@ def _reached(history: AroundHistory, wanted: LogQuery) -> list[Snapshot]:
                 return newest
         # A fetched copy of a local timeline is listed once.
         everything: dict[str, Snapshot] = {}
-        for line in history.world.timelines():
+        for line in history.catalog.timelines():
             for snapshot in line.snapshots:
                 everything.setdefault(snapshot.id, snapshot)
         return sorted(everything.values(), key=lambda snapshot: snapshot.at, reverse=True)
     if not wanted.revisions:
-        return list(history.world.own.snapshots)
+        return list(history.catalog.own.snapshots)
     return _range(history, wanted.revisions)
 
 
-def _range(history: AroundHistory, revisions: tuple[str, ...]) -> list[Snapshot]:
+def _range(history: EnvHistory, revisions: tuple[str, ...]) -> list[Snapshot]:
     from git_envhist.history.resolve import (  # loaded late: keeps envlog fast
         resolve_range,
         snapshots_in_range,
     )
 
     try:
-        span = resolve_range(revisions[0], history.world, history.now)
+        span = resolve_range(revisions[0], history.catalog, history.now)
     except SnapshotNotFound:
         if is_probable_subcommand(revisions[0]):
             raise unknown_subcommand(revisions[0]) from None
         raise
     if len(revisions) > 1:
         raise UsageError(f"one range at a time: '{revisions[1]}'", hint="paths go after '--'")
-    return list(snapshots_in_range(span, history.world.own))
+    return list(snapshots_in_range(span, history.catalog.own))
 
 
 def _that_changed(
-    history: AroundHistory, found: Sequence[Snapshot], pathspecs: tuple[bytes, ...]
+    history: EnvHistory, found: Sequence[Snapshot], pathspecs: tuple[bytes, ...]
 ) -> frozenset[str]:
-    from git_envhist.context import refuse_endless_trees  # loaded late: keeps envlog fast
+    from git_envhist.context import refuse_oversized_trees  # loaded late: keeps envlog fast
     from git_envhist.diff.compare import commits_changing_paths  # loaded late: only paths need it
 
-    refuse_endless_trees(history, found)
+    refuse_oversized_trees(history, found)
     steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
     return commits_changing_paths(history.repository.git, steps, pathspecs)
 
@@ -416,7 +416,7 @@ FOLDED_AT_ONCE = 8
 """The factor by which more snapshots are read until there are enough lines."""
 
 
-def select_folded(history: AroundHistory, wanted: LogQuery) -> list[Snapshot]:
+def select_folded(history: EnvHistory, wanted: LogQuery) -> list[Snapshot]:
     """Return the selected snapshots; of a turn or a run only the newest, with the summary of all of it."""
     lines = _lines(history, wanted)
     turns = any(line.is_turn for line in lines)
@@ -424,7 +424,7 @@ def select_folded(history: AroundHistory, wanted: LogQuery) -> list[Snapshot]:
     return shown[::-1] if wanted.reverse else shown
 
 
-def _lines(history: AroundHistory, wanted: LogQuery) -> list[LogLine]:
+def _lines(history: EnvHistory, wanted: LogQuery) -> list[LogLine]:
     most = wanted.limit if wanted.limit is None or wanted.limit >= 0 else None
     # One more shows whether the last line is complete.
     asked = None if most is None else most + 1
@@ -438,12 +438,12 @@ def _lines(history: AroundHistory, wanted: LogQuery) -> list[LogLine]:
         asked *= FOLDED_AT_ONCE
 
 
-def _merged(history: AroundHistory, lines: Sequence[LogLine]) -> list[Snapshot]:
-    from git_envhist.context import refuse_endless_trees  # loaded late: keeps envlog fast
+def _merged(history: EnvHistory, lines: Sequence[LogLine]) -> list[Snapshot]:
+    from git_envhist.context import refuse_oversized_trees  # loaded late: keeps envlog fast
 
     folded = [line for line in lines if line.is_turn]
     try:
-        refuse_endless_trees(history, (line.newest for line in folded))
+        refuse_oversized_trees(history, (line.newest for line in folded))
         stories = dict(_stories(history, [line.step for line in folded]))
     except EnvhistError:
         # Damage is reported by fsck; the list shows as much as possible.
@@ -466,7 +466,7 @@ def _as_one(line: LogLine, story: str | None) -> Snapshot:
     return replace(line.newest, story=" · ".join(part for part in parts if part))
 
 
-def _stories(history: AroundHistory, steps: Sequence[tuple[str, str | None]]) -> Iterator[tuple[str, str]]:
+def _stories(history: EnvHistory, steps: Sequence[tuple[str, str | None]]) -> Iterator[tuple[str, str]]:
     from git_envhist.diff.compare import changes_of  # loaded late: only a turn needs it
     from git_envhist.diff.facts import compare_facts  # loaded late: keeps envlog fast
     from git_envhist.diff.summary import count as count_changes  # loaded late: only a turn needs it
@@ -485,16 +485,16 @@ def _stories(history: AroundHistory, steps: Sequence[tuple[str, str | None]]) ->
 # `git envlog --graph`: the snapshots that it contains, and the lines at their left.
 
 
-def select_graph(history: AroundHistory, wanted: LogQuery) -> tuple[list[Snapshot], list[GraphRow]]:
+def select_graph(history: EnvHistory, wanted: LogQuery) -> tuple[list[Snapshot], list[GraphRow]]:
     """Return the selected snapshots, those that forks and restores connect to them, and a graph row for each."""
     everything: dict[str, Snapshot] = {}
-    for line in history.world.timelines():
+    for line in history.catalog.timelines():
         for snapshot in line.snapshots:
             everything.setdefault(snapshot.id, snapshot)
     parents = parents_of(everything.values())
     chosen = select(history, replace(wanted, limit=None, every=wanted.every or not wanted.revisions))
     if not wanted.every and not wanted.revisions:
-        tied = connected((one.id for one in history.world.own.snapshots), parents)
+        tied = connected((one.id for one in history.catalog.own.snapshots), parents)
         chosen = [one for one in chosen if one.id in tied]
     shown = [history.judge(one) for one in ordered(chosen, parents)]
     if wanted.limit is not None and wanted.limit >= 0:
@@ -516,7 +516,7 @@ def rows_with_graph(rows: Sequence[GraphRow], texts: Iterable[str]) -> Iterator[
 # Titles of single snapshots.
 
 
-def format_context(history: AroundHistory) -> FormatContext:
+def format_context(history: EnvHistory) -> FormatContext:
     """Return the style of titles and times in messages about single snapshots."""
     from git_envhist.cli.formats import FormatContext  # loaded late: a list has its own
 

@@ -509,7 +509,7 @@ def print_check(session: Session, checked: CheckResult, restored: RestoreResult,
         return answer_status(checked.verdict)
     if not session.json and _is_wanted(session):
         with shown_progress("reading your files") as progress:
-            undone = session.history.going.undo(1, RestoreOptions(progress=progress))
+            undone = session.history.restorer.undo(1, RestoreOptions(progress=progress))
         session.line(f"undone: all files are as in {undone.target.id[:7]}")
     else:
         print_error_line(f"hint: to undo: {UNDO}")

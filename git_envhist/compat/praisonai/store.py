@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, MutableSequence, Sequence
 from functools import partial
 from typing import Any
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.compat.file_diff import changed_files, compare_contents
 from git_envhist.compat.praisonai.types import (
     EXCLUDED,
@@ -65,7 +65,7 @@ class CheckpointStore:
         if not history.log(limit=1):
             self._capture(history, INITIAL_MESSAGE, INITIAL, {}, ())
 
-    def history(self, *, capped: bool = True) -> AroundHistory:
+    def history(self, *, capped: bool = True) -> EnvHistory:
         """The history, under the rules of the workspace."""
         config = self._config
         large = self._too_large() if capped else ()
@@ -92,7 +92,7 @@ class CheckpointStore:
     def restore(self, target: Snapshot) -> RestoreResult:
         """Bring the workspace back to a checkpoint."""
         # What is too large to be saved is not seen, so that it stays where it is.
-        restored = self.history().restore(target, wish=RestoreOptions())
+        restored = self.history().restore(target, options=RestoreOptions())
         self._stand_on(target.id)
         return restored
 
@@ -104,7 +104,7 @@ class CheckpointStore:
         """All that can be gone back to, newest first: those too that there was no room for, as long as there are."""
         history = self.history(capped=False)
         deleted = self._said().get(DELETED) or ()
-        pruned = [item.snapshot for item in history.dropping.trash() if item.snapshot.id not in deleted]
+        pruned = [item.snapshot for item in history.dropper.trash() if item.snapshot.id not in deleted]
         return [one for one in (*history.log(), *pruned) if _kind(one)]
 
     def line(self) -> list[Snapshot]:
@@ -140,7 +140,7 @@ class CheckpointStore:
 
     def _capture(
         self,
-        history: AroundHistory,
+        history: EnvHistory,
         message: str,
         kind: str,
         metadata: Mapping[str, Any],
@@ -179,7 +179,7 @@ class CheckpointStore:
     def _say(self, said: Mapping[str, Any]) -> None:
         write_json(self._position_file, dict(said))
 
-    def _standing(self, history: AroundHistory) -> str:
+    def _standing(self, history: EnvHistory) -> str:
         position = self._said().get(AT)
         return str(position) if position else next((one.id for one in history.log() if _kind(one)), "")
 
@@ -212,7 +212,7 @@ def before_of(snapshot: Snapshot, every: Sequence[Snapshot]) -> Snapshot | None:
     return named or next(iter(older), None)
 
 
-def _unseal(history: AroundHistory, name: EnvPath, sealed: bytes) -> bytes:
+def _unseal(history: EnvHistory, name: EnvPath, sealed: bytes) -> bytes:
     return unseal(history.keys.to_open, name, b"attachment", sealed)
 
 

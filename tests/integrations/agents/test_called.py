@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.integrations.agents.registry import AGENTS
 from git_envhist.model import IntentSource, Snapshot, Trigger
 from tests.support.repository import Repo
@@ -108,7 +108,7 @@ class Working:
         """The history, newest first, as soon as it has so many moments."""
         until = time.monotonic() + LONG
         while time.monotonic() < until:
-            found = AroundHistory.open(str(self.repo.path)).log()
+            found = EnvHistory.open(str(self.repo.path), one_command=True).log()
             if len(found) >= count and settled(found):
                 assert len(found) == count
                 return found
@@ -145,7 +145,7 @@ def test_the_moment_before_a_tool_writes_and_the_moment_after_the_turn(
     here.call(agent, "after")
     after, before = here.snapshots(2)
 
-    history = AroundHistory.open(str(here.repo.path), workers="here")
+    history = EnvHistory.open(str(here.repo.path), workers="here", one_command=True)
     assert here.repo.git("cat-file", "blob", f"{before.tree}:f") == "old bytes"
     assert here.repo.git("cat-file", "blob", f"{after.tree}:f") == "new bytes"
     tool = TOOLS[agent].get("tool_name") or TOOLS[agent]["toolName"]
@@ -223,7 +223,7 @@ def test_whatever_comes_in_a_hook_is_silent_and_ends_well(working: Callable[...,
     for data in (b"", b"garbage", b'{"prompt": 5, "session_id": [], "cwd": {}}', b"x" * (9 << 20)):
         here.call("copilot", "prompt", data)
     here.idle()
-    assert AroundHistory.open(str(here.repo.path)).log() == []
+    assert EnvHistory.open(str(here.repo.path), one_command=True).log() == []
     # Nor does what follows suffer from it.
     here.call("claude-code", "before")
     here.snapshots(1)
@@ -275,7 +275,7 @@ def test_without_the_program_or_without_the_shim_nothing_happens(working: Callab
     shim.unlink()
     here.call("cursor", "before")
     here.call("cursor", "after")
-    assert AroundHistory.open(str(here.repo.path)).log() == []
+    assert EnvHistory.open(str(here.repo.path), one_command=True).log() == []
 
 
 def test_two_hooks_for_one_event_make_one_capture(working: Callable[..., Working]) -> None:
@@ -358,4 +358,4 @@ def test_nothing_is_captured_where_that_is_switched_off(working: Callable[..., W
     here.call("gemini", "before")
     here.call("gemini", "after")
     here.idle()
-    assert AroundHistory.open(str(here.repo.path)).log() == []
+    assert EnvHistory.open(str(here.repo.path), one_command=True).log() == []

@@ -21,7 +21,9 @@ def recover_name(repository: Repository, prefix: str, configured: str | None, *,
     this working tree certainly had a timeline; then the newest timeline that no other working tree uses is accepted
     as well.
     """
-    from git_envhist.snapshots.timelines import read_name  # loaded late: it imports this module late itself
+    from git_envhist.worktree.timeline_name import (
+        read_name,  # loaded late: it imports this module late itself
+    )
 
     try:
         tips = _tips_by_age(repository)
@@ -43,7 +45,9 @@ def recover_name(repository: Repository, prefix: str, configured: str | None, *,
 
 def unused_timelines(repository: Repository, prefix: str) -> list[str]:
     """Return the timelines with this prefix that no working tree uses, the newest first."""
-    from git_envhist.snapshots.timelines import read_name  # loaded late: it imports this module late itself
+    from git_envhist.worktree.timeline_name import (
+        read_name,  # loaded late: it imports this module late itself
+    )
 
     used = {read_name(state) for state in states_of(repository)}
     return [name for name in _tips_by_age(repository) if name.startswith(prefix) and name not in used]
