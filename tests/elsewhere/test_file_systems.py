@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.worktree.read_file import CLOCK_GRAIN_NS, SECOND_NS, timestamp_granularity
+from git_envhist.worktree.read_file import CLOCK_GRANULARITY_NS, SECOND_NS, timestamp_granularity
 from tests.cli.test_terminal_session import on_terminal
 from tests.end_to_end.captures import assert_holds, capture
 from tests.support.mounts import Room, private_mounts
@@ -207,9 +207,9 @@ def test_names_are_kept_as_the_file_system_lists_them(repo: Repo, form: str) -> 
 @pytest.mark.parametrize(
     ("time_ns", "wanted"),
     [
-        (1_700_000_001 * SECOND_NS + 1, CLOCK_GRAIN_NS),
-        (1_700_000_001 * SECOND_NS, SECOND_NS + CLOCK_GRAIN_NS),
-        (1_700_000_000 * SECOND_NS, 2 * SECOND_NS + CLOCK_GRAIN_NS),
+        (1_700_000_001 * SECOND_NS + 1, CLOCK_GRANULARITY_NS),
+        (1_700_000_001 * SECOND_NS, SECOND_NS + CLOCK_GRANULARITY_NS),
+        (1_700_000_000 * SECOND_NS, 2 * SECOND_NS + CLOCK_GRANULARITY_NS),
     ],
     ids=["fine", "whole seconds", "every other second, as on FAT"],
 )
