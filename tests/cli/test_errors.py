@@ -130,7 +130,7 @@ def prepare(repo: Repo, case: Case) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_failure_says_what_failed_and_what_to_type_next(repo: Repo, name: str) -> None:
+def test_error_has_a_message_and_a_hint(repo: Repo, name: str) -> None:
     case = CASES[name]
     prepare(repo, case)
     done = repo.run(*case.words)
@@ -148,7 +148,7 @@ NO_JSON = ("date", "file", "file of now")
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in NO_JSON])
-def test_the_same_as_json(repo: Repo, name: str) -> None:
+def test_error_as_json_has_code_message_and_hint(repo: Repo, name: str) -> None:
     case = CASES[name]
     prepare(repo, case)
     program, *words = case.words
@@ -159,7 +159,7 @@ def test_the_same_as_json(repo: Repo, name: str) -> None:
     assert done.err == ""
 
 
-def test_a_report_that_cannot_be_written_costs_nothing_but_itself(repo: Repo, hermetic: Path) -> None:
+def test_unwritable_report_does_not_hide_the_error(repo: Repo, hermetic: Path) -> None:
     broken = repo.path / "broken"
     broken.mkdir()
     (broken / "click.py").write_text("raise ValueError('boom')\n")

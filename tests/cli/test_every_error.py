@@ -149,9 +149,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("code", CASES)
-def test_each_is_told_in_a_line_and_says_what_comes_next(
-    shelf: Path, tmp_path: Path, hermetic: Path, code: str
-) -> None:
+def test_every_error_is_one_line_with_a_hint(shelf: Path, tmp_path: Path, hermetic: Path, code: str) -> None:
     case = CASES[code]
     shutil.copytree(shelf, tmp_path / "here", symlinks=True)
     repo = Repo(tmp_path / "here" / "repo", dict(os.environ))
@@ -165,13 +163,13 @@ def test_each_is_told_in_a_line_and_says_what_comes_next(
     assert not told[0].endswith(".")
 
 
-def test_every_code_is_provoked() -> None:
+def test_every_error_code_has_a_case() -> None:
     codes = {kind.code for kind in KINDS} | {"no-mcp", "no-tui"}
     assert codes == {*CASES, *ELSEWHERE, *NEVER, *(case.code for case in MET.values())}
 
 
 @pytest.mark.parametrize("code", ELSEWHERE)
-def test_what_is_provoked_elsewhere_is_provoked_there(code: str) -> None:
+def test_error_codes_of_other_tests_occur_there(code: str) -> None:
     place, words = ELSEWHERE[code]
     assert words in (TESTS / place).read_text()
 

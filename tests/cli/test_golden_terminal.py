@@ -294,7 +294,7 @@ def reaching_beyond(text: str, columns: int) -> list[str]:
     return [line for line in lines if width(line) > columns and not ALONE.fullmatch(line)]
 
 
-def test_a_line_that_could_be_broken_is_found() -> None:
+def test_overlong_line_is_detected() -> None:
     assert reaching_beyond("words that go on and on", 10)
     assert reaching_beyond("words beside '/a/long/path'", 10)
     assert not reaching_beyond("  '/a/long path'", 10)

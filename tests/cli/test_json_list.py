@@ -16,7 +16,7 @@ def listed(repo: Repo, *words: str) -> list[dict[str, object]]:
     return found
 
 
-def test_each_is_told_as_it_is_alone(repo: Repo) -> None:
+def test_list_and_show_print_equal_json(repo: Repo) -> None:
     repo.write("data/large.bin", bytes(range(256)) * 65536)
     repo.write("src/a.py", "1\n")
     repo.run("envlog", "capture", "one", check=True)

@@ -24,7 +24,7 @@ def test_git_finds_the_programs(repo: Repo) -> None:
 
 
 @pytest.mark.parametrize("program", ["envlog", "envdiff", "envrestore", "envhist"])
-def test_short_help_is_an_answer(repo: Repo, program: str) -> None:
+def test_short_help_is_printed_to_standard_output(repo: Repo, program: str) -> None:
     done = repo.run(program, "-h")
     assert (done.status, done.err) == (0, "")
     assert done.out.startswith(f"usage: git {program}")
@@ -44,7 +44,7 @@ def test_the_long_help_without_a_terminal_is_the_bundled_text(repo: Repo) -> Non
 
 
 @pytest.mark.parametrize("program", ["envlog", "envdiff", "envrestore", "envhist"])
-def test_every_program_and_subcommand_tells_its_version(repo: Repo, tmp_path: Path, program: str) -> None:
+def test_every_command_prints_its_version(repo: Repo, tmp_path: Path, program: str) -> None:
     expected = f"git-envhist {__version__}\n"
     assert repo.run(program, "--version", check=True, cwd=tmp_path).out == expected
     if program == "envlog":
@@ -82,7 +82,7 @@ def test_help_needs_no_repository(tmp_path: Path, repo: Repo) -> None:
         (("--stat", "-p"), "error: --stat and --patch exclude each other", "hint: -h lists the options"),
     ],
 )
-def test_a_usage_error_is_129_and_one_line(
+def test_usage_error_is_one_line_with_status_129(
     repo: Repo, words: tuple[str, ...], message: str, hint: str
 ) -> None:
     done = repo.run("envlog", *words)
@@ -106,7 +106,7 @@ def test_a_usage_error_is_129_and_one_line(
     ],
 )
 @pytest.mark.parametrize("program", ["envlog", "envhist"])
-def test_a_word_of_another_tool_gets_did_you_mean(repo: Repo, program: str, word: str, meant: str) -> None:
+def test_word_of_another_tool_gets_a_hint(repo: Repo, program: str, word: str, meant: str) -> None:
     done = repo.run(program, word)
     assert done.status == 129
     assert done.err == f"error: no such subcommand: '{word}'\nhint: did you mean '{meant}'?\n"
@@ -124,14 +124,14 @@ def test_an_error_under_json_is_an_object_on_stdout(repo: Repo) -> None:
     assert done.err == ""
 
 
-def test_outside_a_repository_the_error_says_what_to_do(repo: Repo, tmp_path: Path) -> None:
+def test_error_outside_a_repository_has_a_hint(repo: Repo, tmp_path: Path) -> None:
     done = repo.run("envlog", cwd=tmp_path)
     assert done.status == 128
     assert done.err.startswith("error: not a git repository")
     assert "hint: " in done.err
 
 
-def test_a_directory_that_is_not_there_is_told(repo: Repo) -> None:
+def test_missing_directory_is_an_error(repo: Repo) -> None:
     done = repo.run("envlog", "-C", "nowhere\x1b")
     assert done.status == 128
     said, hint = done.err.splitlines()
@@ -139,7 +139,7 @@ def test_a_directory_that_is_not_there_is_told(repo: Repo) -> None:
     assert hint == "hint: -C takes an existing directory"
 
 
-def test_a_defect_is_one_line_and_a_file(repo: Repo, hermetic: Path) -> None:
+def test_unexpected_exception_is_one_line_and_a_report(repo: Repo, hermetic: Path) -> None:
     broken = repo.path / "broken"
     broken.mkdir()
     # A click that cannot be imported stands for anything that must not fail.
@@ -159,7 +159,7 @@ def test_a_defect_is_one_line_and_a_file(repo: Repo, hermetic: Path) -> None:
     assert "Traceback" in traced.err
 
 
-def test_memory_that_runs_out_is_no_defect(repo: Repo) -> None:
+def test_memory_error_is_no_defect(repo: Repo) -> None:
     broken = repo.path / "broken"
     broken.mkdir()
     (broken / "click.py").write_text("raise MemoryError\n")
@@ -171,7 +171,7 @@ def test_memory_that_runs_out_is_no_defect(repo: Repo) -> None:
     ]
 
 
-def test_a_reader_that_goes_away_is_no_error(repo: Repo) -> None:
+def test_closed_pipe_is_no_error(repo: Repo) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "wb") as gone:
@@ -182,7 +182,7 @@ def test_a_reader_that_goes_away_is_no_error(repo: Repo) -> None:
     assert done.returncode == 141
 
 
-def test_an_answer_that_cannot_be_written_is_an_error(repo: Repo) -> None:
+def test_unwritable_output_is_an_error(repo: Repo) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
             ["git-envlog", "-h"], cwd=repo.path, env=repo.env, stdout=full, stderr=subprocess.PIPE
@@ -193,7 +193,7 @@ def test_an_answer_that_cannot_be_written_is_an_error(repo: Repo) -> None:
     assert done.returncode == 128
 
 
-def test_what_was_done_before_is_told_with_it(repo: Repo) -> None:
+def test_unwritable_output_names_completed_changes(repo: Repo) -> None:
     repo.run("envlog", "capture", "one", check=True)
     for words, told in (
         (("capture", "two"), "is captured"),

@@ -6,7 +6,7 @@ from git_envhist.cli.commands.push import look_lines
 from git_envhist.model.storage import ClassSize, OutgoingScan
 
 
-def test_each_class_says_whether_its_content_can_be_read() -> None:
+def test_push_lists_which_classes_are_encrypted() -> None:
     lines = list(look_lines(OutgoingScan(shares=(ClassSize("sealed", 1, 40), ClassSize("code", 2, 2048)))))
     assert [line.rpartition(", ")[2] for line in lines] == [
         "sealed: only the names are readable",

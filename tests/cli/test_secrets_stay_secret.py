@@ -84,6 +84,6 @@ def test_the_key_stays_at_home(captured: Repo) -> None:
     assert bytes.fromhex(secret) not in pushed
 
 
-def test_its_owner_reads_them_all(captured: Repo) -> None:
+def test_owner_can_read_all_secrets(captured: Repo) -> None:
     for path, content in FILES.items():
         assert captured.run("envlog", "show", "@", "--", path, check=True).out == content

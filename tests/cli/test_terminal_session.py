@@ -93,7 +93,7 @@ def test_without_a_pager_where_git_would_use_none(
     assert not Path(pager + ".got").exists()
 
 
-def test_git_itself_may_page(captured: Repo) -> None:
+def test_pager_of_git_itself_is_not_doubled(captured: Repo) -> None:
     pager = write_pager(captured)
     captured.git("config", "core.pager", pager)
     shown, status = on_terminal(captured, "git", "-p", "envlog")
@@ -107,7 +107,7 @@ def test_a_pager_that_stops_reading_is_no_error(captured: Repo) -> None:
     assert status in (0, 141)
 
 
-def test_a_pager_that_is_not_there_shows_a_warning_and_the_answer(captured: Repo) -> None:
+def test_missing_pager_is_a_warning(captured: Repo) -> None:
     shown, status = on_terminal(captured, "git-envlog", env={"GIT_PAGER": "no-such-pager"})
     assert status == 0
     assert "warning: cannot run the pager 'no-such-pager'" in shown
