@@ -1,4 +1,4 @@
-"""What to type next: one hint after a capture, a failed check, a restore, a refusal, each can be switched off."""
+"""Hints after a capture, a failed check, a restore and a refusal, and how to turn them off."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_refusal_names_the_overriding_option(repo: Repo) -> None:
     assert (refused.status, len(hints(refused.err))) == (3, 1)
     quiet = switched_off(repo, "envhistRefusal").run("envlog", "capture", "--name", "list")
     assert (quiet.status, quiet.err.count("\n")) == (3, 1)
-    # What is wrong with the words is told in full all the same.
+    # The hint of a usage error is always printed.
     assert hints(repo.run("envlog", "--bogus").err)
 
 

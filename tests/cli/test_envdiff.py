@@ -1,4 +1,4 @@
-"""`git envdiff` as it is typed: which moments it compares, what it prints, how it ends."""
+"""`git envdiff` as a user types it: the compared snapshots, the output and the exit status."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.support.template import start_from
 
 
 class Case(NamedTuple):
-    """What is typed where, and how it fails."""
+    """The typed words, and the expected failure."""
 
     words: tuple[str, ...]
     status: int

@@ -1,8 +1,4 @@
-"""Every kind of error there is, provoked through the programs: status, one line that says what, a hint, no traceback.
-
-`test_errors.py` has what people meet; here is what is rare: what somebody does in a shell, in a repository with two
-moments, `early` and `late`, and the command that fails then. What takes more than a shell is provoked elsewhere.
-"""
+"""Every kind of error, caused through the programs: status, one error line, a hint, no traceback."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ from tests.support.repository import Repo, make_repo
 
 
 class Case(NamedTuple):
-    """How it ends, what was done before, and the command that fails."""
+    """The expected status, the preparation, and the command that fails."""
 
     status: int
     before: str
@@ -127,7 +123,7 @@ ELSEWHERE = {
     "two-directories": ("cli/test_init.py", "there is one history for both"),
     "worker-failed": ("crash/test_stopped.py", "a worker process ended unexpectedly"),
 }
-"""What takes a race, a signal at the right time, a file system of its own: where it is provoked, and by which words."""
+"""Errors that need a race, a signal or a special file system: the test that causes each, and the text to find there."""
 NEVER = {
     "refs-moved": "whoever moves a ref begins again where another was quicker: nobody is told",
     "not-named": "hooks of agents print nothing, and write nothing to a repository that no person named",

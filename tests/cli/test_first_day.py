@@ -1,4 +1,4 @@
-"""What somebody types on the first day, and what it says to that."""
+"""Typical commands of a new user and their output."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_name_without_arguments_lists_names(repo: Repo) -> None:
     validate("names", told)
     assert told["names"] == [{"name": "a b", "id": made}]
     repo.write("app.py", "2\n")
-    # What is to be typed can be typed as it stands.
+    # Printed commands can be typed unchanged.
     assert "    git envrestore 'a b'\n" in repo.run("envrestore", check=True).out
     gone = repo.run("envlog", "drop", "a b", check=True).out
     assert "one (a b)\n" in gone

@@ -1,4 +1,4 @@
-"""What the commands print, letter by letter: fixed clock, identity, zone and timeline."""
+"""The exact output of the commands, with a fixed clock, identity, zone and timeline."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def capture(repo: Repo, clock: str, *words: str) -> str:
 
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the history that all tests here start from is kept: it is made once."""
+    """Return the directory of the history that all tests here share."""
     return tmp_path_factory.mktemp("shelf")
 
 
 @pytest.fixture
 def ids(repo: Repo, shelf: Path) -> list[str]:
-    """Four moments, oldest first; the present is 10:30 of their day."""
+    """Return the ids of four snapshots, oldest first; the present is 10:30 of their day."""
     repo.env["GIT_COMMITTER_DATE"] = f"{DAY}10:30:00+00:00"
     if not (shelf / "ids").exists():
         made = make_history(repo)

@@ -1,4 +1,4 @@
-"""`git envlog init`: a directory without git has a history, wherever it goes and whatever is put in its place."""
+"""`git envlog init`: the history of a directory without git, after moves, copies and replacements."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def plain(tmp_path: Path) -> Repo:
 
 @pytest.fixture
 def begun(plain: Repo) -> Repo:
-    """The same, with a history of one moment."""
+    """Return the directory with a history of one snapshot."""
     plain.run("envlog", "init", check=True)
     capture(plain, "first")
     return plain
@@ -142,7 +142,7 @@ def test_history_is_found_after_a_move(begun: Repo) -> None:
     elsewhere.path.rename(deeper)
     assert intents(at(begun, deeper)) == ["second", "first"]
     assert at(begun, deeper).run("envlog", "init", check=True).out.startswith(f"the history of '{deeper}' is")
-    # What stands at the old place is nobody's.
+    # A new directory at the old path has no history.
     begun.path.mkdir()
     assert "not a git repository" in error(begun.run("envlog"), 128)
     assert len(records(begun)) == 1

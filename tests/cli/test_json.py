@@ -1,4 +1,4 @@
-"""Everything that is printed under --json is what docs/schema/ says."""
+"""All output of --json matches docs/schema/."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Odd places, limits and configurations: a line says what is wrong and one what to do, or there is just the answer."""
+"""Unusual places, limits and configurations: one error line with a hint, or the usual output."""
 
 from __future__ import annotations
 

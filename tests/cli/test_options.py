@@ -26,7 +26,7 @@ def loaded(place: str) -> Command:
 
 
 def by_click(command: Command, words: list[str]) -> object:
-    """What click makes of them; None where that is a complaint, or help."""
+    """Return the values that click reads; None for an error or help."""
     output = Output()
     try:
         values = read_by_click(command, words, "git-envlog", output)

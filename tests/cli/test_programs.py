@@ -60,7 +60,7 @@ def test_help_needs_no_repository(tmp_path: Path, repo: Repo) -> None:
     ("words", "message", "hint"),
     [
         (("--onelin",), "error: no such option: '--onelin'", "hint: did you mean '--oneline'?"),
-        # Alike for its dashes alone: '--color' is not what was meant.
+        # '--color' is similar only because of its dashes.
         (("--foo",), "error: no such option: '--foo'", "hint: 'git envlog -h' lists the options"),
         (
             ("capture", "--bogus"),
@@ -142,7 +142,7 @@ def test_missing_directory_is_an_error(repo: Repo) -> None:
 def test_unexpected_exception_is_one_line_and_a_report(repo: Repo, hermetic: Path) -> None:
     broken = repo.path / "broken"
     broken.mkdir()
-    # A click that cannot be imported stands for anything that must not fail.
+    # A click that cannot be imported represents any unexpected failure.
     (broken / "click.py").write_text("raise ValueError('boom')\n")
     done = repo.run("envlog", "capture", "of my own", "-mmine", "-h", env={"PYTHONPATH": str(broken)})
     assert done.status == 128

@@ -1,4 +1,4 @@
-"""Progress appears after half a second, and goes when the work is done."""
+"""Progress appears after half a second, and disappears at the end."""
 
 from __future__ import annotations
 

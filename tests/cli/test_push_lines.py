@@ -1,4 +1,4 @@
-"""The lines that say what a push would send, made from values."""
+"""The lines about the contents of a push."""
 
 from __future__ import annotations
 

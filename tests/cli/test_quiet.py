@@ -1,4 +1,4 @@
-"""`-q`: what changes something need not say so."""
+"""`-q` prints only warnings and errors."""
 
 from __future__ import annotations
 

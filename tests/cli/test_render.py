@@ -1,4 +1,4 @@
-"""What a list, a card and a template make of snapshots."""
+"""The text of a list, a full view and a template."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ FILES = {
 def captured(repo: Repo) -> Repo:
     for path, content in FILES.items():
         repo.write(path, content)
-    # Staged, and in the working tree no more: kept beside the files, and secret by its content or by its name.
+    # Staged but not in the working tree: stored next to the files, and secret by content or name.
     for path in ("staged.py", ".env.staged"):
         repo.write(path, f"canary = '{TOKEN}'")
         repo.git("add", path)

@@ -1,4 +1,4 @@
-"""Symbols where they can be read, plain letters elsewhere; times as --date and log.date say."""
+"""Symbols or ASCII letters by character set; times by --date and log.date."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines that are too long for a terminal are broken between words, and nothing that is to be copied is broken."""
+"""Lines that are too long for a terminal are broken between words; paths, ids and commands are not broken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody guesses who knows git and has not read the manual: each guess is led to what does it here."""
+"""Guesses of a git user who has not read the manual, each answered with the right command."""
 
 from __future__ import annotations
 

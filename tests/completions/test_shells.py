@@ -1,4 +1,4 @@
-"""Completion in real shells: subcommands, options, values, moments with their intents, names, remotes, aliases."""
+"""Completion in real shells: subcommands, options, values, snapshots with their intents, names, remotes, aliases."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ needs_fish = needs("fish")
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> tuple[Repo, Path, list[str]]:
-    """A repository with two moments, the shells' directories, and the short ids, oldest first."""
+    """Return a repository with two snapshots, the data directory of the shells, and the short ids, oldest first."""
     repo = make_repo(tmp_path_factory.mktemp("completions") / "repo")
     repo.git("config", "alias.el", "envlog")
     repo.git("config", "alias.snap", "envlog capture")

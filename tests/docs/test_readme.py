@@ -1,4 +1,4 @@
-"""The README says what is so: its commands run, its session is real, its links lead somewhere."""
+"""The README is true: its commands run, its session is real, its links exist."""
 
 from __future__ import annotations
 
