@@ -258,7 +258,7 @@ class EnvHistory(HistoryContext):
 
         `renames`: report a removed and an added file as one change if at least this percentage of them is equal.
         """
-        from git_envhist.diff.facts import compare_moments  # loaded late: keeps envlog fast
+        from git_envhist.diff.facts import compare_snapshots  # loaded late: keeps envlog fast
 
         chosen = tuple(map(os.fsencode, as_sequence(pathspecs)))
         for one in (before, after) if renames is not None else ():
@@ -266,7 +266,7 @@ class EnvHistory(HistoryContext):
                 # Renames are found by contents.
                 self.with_contents(self.snapshot_of(one), TOP)
         with self.sides(before, after) as (git, old, new):
-            changes = compare_moments(git, old, new, chosen, renames, self.keys.opening)
+            changes = compare_snapshots(git, old, new, chosen, renames, self.keys.opening)
             return SnapshotDiff(_revision_text(before), _revision_text(after), *changes)
 
     @contextmanager
@@ -602,7 +602,7 @@ class EnvHistory(HistoryContext):
         from git_envhist.restore.restorer import Restorer  # loaded late: keeps envlog fast
 
         def with_trash(timeline: str) -> tuple[list[Snapshot], frozenset[SnapshotId]]:
-            return self.dropper.line_with_trash(timeline)
+            return self.dropper.timeline_with_trash(timeline)
 
         return Restorer(self, self.capturing_fetched, with_trash, _merge_packs_after_restore)
 
@@ -1050,7 +1050,7 @@ class EnvHistory(HistoryContext):
         """Prune by the configured policy and to `envhist.maxSize`, as the daily maintenance does."""
         from git_envhist.retention.prune import Pruner  # loaded late: once a day
 
-        Pruner(self, gentle=True).by_itself()
+        Pruner(self, wait_for_captures=True).prune_daily()
 
     def purge(
         self,
@@ -1113,7 +1113,7 @@ class EnvHistory(HistoryContext):
 
         `repair`: bring lost objects back where that is possible, and set damaged ones aside; nothing is deleted.
         """
-        from git_envhist.maintenance.daily import forget_trouble  # loaded late: keeps envlog fast
+        from git_envhist.maintenance.daily import clear_problems  # loaded late: keeps envlog fast
 
         if repair:
             from git_envhist.maintenance.repair import Repair  # loaded late: hardly ever
@@ -1122,10 +1122,10 @@ class EnvHistory(HistoryContext):
         else:
             from git_envhist.maintenance.fsck import check  # loaded late: keeps envlog fast
 
-            found = check(self.capturing.repository, quick=quick, tell=report or _ignore)
+            found = check(self.capturing.repository, quick=quick, progress=report or _ignore)
             health = found.health(quick=quick)
         if health.is_whole and not quick:
-            forget_trouble(self.repository.common_state)
+            clear_problems(self.repository.common_state)
         self.refresh()
         return health
 
@@ -1148,9 +1148,9 @@ class EnvHistory(HistoryContext):
     @property
     def problems(self) -> list[str]:
         """The problems that the daily check found, a sentence each."""
-        from git_envhist.maintenance.daily import read_trouble  # loaded late: keeps a capture fast
+        from git_envhist.maintenance.daily import read_problems  # loaded late: keeps a capture fast
 
-        return read_trouble(self.repository.common_state)
+        return read_problems(self.repository.common_state)
 
     def daily(self) -> None:
         """Run the daily maintenance, as far as it is worthwhile; it waits for no other process."""

@@ -35,7 +35,7 @@ from git_envhist.disk import cannot_write, state_directory
 from git_envhist.errors import EnvhistError, Refused, UsageError, in_words
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import Git, GitResult, clean_environment
-from git_envhist.git.refs import GITDIR, git_directory_of, has_submodules, is_own, module_of
+from git_envhist.git.refs import GITDIR, git_directory_of, has_submodules, is_own_submodule, submodule_of
 from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, RefUpdate, Repository
 from git_envhist.lazy import replace
 from git_envhist.model import CaptureProgress, EnvPath, ForkPlan, ForkResult, RestoreResult, Snapshot, Trigger
@@ -377,8 +377,8 @@ class SubmoduleInstaller(NamedTuple):
         for root in self.origins:
             above = os.path.join(os.path.realpath(os.fsencode(root)), os.path.dirname(path))
             place = git_directory_of(above, pointer)
-            named = None if place is None else module_of(place, self.repository.common_dir)
-            if place is None or named is None or is_own(place, self.repository.git_dir):
+            named = None if place is None else submodule_of(place, self.repository.common_dir)
+            if place is None or named is None or is_own_submodule(place, self.repository.git_dir):
                 continue
             name = os.fsdecode(named)
             # What a worktree had that is gone is still had by the first one.
@@ -559,7 +559,7 @@ class _Fork:
             self.ground.orphan,
             brought.verified,
             0.0,
-            left_alone=brought.plan.left_alone,
+            skipped=brought.plan.skipped,
             kept=brought.kept,
             losses=brought.losses,
             warnings=brought.warnings,

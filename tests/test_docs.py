@@ -37,7 +37,7 @@ def sessions(page: Path) -> list[Step]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_what_a_page_shows_is_what_comes(page: Path, tmp_path: Path) -> None:
+def test_examples_in_pages_print_what_they_show(page: Path, tmp_path: Path) -> None:
     shown = sessions(page)
     outcomes = run_commands([step.command for step in shown], tmp_path, plain_environment(os.environ))
     for step, outcome in zip(shown, outcomes, strict=True):
@@ -50,13 +50,13 @@ def _without_blank(text: str) -> str:
     return "\n".join(line for line in text.split("\n") if line.strip())
 
 
-def test_the_tutorial_is_among_them() -> None:
+def test_tutorial_has_examples() -> None:
     assert [page.name for page in PAGES if page.name == "tutorial.md"]
     assert len(sessions(DOCS / "tutorial.md")) > 25
 
 
 @pytest.mark.parametrize("name", WANTED)
-def test_there_is_a_page_for_each(name: str) -> None:
+def test_each_command_has_a_page(name: str) -> None:
     assert (DOCS / f"{name}.md").is_file()
     assert f"docs/{name}.md" in (CHECKOUT / "README.md").read_text(encoding="utf-8")
 
@@ -86,12 +86,12 @@ def test_every_subcommand_that_a_page_names_exists(page: Path) -> None:
     assert not named - {*SUBCOMMANDS, "good", "bad"}
 
 
-def test_every_key_stands_in_the_page_of_configuration() -> None:
+def test_configuration_page_names_every_key() -> None:
     text = (DOCS / "configuration.md").read_text(encoding="utf-8").lower()
     keys = {key.removeprefix("config ") for key in config_keys()}
     assert not sorted(key for key in keys if key not in text)
 
 
-def test_every_trigger_stands_in_the_glossary() -> None:
+def test_glossary_names_every_trigger() -> None:
     text = (DOCS / "glossary.md").read_text(encoding="utf-8")
     assert not [trigger.value for trigger in Trigger if trigger.value not in text]

@@ -386,7 +386,7 @@ class Checks:
         self, restored: RestoreResult, command: str, watching: CheckListener = UNWATCHED
     ) -> CheckResult:
         """Check what a restore brought."""
-        return self._live(restored.moment or restored.target, command, watching)
+        return self._live(restored.snapshot or restored.target, command, watching)
 
     def _moment(self, revision: str | Snapshot) -> Snapshot:
         found = self._history.resolve(revision) if isinstance(revision, str) else revision

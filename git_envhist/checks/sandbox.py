@@ -245,9 +245,7 @@ class Sandbox(NamedTuple):
             first = ", ".join(f"'{path}'" for path in self.leading[:FIRST_PATHS])
             more = f" and {len(self.leading) - FIRST_PATHS:,} more" if len(self.leading) > FIRST_PATHS else ""
             return f"it would run what is alive, which is named in {first}{more}"
-        beside = [
-            os.fsdecode(item.path) for item in self.written.plan.left_alone if item.path.endswith(b"://")
-        ]
+        beside = [os.fsdecode(item.path) for item in self.written.plan.skipped if item.path.endswith(b"://")]
         if beside:
             return f"what is here now would be seen in the further root '{beside[0]}'"
         return None

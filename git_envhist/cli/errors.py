@@ -180,7 +180,7 @@ def as_defect(failure: Exception, program: str) -> EnvhistError:
     """Return an unexpected exception as an error; its traceback is written to a report file."""
     said = f"{type(failure).__name__}: {failure}".splitlines()[0]
     if isinstance(failure, NotADirectoryError) and failure.filename:
-        message = f"the system refused '{os.fsdecode(failure.filename)}': not a directory"
+        message = f"cannot access '{os.fsdecode(failure.filename)}': not a directory"
         return EnvhistError(message, hint="a file is in the place of a directory: move it away")
     if isinstance(failure, FileNotFoundError) and isinstance(failure.filename, str | bytes):
         above = os.path.dirname(os.fsdecode(failure.filename))
@@ -359,7 +359,7 @@ def warn_if_half_way(history: EnvHistory) -> None:
 
     if has_unfinished_restore(history.repository.state):
         warn(
-            "a restore was interrupted here: git envrestore --continue finishes it, git envrestore --abort undoes it"
+            "a restore was interrupted: git envrestore --continue finishes it, git envrestore --abort undoes it"
         )
 
 

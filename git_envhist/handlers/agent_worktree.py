@@ -57,7 +57,7 @@ def _create(value: Mapping[str, object], environ: dict[str, str]) -> str:
     refuse_place(directory, repository, environ)
     try:
         _require_named(repository, environ)
-        history = EnvHistory.open(project, environ=environ, workers="fork")
+        history = EnvHistory.open(project, environ=environ, workers="fork", one_command=True)
         captured = history.capture(f"before worktree {name}", if_changed=True, trigger=Trigger.AGENT)
         made = history.fork(
             captured.snapshot or "@", directory, branch=branch, relocate=True, trigger=Trigger.AGENT
@@ -76,7 +76,7 @@ def _remove(value: Mapping[str, object], environ: dict[str, str]) -> None:
     repository = open_repository(directory, environ).repository
     _require_named(repository, environ)
     name = f"removed-{_slug(os.path.basename(directory))}"
-    history = EnvHistory.open(directory, environ=environ, workers="fork")
+    history = EnvHistory.open(directory, environ=environ, workers="fork", one_command=True)
     captured = history.capture(
         f"worktree {os.path.basename(directory)} before it was removed", if_changed=True
     )

@@ -298,7 +298,7 @@ def take_bundle(bundle: BundleStream, git_dir: str, objects: str, object_format:
         trees = [*trees_of_notes(git, notes.values()), *trees_of_snapshots(git, heads.values())]
         if TreeSizer(reader, 20 if object_format == "sha1" else 32).find_endless(trees) is not None:
             raise DecompressionBomb(
-                "what was exported holds trees that stand for more paths than an environment has"
+                "the archive contains trees that stand for more paths than an environment has"
             )
     return CheckedBundle(heads, notes, git)
 
@@ -321,12 +321,12 @@ def _read_refs(bundle: BundleStream, object_format: str) -> tuple[dict[str, str]
             (p for p in (REMOTEREFS_HEADS, NOTES) if found is not None and found[2].startswith(p)), None
         )
         if found is None or place is None or not is_timeline(found[2].removeprefix(place)):
-            raise Damaged("what was exported holds a ref that no export has")
+            raise Damaged("the archive contains a ref that no export has")
         (heads if place == REMOTEREFS_HEADS else notes)[found[2].removeprefix(place)] = found[1]
     if (told or "sha1") != object_format:
         raise Damaged(f"what was exported is in the object format '{told or 'sha1'}', not '{object_format}'")
     if not heads or set(notes) - set(heads):
-        raise Damaged("what was exported holds no timeline")
+        raise Damaged("the archive contains no timeline")
     return heads, notes
 
 
@@ -348,7 +348,7 @@ def _held(git: Git, bounds: ResourceLimits, said: Iterable[bytes], *words: str) 
     child = GitStream(git, *words, talks=True)
     try:
         # It waits for its first byte until it is held.
-        bounds.hold(child.process)
+        bounds.apply(child.process)
         # Where git ends before its input does, it says why.
         with suppress(BrokenPipeError):
             for part in said:

@@ -291,7 +291,7 @@ class _Push:
         moves = [move for one in timelines for move in one.moves]
         # Who was broken off at the very end left nothing to do but to clear away what it had sent before.
         if moves or parts.left_there(there.uploads):
-            self._send(timelines, leaving, there, parts, kinds_in(planned.look))
+            self._send(timelines, leaving, there, parts, kinds_in(planned.scan))
         return planned
 
     def _all(

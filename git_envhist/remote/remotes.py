@@ -22,7 +22,7 @@ from git_envhist.git.limits import (
     STREAMED,
     NoOutputTimeout,
     ResourceLimits,
-    bounds_of_a_fetch,
+    limits_for_fetch,
     parse_progress,
     run_limited,
 )
@@ -483,7 +483,7 @@ class Transport:
             self._step(told)
 
     def _bounds(self) -> ResourceLimits:
-        return bounds_of_a_fetch(self._memory, self._place)
+        return limits_for_fetch(self._memory, self._place)
 
     def _fetching(self, command: str) -> list[str]:
         program = self.remote.upload_pack
@@ -503,7 +503,9 @@ class Transport:
     ) -> GitResult:
         words = [*SEALED, *self._options, *words]
         try:
-            return run_limited(words, environment, bounds, stdin, patience=self._patience, heard=self._heard)
+            return run_limited(
+                words, environment, bounds, stdin, timeout=self._patience, on_output=self._heard
+            )
         except NoOutputTimeout as silent:
             raise says_nothing(self.remote, self._patience or 0, self._verb) from silent
 

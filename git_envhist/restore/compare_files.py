@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from git_envhist.errors import EnvhistError
 from git_envhist.model import Entry, EntryKind, PlanStep, StoredAs, shown_path
-from git_envhist.platform import open_itself
+from git_envhist.platform import open_nofollow
 from git_envhist.restore.write_entry import Contents, file_blocks
 
 BLOCK = 1 << 20
@@ -21,10 +21,10 @@ def open_to_read(directory: int, name: bytes) -> int:
     """A descriptor of a file, its time of access left alone where we may."""
     if NO_ATIME:
         try:
-            return open_itself(name, READ_FLAGS | NO_ATIME, dir_fd=directory)
+            return open_nofollow(name, READ_FLAGS | NO_ATIME, dir_fd=directory)
         except PermissionError:
             pass  # only the owner may leave it alone; reading is allowed to more
-    return open_itself(name, READ_FLAGS, dir_fd=directory)
+    return open_nofollow(name, READ_FLAGS, dir_fd=directory)
 
 
 def is_link_to(directory: int, name: bytes, entry: Entry) -> bool:

@@ -135,7 +135,7 @@ def execute(
             raise
         sync_directory(os.path.dirname(place.private))
         applied = apply(journal, door, fresh=True)
-        early = ApplyResult(prepared.left_alone, prepared.losses)
+        early = ApplyResult(prepared.skipped, prepared.losses)
         return _end(place, door, journal, early, applied, last)
 
 
@@ -176,7 +176,7 @@ def revert_interrupted(place: RestoreTarget, last: Last = nothing_else) -> Execu
         applied = abort(journal, door)
         kept = finish(journal, door, place.private, undone=True, last=lambda: last(journal))
         return ExecuteResult(
-            0, (*_kept(place, kept), *applied.left_alone), told_losses(applied.losses), True, journal.notes
+            0, (*_kept(place, kept), *applied.skipped), told_losses(applied.losses), True, journal.notes
         )
 
 
@@ -216,7 +216,7 @@ def _end(
     applied: ApplyResult,
     last: Last,
 ) -> ExecuteResult:
-    left = (*early.left_alone, *applied.left_alone)
+    left = (*early.skipped, *applied.skipped)
     without = frozenset(EnvPath(item.path) for item in left)
     differences, rows = verify(journal, door, place.open_contents, without=without, how=place.how)
     unheld = ((item.path, item.what) for item in differences if item.what == UNHELD)

@@ -49,7 +49,7 @@ def nobody_listens(done: int, total: int) -> None:
 class ApplyResult:
     """What was left out, and what could not be had here."""
 
-    left_alone: tuple[SkippedPath, ...]
+    skipped: tuple[SkippedPath, ...]
     losses: tuple[tuple[bytes, str], ...] = ()
 
 

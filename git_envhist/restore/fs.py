@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from git_envhist.lazy import once
-from git_envhist.platform import DIRECTORY, NOFOLLOW, SYSTEM, open_itself
+from git_envhist.platform import DIRECTORY, NOFOLLOW, SYSTEM, open_nofollow
 
 NOREPLACE, EXCHANGE = 1, 2
 OPENAT2 = 437
@@ -130,7 +130,7 @@ class DiskCalls:
         if not SYSTEM.proc or not PATH_ONLY:
             self._chmod_opened(directory, name, mode)
             return
-        descriptor = open_itself(name, PATH_ONLY | os.O_CLOEXEC, dir_fd=directory)
+        descriptor = open_nofollow(name, PATH_ONLY | os.O_CLOEXEC, dir_fd=directory)
         try:
             # The kernel has no call that changes a mode and follows no link; this name means what is open.
             os.chmod(f"/proc/self/fd/{descriptor}", mode)
@@ -138,7 +138,7 @@ class DiskCalls:
             os.close(descriptor)
 
     def _chmod_opened(self, directory: int, name: bytes, mode: int) -> None:
-        descriptor = open_itself(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+        descriptor = open_nofollow(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
         try:
             os.fchmod(descriptor, mode)
         finally:
@@ -229,7 +229,7 @@ def open_directory(base: int, path: bytes, *, forbidden: frozenset[tuple[int, in
     try:
         for name in path.split(b"/") if path else ():
             # Let go of by its name before it is closed: a signal between the two would have it closed twice.
-            above, here = here, open_itself(name, DIRECTORY, dir_fd=here)
+            above, here = here, open_nofollow(name, DIRECTORY, dir_fd=here)
             os.close(above)
             if forbidden and (seen := os.fstat(here)) and (seen.st_dev, seen.st_ino) in forbidden:
                 raise NotADirectoryError(errno.ENOTDIR, "not a part of the environment", name)

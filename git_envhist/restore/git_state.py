@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from git_envhist.errors import EnvhistError, Refused, in_words
 from git_envhist.git.process import Git
-from git_envhist.git.refs import MAX_LENGTH, common_dir_of, git_directory_of, is_own, module_of
+from git_envhist.git.refs import MAX_LENGTH, common_dir_of, git_directory_of, is_own_submodule, submodule_of
 from git_envhist.git.repository import Repository
 from git_envhist.git.status import GitStatus
 from git_envhist.lazy import replace
@@ -195,7 +195,7 @@ class SubmodulePointers(NamedTuple):
     bases: Mapping[bytes, bytes]
     contents: ObjectReader
 
-    def left_alone(self, pairs: Iterable[DirectoryPair]) -> dict[EnvPath, SkippedSubmodule]:
+    def skipped(self, pairs: Iterable[DirectoryPair]) -> dict[EnvPath, SkippedSubmodule]:
         """Each one that is not to come; the paths as people see them."""
         found = {}
         for pair in pairs:
@@ -211,9 +211,9 @@ class SubmodulePointers(NamedTuple):
             return None
         directory = os.path.join(os.path.realpath(base), pair.path)
         then = git_directory_of(directory, self.contents.plain(entry))
-        if then is None or is_own(then, self.git_dir):
+        if then is None or is_own_submodule(then, self.git_dir):
             return None
-        if module_of(then, common_dir_of(self.git_dir)) is not None:
+        if submodule_of(then, common_dir_of(self.git_dir)) is not None:
             return SkippedSubmodule(OF_ANOTHER, directory, then)
         leads = own_place(directory, self.git_dir) is not None
         return SkippedSubmodule(LEADS_ASTRAY, directory, then) if leads and not os.path.exists(then) else None
@@ -222,7 +222,7 @@ class SubmodulePointers(NamedTuple):
 def own_place(directory: bytes, git_dir: str) -> bytes | None:
     """The git directory of a submodule of this working tree, where its `.git` file leads to one now."""
     now = git_directory_of(directory, _read(os.path.join(directory, NAME)))
-    return now if now is not None and is_own(now, git_dir) and os.path.exists(now) else None
+    return now if now is not None and is_own_submodule(now, git_dir) and os.path.exists(now) else None
 
 
 def skip_submodules(rules: PlanRules, spared: Mapping[EnvPath, SkippedSubmodule]) -> PlanRules:
@@ -287,7 +287,7 @@ def missing_commits(
     git: Git, plan: RestorePlan, spared: Mapping[EnvPath, SkippedSubmodule]
 ) -> tuple[MissingSubmoduleCommit, ...]:
     """Those of the submodules that a plan concerns."""
-    others = [left.path for left in plan.left_alone if left.why == OF_ANOTHER and left.path in spared]
+    others = [left.path for left in plan.skipped if left.why == OF_ANOTHER and left.path in spared]
     return tuple(one for path in others for one in _found(git, path, spared[path]))
 
 

@@ -39,7 +39,7 @@ from git_envhist.model import (
 )
 from git_envhist.objects.reader import ObjectReader
 from git_envhist.objects.trees import object_id
-from git_envhist.platform import DIRECTORY, SYSTEM, list_mounts, open_itself
+from git_envhist.platform import DIRECTORY, SYSTEM, list_mounts, open_nofollow
 from git_envhist.restore.disk_entry import look
 from git_envhist.restore.fs import DiskCalls
 from git_envhist.restore.options import RestoreOptions
@@ -87,7 +87,7 @@ def _reason(item: MissingPath) -> str:
 
 def refuse_left_out(plan: RestorePlan, wish: RestoreOptions) -> None:
     """Who names a path that is left out now, and gets nothing back, is told how to have it."""
-    left = [item.path for item in plan.left_alone if item.why == LEFT_OUT_NOW]
+    left = [item.path for item in plan.skipped if item.why == LEFT_OUT_NOW]
     if wish.pathspecs and left and not (plan.steps or plan.directories):
         raise Refused(
             f"{_name(left[0])} is no part of the environment now: .envhistignore or envhist.exclude leaves it out",
@@ -101,7 +101,7 @@ def refuse_mounted(plan: RestorePlan, missing: Iterable[MissingPath]) -> None:
     hidden = {
         item.path for left in hidden_by_mounts(plan, missing) if (item := _at_or_above(left.path, mounts))
     }
-    staying = tuple(left.path + b"/" for left in plan.left_alone if left.why == HOLDS_MOUNT)
+    staying = tuple(left.path + b"/" for left in plan.skipped if left.why == HOLDS_MOUNT)
     held = {path for path in mounts if staying and path.startswith(staying)}
     if hidden or held:
         first = min(hidden | held)
@@ -120,7 +120,7 @@ def hidden_by_mounts(plan: RestorePlan, missing: Iterable[MissingPath]) -> tuple
     mounts = _mounts(missing)
     return tuple(
         left
-        for left in plan.left_alone
+        for left in plan.skipped
         if left.why == HOLDS_MOUNT
         or (left.why == MOUNTED and mounts and _at_or_above(left.path, mounts) is not None)
     )
@@ -189,7 +189,7 @@ def _nested(steps: Iterable[PlanStep]) -> Iterator[tuple[bytes, PlanStep]]:
 
 def _is_sqlite(path: bytes) -> bool:
     try:
-        descriptor = open_itself(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = open_nofollow(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:

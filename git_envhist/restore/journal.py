@@ -28,7 +28,7 @@ from git_envhist.model import (
     PlanStep,
     StoredAs,
 )
-from git_envhist.platform import NOFOLLOW, open_itself
+from git_envhist.platform import NOFOLLOW, open_nofollow
 from git_envhist.restore.disk import RestoreDisk
 from git_envhist.restore.disk_entry import DiskEntry
 from git_envhist.restore.swap import StagedStep
@@ -162,7 +162,7 @@ def _fill(path: str, data: bytes) -> None:
 def _is_durable(directory: str, name: str, data: bytes) -> bool:
     """Bring a file onto the medium if it holds these bytes; False if it does not, e.g. after a power cut."""
     try:
-        descriptor = open_itself(os.path.join(directory, name), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = open_nofollow(os.path.join(directory, name), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return False
     try:
@@ -176,7 +176,7 @@ def _is_durable(directory: str, name: str, data: bytes) -> bool:
 
 def _read(directory: str, name: str) -> bytes | None:
     try:
-        descriptor = open_itself(os.path.join(directory, name), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = open_nofollow(os.path.join(directory, name), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     with open(descriptor, "rb") as file:

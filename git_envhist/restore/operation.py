@@ -523,7 +523,7 @@ class SafetyCapture(NamedTuple):
         return cls(
             safety,
             place,
-            CapturedRows(held.taken.records),
+            CapturedRows(held.environment.records),
             changed_since(held, safety.id, plan),
             differing(held),
         )
@@ -583,8 +583,8 @@ class RestoreOperation:
         """What is to be done, and what is here saved; nothing to be done after a dry run, and where nothing differs."""
         wish = self.wish
         planned = self._plan_from(held)
-        planned = replace(planned, roots=roots_changed(planned.plan, held.taken.scope.bases))
-        refuse_names(planned.plan, held.taken.scope.bases)
+        planned = replace(planned, roots=roots_changed(planned.plan, held.environment.scope.bases))
+        refuse_names(planned.plan, held.environment.scope.bases)
         planned = add_machine_facts(planned, held, wish)
         if wish.planned is not None:
             wish.planned(planned)
@@ -598,7 +598,7 @@ class RestoreOperation:
         safety = self._save(held, planned.target)
         if wish.saved is not None:
             wish.saved(safety)
-        saved = SafetyCapture.of(held, safety, self.here.place(held.taken.scope), planned.plan)
+        saved = SafetyCapture.of(held, safety, self.here.place(held.environment.scope), planned.plan)
         return RestoreDecision(planned, saved, rest if self.beside is None else self.beside.way.rest)
 
     def carry_out(
@@ -653,7 +653,7 @@ class RestoreOperation:
 
     def _idle(self, held: CapturedTree, planned: RestoreResult) -> RestoreResult:
         """Nothing is to be done; but what cannot be reached is not as it was, even if all the rest is."""
-        refuse = partial(refuse_mounted, planned.plan, held.taken.out_of_reach)
+        refuse = partial(refuse_mounted, planned.plan, held.environment.out_of_reach)
         if self.wish.dry_run:
             return planned if self.wish.force else preview_refusals(planned, refuse)
         if not self.wish.force:
@@ -679,22 +679,22 @@ class RestoreOperation:
             )
         finished = held.finish()
         git = held.context.repository.git.with_objects(held.staging.path)
-        planner = Planner(git, self.here.contents(git), held.taken, self.guess)
+        planner = Planner(git, self.here.contents(git), held.environment, self.guess)
         warnings = tuple(held.warnings)
         if target.trusted is not False:
             plan = planner.plan(finished.tree, target.tree, wish)
             warnings += unstable_path_warnings(git, target.tree, plan)
             self.unfetched = missing_commits(self.capturing.repository.git, plan, planner.spared)
-            hidden = hidden_by_mounts(plan, held.taken.out_of_reach)
+            hidden = hidden_by_mounts(plan, held.environment.out_of_reach)
             losses = (*closed_paths(plan), *planner.unreached, *hidden)
-            return RestoreResult(target, plan, held.taken.files, losses=losses, warnings=warnings)
-        pairs, findings = self._inspect(target, held.taken.scope.bases)
+            return RestoreResult(target, plan, held.environment.files, losses=losses, warnings=warnings)
+        pairs, findings = self._inspect(target, held.environment.scope.bases)
         plan = planner.plan(finished.tree, target.tree, wish, findings)
         if not wish.dry_run:
             write_blobs(held.context.repository.git, findings.blobs)
         warnings += unstable_path_warnings(git, target.tree, plan)
         return untrusted_warnings(
-            RestoreResult(target, plan, files=held.taken.files, warnings=warnings), findings, pairs
+            RestoreResult(target, plan, files=held.environment.files, warnings=warnings), findings, pairs
         )
 
     def _inspect(
@@ -714,14 +714,14 @@ class RestoreOperation:
             )
 
     def _guard(self, held: CapturedTree, planned: RestoreResult) -> FollowUp:
-        bases = held.taken.scope.bases
-        refuse_unsaved(planned.plan, held.taken.gathered.missing)
+        bases = held.environment.scope.bases
+        refuse_unsaved(planned.plan, held.environment.scan_result.missing)
         refuse_locked_repositories(planned.plan, bases)
         git = held.context.repository.git
         with closing(self.here.contents(git)) as contents:
             refuse_without_room(planned.plan, bases, held.staging.path, git, contents)
         if not self.wish.force:
-            refuse_mounted(planned.plan, held.taken.out_of_reach)
+            refuse_mounted(planned.plan, held.environment.out_of_reach)
             refuse_open_databases(planned.plan, bases)
         return plan_rest(self.here.capturing, planned.target, held.view, self.wish)
 
@@ -754,9 +754,9 @@ class RestoreOperation:
             )
         except (EnvhistError, OSError) as error:
             warning = f"{NOT_RECORDED}: {in_words(error)}"
-            return replace(done, moment=planned.safety, warnings=(*done.warnings, warning))
+            return replace(done, snapshot=planned.safety, warnings=(*done.warnings, warning))
         if differing is None:
-            return replace(done, moment=moment)
+            return replace(done, snapshot=moment)
         before = len(differing & saved.differed) if saved.differed is not None else None
         edits = tuple(
             step.path
@@ -765,7 +765,7 @@ class RestoreOperation:
         )
         return replace(
             done,
-            moment=moment,
+            snapshot=moment,
             tracked_differing=len(differing),
             tracked_differed=before,
             edits_replaced=edits,

@@ -20,7 +20,7 @@ from git_envhist.diff.compare import as_sealed_then
 from git_envhist.diff.walk import compare_directories, differing_directories, same_environment
 from git_envhist.errors import EnvhistError
 from git_envhist.git.cat_file import CatFile
-from git_envhist.git.diff import matching, patterns_of
+from git_envhist.git.pathspecs import matching, patterns_of
 from git_envhist.git.process import Git
 from git_envhist.lazy import replace
 from git_envhist.model import (
@@ -127,12 +127,12 @@ def changed_since(held: CapturedTree, commit: str, plan: RestorePlan) -> KnownWr
         for entry in (step.before, step.after):
             if entry is not None and entry.kind is EntryKind.DIRECTORY:
                 whole.add(_recorded(step.root, step.path))
-    for path in held.taken.gathered.directories:
+    for path in held.environment.scan_result.directories:
         changed.setdefault(path, set())
-        if not _is_complete(held.taken.records, path):
+        if not _is_complete(held.environment.records, path):
             whole.add(path)
     found: dict[bytes, frozenset[bytes] | None] = {path: frozenset(names) for path, names in changed.items()}
-    return KnownWrites(commit, found | dict.fromkeys(whole), records=held.taken.records)
+    return KnownWrites(commit, found | dict.fromkeys(whole), records=held.environment.records)
 
 
 def written_records(since: KnownWrites, plan: RestorePlan, carried: ExecuteResult) -> KnownWrites:
@@ -371,8 +371,8 @@ class Planner:
         with closing(self._contents) as contents:
             pairs = self._guess.pairs(contents, bytes.fromhex(before), bytes.fromhex(after), self._taken)
             pairs = as_sealed_then(pairs, contents)
-            self.spared = SubmodulePointers(self._git.git_dir, self._survey.bases, contents).left_alone(pairs)
-        with CatFile(self._git, largest=BUDGET.size) as reader:
+            self.spared = SubmodulePointers(self._git.git_dir, self._survey.bases, contents).skipped(pairs)
+        with CatFile(self._git, max_size=BUDGET.size) as reader:
             then = extent_of(reader, after)
         pairs = keeping_unread(pairs, then.unread)
         chosen = chosen_paths(self._git, pairs, wish, (before, after))
@@ -392,7 +392,7 @@ class Planner:
             plan = make_plan(map(findings.sanitised, mine), findings.rules(rules))
             others = sorted({pair.root for pair in pairs}.difference(pair.root for pair in mine))
             left = tuple(SkippedPath(EnvPath(root + ROOT_MARK), ROOTS_UNASKED) for root in others)
-            plan = replace(plan, left_alone=(*plan.left_alone, *left))
+            plan = replace(plan, skipped=(*plan.skipped, *left))
         self.unreached = tuple(_unreached(plan, pairs))
         return plan if chosen is None or plan.steps else _without_ways(plan, frozenset(chosen))
 
@@ -410,7 +410,7 @@ class Planner:
 
 def _unreached(plan: RestorePlan, pairs: Iterable[DirectoryPair]) -> Iterator[SkippedPath]:
     """What the moment holds at the place of a directory that stays for what is in it: that is not as it was."""
-    held = {left.path: left for left in plan.left_alone if left.why == HOLDS_LEFT_OUT}
+    held = {left.path: left for left in plan.skipped if left.why == HOLDS_LEFT_OUT}
     for pair in pairs if held else ():
         for entry in pair.after.entries.values() if pair.after is not None else ():
             left = held.get(shown_path(pair.root, entry.path))
@@ -469,7 +469,7 @@ def _refuse_unmatched(git: Git, trees: Sequence[str], pathspecs: Sequence[bytes]
 
 def closed_paths(plan: RestorePlan) -> tuple[SkippedPath, ...]:
     """What would be changed and cannot be: that is not as it was."""
-    return tuple(item for item in plan.left_alone if item.why == IMMUTABLE)
+    return tuple(item for item in plan.skipped if item.why == IMMUTABLE)
 
 
 def roots_changed(plan: RestorePlan, bases: Mapping[bytes, bytes]) -> tuple[tuple[str, str], ...]:

@@ -11,20 +11,20 @@ from bisect import bisect_left
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from git_envhist.diff.classes import INSTALLED
 from git_envhist.git.process import COMMAND
 from git_envhist.git.refs import callers
 from git_envhist.model import RestorePlan
 from git_envhist.platform import START, parent_process
+from git_envhist.probes import manifests, package_directories
 from git_envhist.probes.processes import (
-    GONE,
+    DELETED_SUFFIX,
     PROC,
+    command_line,
+    directory_and_program,
     is_serving,
+    link_target,
     open_files,
-    others,
-    places,
-    target,
-    words_of,
+    other_processes,
 )
 
 MAX_COMMAND = 60
@@ -47,16 +47,8 @@ SHOWING = re.compile(
 MAX_ABOVE = 4
 """So many generations a process is looked at for a git of ours."""
 PACKAGE_FILES = (
-    *(
-        b".git",
-        b"package.json",
-        b"pyproject.toml",
-        b"setup.py",
-        b"setup.cfg",
-        b"requirements.txt",
-        b"manage.py",
-    ),
-    *(b"Cargo.toml", b"go.mod", b"Gemfile", b"composer.json", b"pom.xml", b"build.gradle", b"mix.exs"),
+    *manifests(),
+    *(b".git", b"manage.py", b"pom.xml", b"build.gradle", b"mix.exs"),
     *(b"Makefile", b"CMakeLists.txt", b"Dockerfile", b"compose.yaml", b"docker-compose.yml"),
 )
 """What stands at the top of something that is started as one."""
@@ -77,7 +69,7 @@ def holders(paths: Collection[bytes]) -> dict[bytes, Process]:
     wanted = frozenset(paths)
     found: dict[bytes, Process] = {}
     if wanted:
-        for pid in others():
+        for pid in other_processes():
             for path in wanted.intersection(open_files(pid)):
                 found.setdefault(path, _describe(pid))
     return found
@@ -116,12 +108,12 @@ def still_running(touched: AffectedPaths) -> list[Process]:
     """
     # This process, and those that wait for it: the shell, git.
     ours = callers()
-    found = (pid for pid in others() if pid not in ours and _is_concerned(pid, touched))
+    found = (pid for pid in other_processes() if pid not in ours and _is_concerned(pid, touched))
     return [_describe(pid) for pid in found if not _listens_to_us(pid) and not _works_for_us(pid)]
 
 
 def _is_concerned(pid: int, touched: AffectedPaths) -> bool:
-    directory, program = places(pid)
+    directory, program = directory_and_program(pid)
     if program in touched.replaced or _maps_any(pid, touched):
         return True
     name = os.path.basename(program)
@@ -144,7 +136,7 @@ def _is_in_touched_package(place: bytes, touched: AffectedPaths) -> bool:
 def package_of(place: bytes, top: bytes) -> bytes:
     """The nearest package that a directory is in, at most the top; what was installed belongs to who installed it."""
     names = place[len(top) :].strip(b"/").split(b"/")
-    depth = next((depth for depth, name in enumerate(names) if name in INSTALLED), len(names))
+    depth = next((depth for depth, name in enumerate(names) if name in package_directories()), len(names))
     for end in range(depth, 0, -1):
         here = b"/".join((top, *names[:end]))
         if any(os.path.lexists(here + b"/" + name) for name in PACKAGE_FILES):
@@ -160,14 +152,16 @@ def _maps_any(pid: int, touched: AffectedPaths) -> bool:
         return False  # gone, or somebody else's
     if not any(top in told for top in touched.tops):
         return False
-    mapped = {line.split(None, 5)[5].removesuffix(GONE) for line in told.splitlines() if line.count(b"/")}
+    mapped = {
+        line.split(None, 5)[5].removesuffix(DELETED_SUFFIX) for line in told.splitlines() if line.count(b"/")
+    }
     return not touched.replaced.isdisjoint(mapped)
 
 
 def _listens_to_us(pid: int) -> bool:
     """Whether it reads from the pipe that we write to: `git envrestore … | tail`."""
-    heard = target(b"%b/%d/fd/0" % (PROC, pid))
-    said = {target(b"%b/self/fd/%d" % (PROC, number)) for number in (1, 2)}
+    heard = link_target(b"%b/%d/fd/0" % (PROC, pid))
+    said = {link_target(b"%b/self/fd/%d" % (PROC, number)) for number in (1, 2)}
     return heard.startswith(b"pipe:") and heard in said
 
 
@@ -176,23 +170,23 @@ def _works_for_us(pid: int) -> bool:
 
     A git of ours and one of our modules are known by their words, whoever has started them.
     """
-    words = words_of(pid)
+    words = command_line(pid)
     if any(word.startswith(OUR_STARTS) or OUR_PROGRAM.search(word) for word in words[:MAX_WORDS]):
         return True
-    return (parent_process(pid) == os.getpid() and words == words_of(os.getpid())) or _is_our_git(pid)
+    return (parent_process(pid) == os.getpid() and words == command_line(os.getpid())) or _is_our_git(pid)
 
 
 def _is_our_git(pid: int) -> bool:
     """Whether it is one, or works for one: git starts gits of its own."""
     for _ in range(MAX_ABOVE):
-        if words_of(pid)[: len(OUR_GIT)] == OUR_GIT:
+        if command_line(pid)[: len(OUR_GIT)] == OUR_GIT:
             return True
         pid = parent_process(pid)
     return False
 
 
 def _describe(pid: int) -> Process:
-    command = " ".join(word.decode("utf-8", "replace") for word in words_of(pid)) or "a process"
+    command = " ".join(word.decode("utf-8", "replace") for word in command_line(pid)) or "a process"
     if len(command) > MAX_COMMAND:
         command = command[: MAX_COMMAND - 1] + "…"
     return Process(pid, command)

@@ -20,10 +20,10 @@ from git_envhist.config import read_settings
 from git_envhist.discovery import homes_of, open_plain
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.git.process import clean_environment, read_all
-from git_envhist.git.refs import git_directory_of, is_own
+from git_envhist.git.refs import git_directory_of, is_own_submodule
 from git_envhist.git.repository import Repository
 from git_envhist.model import EntryKind, EnvPath, OutsideReference, PlanStep, RestoreResult, Snapshot
-from git_envhist.platform import DIRECTORY, open_itself
+from git_envhist.platform import DIRECTORY, open_nofollow
 from git_envhist.restore.fs import DiskCalls, open_directory
 from git_envhist.restore.planning import tracked
 from git_envhist.worktree.timeline_name import current_timeline
@@ -255,7 +255,7 @@ def _why_not_its_own(own: Repository, path: EnvPath, data: bytes, moved: Relocat
     """
     top = os.path.realpath(os.fsencode(own.root))
     leads_to = git_directory_of(os.path.join(top, os.path.dirname(path)), data)
-    if leads_to is None or _is_inside(leads_to, top) or is_own(leads_to, own.git_dir):
+    if leads_to is None or _is_inside(leads_to, top) or is_own_submodule(leads_to, own.git_dir):
         return None if leads_to is None or os.path.exists(leads_to) else NO_GIT
     meant = git_directory_of(top, moved.rewritten(data)) if moved.is_named_in(data) else None
     if meant is not None and _is_inside(meant, top) and os.path.exists(meant):
@@ -303,7 +303,7 @@ def _write_file(top: int, path: EnvPath, change: Callable[[bytes], bytes | None]
             if new is None:
                 return TOO_LONG
             hands.fchmod(descriptor, mode | stat.S_IWUSR)
-            writing = open_itself(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=directory)
+            writing = open_nofollow(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=directory)
             try:
                 hands.write(writing, new, 0)
                 hands.truncate(writing, len(new))
@@ -350,7 +350,7 @@ def _read_link(top: int, path: EnvPath) -> bytes:
 
 
 def _open_file(directory: int, name: bytes) -> int:
-    return open_itself(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+    return open_nofollow(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
 
 
 def _first_line(data: bytes) -> bytes:
@@ -395,7 +395,7 @@ def warn_of_foreign_paths(source: CapturePipeline, restored: RestoreResult, *, a
     timeline, own = restored.target.timeline, source.repository.root
     if timeline == current_timeline(source.repository, source.settings):
         return None
-    if restored.moment is None:
+    if restored.snapshot is None:
         return NOTHING_CAME if asked and not restored.plan.steps else None
     root = place_of(source, timeline) or original_path(own, restored.plan.steps)
     if root is None or root == own:

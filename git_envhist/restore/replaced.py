@@ -32,7 +32,7 @@ class ReplacedEntries:
         self._door = door
         self._contents = contents
         self._known = known
-        self.left_alone: list[SkippedPath] = []
+        self.skipped: list[SkippedPath] = []
 
     def of(self, steps: Iterable[PlanStep]) -> Iterator[tuple[int, DiskEntry | None]]:
         """The number of each step and who stands at its path, less those that are left alone."""
@@ -46,12 +46,12 @@ class ReplacedEntries:
                 if why is None:
                     found.append((number, step, victim))
                     continue
-                self.left_alone.append(SkippedPath(step.shown, why))
+                self.skipped.append(SkippedPath(step.shown, why))
                 if step.unit is not None:
                     broken.add(step.unit)
         for number, step, victim in found:
             if step.unit in broken:
-                self.left_alone.append(SkippedPath(step.shown, UNIT))
+                self.skipped.append(SkippedPath(step.shown, UNIT))
             else:
                 yield number, victim
 

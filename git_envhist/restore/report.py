@@ -27,7 +27,7 @@ from git_envhist.model import (
 )
 from git_envhist.objects.reader import ObjectReader
 from git_envhist.platform import open_file_only
-from git_envhist.probes import PACKAGES, PROBES, machine_probes, tree_probes
+from git_envhist.probes import PACKAGES, PROBES, file_probes, machine_probes
 from git_envhist.restore.options import RestoreOptions
 from git_envhist.snapshots.chunks import stream_chunks
 from git_envhist.snapshots.layout import UNSTABLE
@@ -111,7 +111,7 @@ TOLD = 5
 
 def unstable_path_warnings(git: Git, tree: str, plan: RestorePlan | None = None) -> tuple[str, ...]:
     """Warnings about what a plan, or else the whole of a moment, brings as it was read while it changed."""
-    with CatFile(git, largest=BUDGET.size) as reader:
+    with CatFile(git, max_size=BUDGET.size) as reader:
         found = reader.read(f"{tree}:{os.fsdecode(RESERVED + b'/' + UNSTABLE)}")
     items = read_missing(found.data) if found is not None else []
     if plan is not None:
@@ -172,7 +172,7 @@ def _brought(
     places = {place for path in touched for place in _places(path)}
     if plan.steps and not (wish.pathspecs or wish.classes):
         places.add(TOP)
-    told = tree_probes()
+    told = file_probes()
     return tuple(
         change for change in changes if change.probe in told and path_of_fact_change(change) in places
     )

@@ -263,7 +263,7 @@ class Restorer:
             with self._told():
                 how = self._bringing if wish.services else self._restoring
                 restored = how.restore(wish, part, chosen)
-            if restored.moment is not None:
+            if restored.snapshot is not None:
                 self._tidy(self._capturing.repository)
             return replace(restored, effects=effects.get(restored.target.id, ()))
         finally:

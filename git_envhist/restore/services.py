@@ -21,7 +21,7 @@ from git_envhist.lazy import dataclass, replace
 from git_envhist.model import EnvPath, RestoreResult, RestoreRole, SkippedPath, Snapshot
 from git_envhist.restore.operation import Choose, RestoreRunner
 from git_envhist.restore.options import RestoreOptions
-from git_envhist.services import FindKey, ServiceCommandContext, kept_services, read_state, run
+from git_envhist.services import FindKey, ServiceCommandContext, read_state, run, stored_services
 
 NO_STATE = "that moment holds no state of it"
 NO_COMMAND = "nothing says how it is restored: envhist.service.<name>.restore"
@@ -179,7 +179,7 @@ class ServiceRestore:
 
     def _states(self, snapshot: Snapshot) -> dict[str, bytes]:
         with CatFile(self.capturing.repository.git) as reader:
-            return kept_services(reader, snapshot.tree)
+            return stored_services(reader, snapshot.tree)
 
     def _promised(self, states: dict[str, bytes]) -> Iterator[str]:
         for service in self._services:

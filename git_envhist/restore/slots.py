@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from git_envhist.errors import Refused
-from git_envhist.platform import DIRECTORY, list_directory, open_itself
+from git_envhist.platform import DIRECTORY, list_directory, open_nofollow
 from git_envhist.restore.disk_entry import DiskEntry, look
 from git_envhist.restore.fs import DiskCalls, open_directory
 
@@ -39,7 +39,7 @@ class Slots:
         """Make the directories of the slots, and the one of kept files: no inode is needed for it later."""
         make_directory(self.hands, self.private, KEPT)
         make_directory(self.hands, self.private, SLOTS)
-        slots = open_itself(SLOTS, DIRECTORY, dir_fd=self.private)
+        slots = open_nofollow(SLOTS, DIRECTORY, dir_fd=self.private)
         try:
             for group in sorted({number >> FAN_OUT for number in numbers}):
                 make_directory(self.hands, slots, b"%x" % group)
@@ -84,7 +84,7 @@ class Slots:
     def keep_named(self, directory: int, name: bytes, called: bytes) -> bytes:
         """Put a thing of ours where it stays; where that is."""
         make_directory(self.hands, self.private, KEPT)
-        kept = open_itself(KEPT, DIRECTORY, dir_fd=self.private)
+        kept = open_nofollow(KEPT, DIRECTORY, dir_fd=self.private)
         try:
             for attempt in range(1, 1 << 20):
                 place = b"%d-%b" % (attempt, called[:MAX_NAME])
@@ -146,7 +146,7 @@ def open_private(hands: DiskCalls, parent: int, name: bytes) -> int:
     """A directory that is ours alone, made where it is missing; a descriptor, to be closed."""
     make_directory(hands, parent, name)
     try:
-        private = open_itself(name, DIRECTORY, dir_fd=parent)
+        private = open_nofollow(name, DIRECTORY, dir_fd=parent)
     except NotADirectoryError as planted:
         raise _not_ours(name) from planted
     found = os.fstat(private)
@@ -180,13 +180,13 @@ def remove_tree(hands: DiskCalls, directory: int, name: bytes) -> None:
 
 def _remove_directory(hands: DiskCalls, directory: int, name: bytes) -> None:
     # The way down stays open, so that no path grows longer than the system takes.
-    way = [(directory, name, open_itself(name, DIRECTORY, dir_fd=directory))]
+    way = [(directory, name, open_nofollow(name, DIRECTORY, dir_fd=directory))]
     try:
         while way:
             _, _, here = way[-1]
             below = _remove_entries(hands, here)
             if below is not None:
-                way.append((here, below, open_itself(below, DIRECTORY, dir_fd=here)))
+                way.append((here, below, open_nofollow(below, DIRECTORY, dir_fd=here)))
                 continue
             above, gone, here = way.pop()
             os.close(here)

@@ -129,7 +129,7 @@ class StageResult:
     """What is staged, what is left alone, and what of the staged things could not be had here."""
 
     staged: tuple[StagedStep, ...]
-    left_alone: tuple[SkippedPath, ...] = ()
+    skipped: tuple[SkippedPath, ...] = ()
     losses: tuple[tuple[bytes, str], ...] = ()
     """(path as people see it, what): `owner`, `attributes`, `device`, `hard link`."""
 
@@ -198,7 +198,7 @@ class _Stager:
         with closing(self._open_contents()) as contents:
             victims = ReplacedEntries(self._door, contents, known)
             self._victims = dict(victims.of(steps))
-        self._left = victims.left_alone
+        self._left = victims.skipped
 
     def _prepare_slots(self, steps: Sequence[PlanStep]) -> None:
         numbers: dict[bytes, list[int]] = {}

@@ -14,7 +14,7 @@ from enum import Enum
 from git_envhist.errors import Damaged
 from git_envhist.lazy import dataclass
 from git_envhist.model import EntryKind, PlanStep
-from git_envhist.platform import DIRECTORY, list_directory, open_itself
+from git_envhist.platform import DIRECTORY, list_directory, open_nofollow
 from git_envhist.restore.disk import RestoreDisk
 from git_envhist.restore.disk_entry import DiskEntry, is_same_thing, is_untouched, look
 from git_envhist.restore.fs import ExchangeUnsupported
@@ -244,7 +244,7 @@ class Swap:
 
 
 def _is_empty(directory: int, name: bytes) -> bool:
-    descriptor = open_itself(name, DIRECTORY, dir_fd=directory)
+    descriptor = open_nofollow(name, DIRECTORY, dir_fd=directory)
     try:
         return not list_directory(descriptor)
     finally:

@@ -249,7 +249,7 @@ class Findings(NamedTuple):
 
     def losses(self, plan: RestorePlan, pairs: Iterable[DirectoryPair]) -> Iterator[SkippedPath]:
         """What a plan does not bring, or brings otherwise, because of whose word it is; `pairs`: as they were told."""
-        for left in plan.left_alone:
+        for left in plan.skipped:
             if self.dropped.get(left.path) == left.why:
                 yield left
         brought = _brought(plan)
@@ -346,7 +346,7 @@ class _Objects:
 
 def manifested_paths(git: Git, tree: str) -> Iterator[tuple[bytes, bool]]:
     """Yield each path as people see it, and whether it is a directory; the tops are left out."""
-    with CatFile(git, largest=BUDGET.size) as reader:
+    with CatFile(git, max_size=BUDGET.size) as reader:
         half = SnapshotReader(_Objects(reader), bytes.fromhex(tree))
         for outer in half.manifest:
             for inner in half.shards_below(outer):

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 from git_envhist.errors import EnvhistError
 from git_envhist.model import TOP, Entry, EntryKind, EnvPath, SkippedPath, StoredAs
-from git_envhist.platform import DIRECTORY, open_itself
+from git_envhist.platform import DIRECTORY, open_nofollow
 from git_envhist.restore.attributes import AttributeSetter, Lose, read_xattrs
 from git_envhist.restore.compare_files import file_equals, has_bytes
 from git_envhist.restore.fs import NO_LINKS, DiskCalls, open_directory
@@ -237,7 +237,7 @@ class OpenPath:
             shared += 1
         self._leave(shared)
         for name in names[shared:MAX_COUNT]:
-            self._open.append(open_itself(name, DIRECTORY, dir_fd=self._here))
+            self._open.append(open_nofollow(name, DIRECTORY, dir_fd=self._here))
             self._names.append(name)
         if len(names) > MAX_COUNT:
             self._deep = open_directory(self._here, b"/".join(names[MAX_COUNT:]))
@@ -336,7 +336,7 @@ class WrittenTree(NamedTuple):
     """What stands at the top, by its name; of directories their own lines."""
     counts: Counter[EnvPath]
     """How many entries were brought below each directory at the top, and (under the empty name) at the top."""
-    left_alone: tuple[SkippedPath, ...]
+    skipped: tuple[SkippedPath, ...]
     losses: tuple[tuple[bytes, str], ...]
 
 

@@ -79,7 +79,7 @@ class FillResult(NamedTuple):
     """How many entries each directory at the top holds."""
     written: int
     """How many paths were written and read back."""
-    left_alone: tuple[SkippedPath, ...]
+    skipped: tuple[SkippedPath, ...]
     kept: tuple[SkippedPath, ...]
     losses: tuple[tuple[bytes, str], ...]
 
@@ -232,7 +232,7 @@ def _filled(fresh: WrittenTree, kept: list[SkippedPath], losses: tuple[tuple[byt
         path: fresh.counts[path] for path, entry in fresh.tops.items() if entry.kind is EntryKind.DIRECTORY
     }
     written = len(fresh.tops) + sum(below.values()) - sum(1 + below.get(item.path, 0) for item in kept)
-    return FillResult(fresh.own, fresh.tops, below, written, fresh.left_alone, tuple(kept), losses)
+    return FillResult(fresh.own, fresh.tops, below, written, fresh.skipped, tuple(kept), losses)
 
 
 # What a directory is filled with: a whole snapshot of ours, read where it is written; or what a plan says.
@@ -326,7 +326,7 @@ def plan_of(filled: FillResult, tree: str, open_contents: Any, left: Iterable[Sk
         if step.after is not None and step.after.kind is EntryKind.DIRECTORY
     ]
     top = PlannedDirectory(b"", TOP, None, filled.own)
-    return RestorePlan(tuple(steps), (*reversed(coming), top), (*filled.left_alone, *left))
+    return RestorePlan(tuple(steps), (*reversed(coming), top), (*filled.skipped, *left))
 
 
 OTHER_ROOT = "it belongs to a root beside the working tree"
@@ -369,7 +369,7 @@ def write_into(
         if wish.dry_run:
             return planned
         written = _write_planned(planned, directory, source, made)
-    return replace(written, moment=snapshot, seconds=time.monotonic() - started)
+    return replace(written, snapshot=snapshot, seconds=time.monotonic() - started)
 
 
 def _is_all(wish: RestoreOptions) -> bool:
@@ -456,7 +456,7 @@ def _rules(pairs: list[DirectoryPair], snapshot: Snapshot, source: Source, wish:
 def _plan(pairs: list[DirectoryPair], rules: PlanRules) -> RestorePlan:
     plan = make_plan((pair for pair in pairs if not pair.root), rules)
     beside = _beside(sorted({pair.root for pair in pairs if pair.root}))
-    return RestorePlan(plan.steps, plan.directories, (*plan.left_alone, *beside))
+    return RestorePlan(plan.steps, plan.directories, (*plan.skipped, *beside))
 
 
 def _beside(roots: Iterable[bytes]) -> tuple[SkippedPath, ...]:

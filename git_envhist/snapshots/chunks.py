@@ -221,11 +221,9 @@ def _chain(first: Block, rest: Iterator[Block]) -> Iterator[Block]:
 
 # The pointer blob that replaces a big file in the tree:
 #
-# envhist-pieces 1
-#
-# size 220200960
-#
-# tree 5f2c...
+#     envhist-pieces 1
+#     size 220200960
+#     tree 5f2c...
 #
 # The tree is stored below `.envhist/pieces`; its blobs, in the order of their names, are the file.
 

@@ -94,11 +94,11 @@ def move_notes(
     identity: bytes,
     object_format: str,
 ) -> str | None:
-    """Move the notes of commits to others and return the new notes commit, without parent; None if there are no
-    notes.
+    """Move the notes of commits to other commits.
 
-    `moves`: for each commit the commits that get its note; it loses the note itself. `more`: lines to add to the
-    notes of commits; `files`: files to store by path; `without`: directories of files to remove.
+    Return the new notes commit, which has no parent, or None if there are no notes. `moves`: for each commit the
+    commits that get its note; it loses the note itself. `more`: lines to add to the notes of commits; `files`: files
+    to store by path; `without`: directories of files to remove.
     """
     tree = _NotesTree(reader, writer, 20 if object_format == "sha1" else 32)
     top = tree.open(notes_tip)
@@ -202,8 +202,9 @@ class _NotesTree:
             level.take(name)
 
     def put(self, top: NotesLevel, commit: bytes, parts: Sequence[bytes]) -> None:
-        """Add to the note of a commit the lines that it does not contain yet. There is no size limit: the lines
-        existed before.
+        """Add to the note of a commit the lines that it does not contain yet.
+
+        There is no size limit: the lines existed before.
         """
         lines: dict[bytes, None] = {}
         for part in (self.take(top, commit), *parts):

@@ -39,7 +39,7 @@ def store_sealed_chunks(
 def read_sealed_chunks(
     reader: CatFile, tree: bytes, width: int, open_sealed: Callable[[bytes], bytes], subject: str
 ) -> Iterator[bytes]:
-    """Yield the content whose tree object has the bytes `tree`; `subject` names it in errors."""
+    """Yield the content of a tree object with the bytes `tree`; `subject` names it in errors."""
     for run in _ids(tree, width):
         for chunk in _ids(_read(reader, run, "tree", subject), width):
             yield _inflate(open_sealed(_read(reader, chunk, "blob", subject)), subject)

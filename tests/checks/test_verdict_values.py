@@ -14,7 +14,7 @@ from git_envhist.lazy import replace
 from git_envhist.model import Snapshot, SnapshotId, Verdict, VerdictStatus
 from git_envhist.model.snapshots import latest_judged
 from git_envhist.restore.relocate import Relocation
-from tests.history.moments import snapshot as made
+from tests.history.snapshots import snapshot as made
 
 PASS, FAIL, ERROR = (
     Verdict(status, "npm test", datetime(2026, 11, 18, tzinfo=UTC)) for status in VerdictStatus

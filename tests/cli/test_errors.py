@@ -105,14 +105,14 @@ CASES = {
         ("envlog", "-C", "../bare"), 128, "not-a-repository", "not a git repository", "git init", _elsewhere,
     ),
     "key": Case(
-        ("envlog", "key", "import", "key"), 128, "sealing", "this is not an exported key", "git envlog key", _break_key,
+        ("envlog", "key", "import", "key"), 128, "sealing", "not an exported key", "git envlog key", _break_key,
     ),
     "no key": Case(
         ("envlog", "key", "import", "nowhere"), 128, "cannot-read", "cannot read 'nowhere'", "key import",
     ),
     "remote": Case(("envlog", "push", "nowhere"), 128, "no-remote", "'nowhere'", "", _opened),
     "broken off": Case(
-        ("envlog", "capture"), 128, "restore-left", "a restore was broken off here", "--continue", _broken_off,
+        ("envlog", "capture"), 128, "restore-left", "a restore was interrupted", "--continue", _broken_off,
     ),
     "bisect": Case(("envlog", "bisect", "--", "true"), 4, "no-such-snapshot", "'good'", "to check one", _opened),
     "agent": Case(

@@ -174,7 +174,7 @@ def _judge_again(template: Template, repo: Repo, command: str, here: Listing) ->
     else:
         again = repo.run(*COMMANDS[command])
         # What was done before the kill is not there to be done again, but for what the remote still has of it.
-        if again.status not in (0, 1, 4) and "it was fetched" not in again.err:
+        if again.status not in (0, 1, 4) and "a fetched snapshot" not in again.err:
             yield f"again: {again.status}: {again.out}{again.err}"
     listed = {
         name for one in json.loads(repo.run("envlog", "--json", check=True).out) for name in one["names"]

@@ -39,7 +39,7 @@ def test_a_signal_stops_a_restore_and_what_ends_it(walk: Walk) -> None:
         assert walk.look() not in walk.moments.values()
         assert stopped.err.splitlines() == [
             "error: stopped by a signal, half way",
-            "hint: 'git envrestore --continue' finishes it, 'git envrestore --abort' takes it back",
+            "hint: 'git envrestore --continue' finishes it, 'git envrestore --abort' undoes it",
         ]
     wrong: list[str] = []
     assert walk.settle(wrong) in ("--continue", "--abort")

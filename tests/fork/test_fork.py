@@ -299,8 +299,8 @@ def test_from_python_a_fork_is_another_history(rich: Repo) -> None:
     made = history.fork("start-here", str(rich.path.parent / "made"))
     assert made.forked is not None
     assert made.forked.exact
-    assert made.forked.moment.forked_from == made.forked.source.id
-    assert [each.id for each in made.log()] == [made.forked.moment.id]
+    assert made.forked.snapshot.forked_from == made.forked.source.id
+    assert [each.id for each in made.log()] == [made.forked.snapshot.id]
     (rich.path.parent / "made" / "new").write_bytes(b"1")
     assert made.capture("more").snapshot is not None
     assert len(made.log()) == 2

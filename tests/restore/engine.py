@@ -35,8 +35,8 @@ class Outcome:
     kept: tuple[SkippedPath, ...]
 
     @property
-    def left_alone(self) -> dict[bytes, str]:
-        return {left.path: left.why for left in (*self.prepared.left_alone, *self.applied.left_alone)}
+    def skipped(self) -> dict[bytes, str]:
+        return {left.path: left.why for left in (*self.prepared.skipped, *self.applied.skipped)}
 
 
 class Engine:
@@ -107,11 +107,11 @@ class Engine:
         meanwhile()
         with self.door(hands) as door:
             applied = apply(journal, door, fresh=True)
-            left = frozenset(left.path for left in (*prepared.left_alone, *applied.left_alone))
+            left = frozenset(left.path for left in (*prepared.skipped, *applied.skipped))
             differences, _ = verify(journal, door, self.contents, without=left, how=self.how)
             with closing(self.contents()) as contents:
                 kept = finish(journal, door, self.private, prove=prover(contents))
-        assert plan.left_alone == () or rules is not None
+        assert plan.skipped == () or rules is not None
         return Outcome(prepared, applied, differences, kept)
 
     def go_on(self, hands: DiskCalls | None = None) -> tuple[ApplyResult, tuple[SkippedPath, ...]]:

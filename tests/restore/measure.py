@@ -88,7 +88,7 @@ class Restore:
             assert not differences, differences[:5]
         self._timed("finish", lambda: finish(journal, door, private))
         door.close()
-        assert not prepared.left_alone, prepared.left_alone[:5]
+        assert not prepared.skipped, prepared.skipped[:5]
         return time.perf_counter() - begun
 
     def _timed(self, part: str, do: Callable[[], T]) -> T:

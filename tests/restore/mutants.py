@@ -37,7 +37,7 @@ MUTANTS = (
            "same = (now.size, now.mtime_ns, now.mode)",
            "meanwhile"),
     Mutant("fs.py", "NOREPLACE, EXCHANGE = 1, 2", "NOREPLACE, EXCHANGE = 0, 2", "meanwhile"),
-    Mutant("fs.py", "above, here = here, open_itself(name, DIRECTORY, dir_fd=here)",
+    Mutant("fs.py", "above, here = here, open_nofollow(name, DIRECTORY, dir_fd=here)",
            "above, here = here, os.open(name, DIRECTORY, dir_fd=here)", "meanwhile"),
     Mutant("finish.py", "return is_untouched(staged.new, inside)", "return True", "meanwhile"),
     Mutant("finish.py", "return _is_as_staged(slots, staged, begun) and _is_taken_apart(slots, staged)", "return True",

@@ -17,7 +17,7 @@ import os, sys
 from git_envhist import EnvHistory
 history = EnvHistory.open(sys.argv[1])
 restored = history.restore(sys.argv[2])
-assert restored.warnings == () and restored.moment.restored_from == sys.argv[2], restored
+assert restored.warnings == () and restored.snapshot.restored_from == sys.argv[2], restored
 open(os.path.join(sys.argv[1], "new"), "w").close()
 history.capture("later")
 history.undo(2)

@@ -67,13 +67,13 @@ except ChildProcessError:
     print("none is left")
 """
 HELD_BACK = """
-from git_envhist.platform import signals_held_back
+from git_envhist.platform import signals_blocked
 
 for turn in range(TURNS):
     try:
         os.write(begin, b".")
         while True:
-            with signals_held_back():
+            with signals_blocked():
                 pass
     except KeyboardInterrupt:
         pass

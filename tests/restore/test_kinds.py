@@ -52,7 +52,7 @@ def test_rsync_sees_no_difference(repo: Repo, tmp_path: Path, how: str) -> None:
     outcome = engine.restore(engine.capture(), first)
     assert engine.look() == then
     assert tree_differences(tmp_path / "copy", repo.path) == ()
-    assert (outcome.differences, outcome.left_alone, outcome.prepared.losses) == ((), {}, ())
+    assert (outcome.differences, outcome.skipped, outcome.prepared.losses) == ((), {}, ())
     assert repo.git("-C", "nested", "log", "--format=%s") == "nested"
 
 
@@ -68,7 +68,7 @@ def test_what_the_system_takes_and_gives_in_small_helpings_is_whole(
     in_small_helpings(monkeypatch)
     outcome = engine.restore(second, first)
     monkeypatch.undo()
-    assert (outcome.differences, outcome.left_alone) == ((), {})
+    assert (outcome.differences, outcome.skipped) == ((), {})
     assert engine.look() == then
 
 
@@ -163,7 +163,7 @@ def test_a_step_that_the_system_refuses_is_told_and_the_others_are_made(repo: Re
     repo.write("b", b"2")
     second = engine.capture()
     outcome = engine.restore(second, first, hands=Failing("exchange", 1, errno.EPERM))
-    assert outcome.left_alone == {b"a": os.strerror(errno.EPERM)}
+    assert outcome.skipped == {b"a": os.strerror(errno.EPERM)}
     assert (repo.read("a"), repo.read("b")) == (b"2", b"1")
 
 
@@ -274,5 +274,5 @@ def test_what_stands_in_the_way_is_read_where_no_capture_vouches_for_it(repo: Re
     os.utime(repo.path / "a", ns=(at, at))
     with engine.door() as door:
         prepared = stage(engine.plan(second, first), door, engine.contents, how="here")
-        assert [item.path for item in prepared.left_alone] == [b"a"]
+        assert [item.path for item in prepared.skipped] == [b"a"]
         door.clear()

@@ -149,8 +149,8 @@ def test_the_next_capture_reads_what_landed(repo: Repo, history: EnvHistory) -> 
     history.capture("two")
     assert first is not None
     done = history.restore(first)
-    assert done.moment is not None
+    assert done.snapshot is not None
     # Whatever was said of these bytes: they are read, not believed.
     with history.capturing.capture_tree(CaptureOptions()) as held:
-        assert b"sub" in held.taken.gathered.directories
-        assert held.content == done.moment.content == first.content
+        assert b"sub" in held.environment.scan_result.directories
+        assert held.content == done.snapshot.content == first.content

@@ -111,7 +111,7 @@ def desk(tmp_path: Path) -> Desk:
 @pytest.mark.parametrize("how", ["edit", "save_over"])
 def test_a_file_that_is_edited_after_the_plan_stays_and_is_told(desk: Desk, how: str) -> None:
     outcome = desk.engine.restore(desk.second, desk.first, meanwhile=getattr(desk, how)("a/file"))
-    assert outcome.left_alone == {b"a/file": CHANGED}
+    assert outcome.skipped == {b"a/file": CHANGED}
     assert desk.path("a/file").read_bytes() == b"by hand"
     assert desk.unlike_the_first() == {b"a/file"}
     assert outcome.differences == ()
@@ -125,7 +125,7 @@ def test_a_file_that_is_edited_in_the_last_moment_stays_as_well(
     call = "exchange" if hands is MeddlingHands else "move"
     meddling = hands(call, b"file", getattr(desk, how)("a/file"))
     outcome = desk.engine.restore(desk.second, desk.first, hands=meddling)
-    assert outcome.left_alone == {b"a/file": CHANGED}
+    assert outcome.skipped == {b"a/file": CHANGED}
     assert desk.path("a/file").read_bytes() == b"by hand"
     assert desk.unlike_the_first() == {b"a/file"}
     assert outcome.kept == ()
@@ -141,7 +141,7 @@ def test_a_file_that_is_edited_and_saved_again_during_the_swap_is_there_twice(de
 
     hands = MeddlingHands("exchange", b"file", edit_twice)
     outcome = desk.engine.restore(desk.second, desk.first, hands=hands)
-    assert outcome.left_alone == {b"a/file": CHANGED}
+    assert outcome.skipped == {b"a/file": CHANGED}
     assert desk.path("a/file").read_bytes() == b"second"
     assert [kept.path for kept in outcome.kept] == [b"a/file"]
     assert held(outcome.kept[0].why) == b"first"
@@ -158,7 +158,7 @@ def test_an_edit_that_forges_size_and_time_is_seen_as_well(desk: Desk) -> None:
         os.utime(desk.path("a/file"), ns=(before.st_atime_ns, before.st_mtime_ns))
 
     outcome = desk.engine.restore(desk.second, desk.first, meanwhile=forge)
-    assert outcome.left_alone == {b"a/file": CHANGED}
+    assert outcome.skipped == {b"a/file": CHANGED}
     assert desk.path("a/file").read_bytes() == b"NEW"
 
 
@@ -172,7 +172,7 @@ def test_an_edit_that_forges_them_before_a_restore_is_finished_is_seen_as_well(d
     os.link(desk.path("log"), desk.path("log2"))
     desk.path("log2").unlink()
     applied, kept = desk.engine.go_on()
-    assert {left.path: left.why for left in applied.left_alone} == {b"a/file": CHANGED}
+    assert {left.path: left.why for left in applied.skipped} == {b"a/file": CHANGED}
     assert kept == ()
     assert desk.path("a/file").read_bytes() == b"NEW"
     assert desk.unlike_the_first() == {b"a/file"}
@@ -185,14 +185,14 @@ def test_what_is_saved_in_the_moment_in_which_a_restore_is_taken_back_stays(desk
     with desk.engine.door(MeddlingHands("exchange", b"file", desk.save_over("a/file"))) as door:
         applied = abort(journal, door)
         kept = finish(journal, door, desk.engine.private, undone=True)
-    assert [left.path for left in applied.left_alone] == [b"a/file"]
+    assert [left.path for left in applied.skipped] == [b"a/file"]
     assert desk.path("a/file").read_bytes() == b"by hand"
     assert [held(item.why) for item in kept] == [b"new"]
 
 
 def test_what_comes_where_a_file_should_come_stays(desk: Desk) -> None:
     outcome = desk.engine.restore(desk.second, desk.first, meanwhile=desk.edit("came"[:4] + "/back"))
-    assert outcome.left_alone == {b"came": CAME}
+    assert outcome.skipped == {b"came": CAME}
     assert desk.path("came/back").read_bytes() == b"by hand"
 
 
@@ -200,13 +200,13 @@ def test_what_comes_where_a_file_should_come_stays(desk: Desk) -> None:
 def test_what_comes_in_the_last_moment_stays(desk: Desk, hands: type[MeddlingHands]) -> None:
     meddling = hands("move to", b"came", desk.edit("came/back"))
     outcome = desk.engine.restore(desk.second, desk.first, hands=meddling)
-    assert outcome.left_alone == {b"came": CAME}
+    assert outcome.skipped == {b"came": CAME}
     assert desk.path("came/back").read_bytes() == b"by hand"
 
 
 def test_a_directory_into_which_something_comes_stays(desk: Desk) -> None:
     outcome = desk.engine.restore(desk.second, desk.first, meanwhile=desk.edit("made/just now"))
-    assert outcome.left_alone == {b"made": NOT_EMPTY}
+    assert outcome.skipped == {b"made": NOT_EMPTY}
     assert desk.unlike_the_first() == {b"made/just now"}
 
 
@@ -216,7 +216,7 @@ def test_a_directory_into_which_something_comes_in_the_last_moment_is_put_back(
 ) -> None:
     meddling = hands("move", b"made", desk.edit("made/just now"))
     outcome = desk.engine.restore(desk.second, desk.first, hands=meddling)
-    assert outcome.left_alone == {b"made": NOT_EMPTY}
+    assert outcome.skipped == {b"made": NOT_EMPTY}
     assert desk.unlike_the_first() == {b"made/just now"}
 
 
@@ -251,7 +251,7 @@ def test_what_is_edited_before_a_restore_is_taken_back_is_not_lost(desk: Desk, h
     else:
         assert desk.path("a/file").read_bytes() == b"by hand"
         assert held(places[b"a/file"]) == b"new"
-        assert b"a/file" in {left.path for left in applied.left_alone}
+        assert b"a/file" in {left.path for left in applied.skipped}
     assert (Path(places[b"came"]) / "more").read_bytes() == b"by hand"
 
 
@@ -454,7 +454,7 @@ def test_a_running_program_and_a_mapped_file_go_on_as_they_were(repo: Repo) -> N
             assert engine.look() == then
             assert running.poll() is None
             assert mapped[:5] == b"other"
-            assert outcome.left_alone == {}
+            assert outcome.skipped == {}
         finally:
             running.kill()
             running.wait()

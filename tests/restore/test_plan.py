@@ -45,7 +45,7 @@ def told(plan: RestorePlan) -> list[tuple[str, bytes]]:
 
 
 def left(plan: RestorePlan) -> dict[bytes, str]:
-    return {item.path: item.why for item in plan.left_alone}
+    return {item.path: item.why for item in plan.skipped}
 
 
 def keeping(**why: str) -> PlanRules:

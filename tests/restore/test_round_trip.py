@@ -29,7 +29,7 @@ def go_there_and_back(top: Path, tree: Tree, changes: tuple[Edit, ...]) -> None:
         outcome = engine.restore(before() if callable(before) else before, after)
         assert engine.look() == wanted
         assert outcome.differences == ()
-        assert outcome.left_alone == {}
+        assert outcome.skipped == {}
         assert outcome.kept == ()
         assert engine.debris() == []
 

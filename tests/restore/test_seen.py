@@ -21,7 +21,7 @@ def test_each_file_has_the_row_that_its_stat_has(repo: Repo) -> None:
     os.sync()
     # Old enough by now that its time proves something, or it is not told at all.
     with history.capturing.capture_tree(CaptureOptions()) as held:
-        seen = CapturedRows(held.taken.records)
+        seen = CapturedRows(held.environment.records)
         for path in (b"a/b/file", b"top"):
             found = os.lstat(os.path.join(os.fsencode(repo.path), path))
             expected = (
@@ -44,4 +44,4 @@ def test_a_file_as_young_as_the_capture_proves_nothing(repo: Repo) -> None:
     later = os.stat(repo.path / "young").st_mtime_ns + OLD * 3600
     os.utime(repo.path / "young", ns=(later, later))
     with history.capturing.capture_tree(CaptureOptions()) as held:
-        assert CapturedRows(held.taken.records)(b"", EnvPath(b"young")) is None
+        assert CapturedRows(held.environment.records)(b"", EnvPath(b"young")) is None

@@ -31,12 +31,12 @@ def from_scratch(history: EnvHistory) -> Snapshot:
 
 def is_recorded_truly(history: EnvHistory, target: Snapshot) -> None:
     done = history.restore(target)
-    if done.moment is None:
+    if done.snapshot is None:
         return
     scratch = from_scratch(history)
     git = history.repository.git
-    assert (done.moment.content, done.moment.missing_count) == (scratch.content, scratch.missing_count)
-    told = [git.run("ls-tree", "-r", "-z", one.tree, "--", ".") for one in (done.moment, scratch)]
+    assert (done.snapshot.content, done.snapshot.missing_count) == (scratch.content, scratch.missing_count)
+    told = [git.run("ls-tree", "-r", "-z", one.tree, "--", ".") for one in (done.snapshot, scratch)]
     assert [_without_links(one) for one in told[:1]] == [_without_links(one) for one in told[1:]]
 
 
@@ -123,8 +123,8 @@ def test_what_could_not_be_read_is_missing_from_it_too(repo: Repo) -> None:
         repo.write("a/file", b"2")
         capture(history)
         done = history.restore(first)
-    assert done.moment is not None
-    assert done.moment.missing_count == first.missing_count == 1
+    assert done.snapshot is not None
+    assert done.snapshot.missing_count == first.missing_count == 1
 
 
 def test_an_edit_elsewhere_meanwhile_is_not_lost_to_the_next_capture(repo: Repo) -> None:

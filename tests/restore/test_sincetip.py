@@ -35,9 +35,9 @@ def plans(engine: Engine, tip: Snapshot, target: Snapshot) -> tuple[RestorePlan 
         git = held.context.repository.git.with_objects(held.staging.path)
         with closing(capturing_contents(engine, git)) as contents:
             pairs = list(differing_directories(contents, *ends))
-            assert held.taken.base == tip.id
+            assert held.environment.base == tip.id
             told = pairs_from_scan(
-                pairs, held.taken.merged, lambda some: compare_directories(contents, *ends, some)
+                pairs, held.environment.merged, lambda some: compare_directories(contents, *ends, some)
             )
             return _plan(told), _plan(differing_directories(contents, tree, ends[1]))
 

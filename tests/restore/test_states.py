@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from git_envhist.model import RestoreRole, Snapshot, SnapshotId
 from git_envhist.restore.states import Difference, State, UndoStack, read_undo_stack
-from tests.history.moments import snapshot
+from tests.history.snapshots import snapshot
 
 
 def compare(one: State, other: State) -> Difference:

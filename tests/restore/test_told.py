@@ -34,7 +34,7 @@ def test_who_asks_where_to_go_is_told_of_what_was_broken_off(repo: Repo) -> None
     (repo.path / ".git/envhist/restore").mkdir(exist_ok=True)
     (repo.path / ".git/envhist/restore/journal").write_bytes(b"")
     told = repo.run("envrestore", check=True).out
-    assert told.startswith("a restore was interrupted here: first run git envrestore --continue")
+    assert told.startswith("a restore was interrupted: first git envrestore --continue")
 
 
 def test_who_only_looks_is_told_too_of_what_was_broken_off(repo: Repo) -> None:
@@ -44,7 +44,7 @@ def test_who_only_looks_is_told_too_of_what_was_broken_off(repo: Repo) -> None:
     (repo.path / ".git/envhist/restore").mkdir(exist_ok=True)
     (repo.path / ".git/envhist/restore/journal").write_bytes(b"")
     for words in looks:
-        assert "a restore was interrupted here" in repo.run(*words, check=True).err
+        assert "a restore was interrupted" in repo.run(*words, check=True).err
     assert not repo.run("envdiff", "@", "@", check=True).err
 
 

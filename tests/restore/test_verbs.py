@@ -21,15 +21,15 @@ def test_a_restore_its_undo_and_its_redo(repo: Repo) -> None:
     assert first is not None
     repo.write("file", b"two")
     planned = history.preview(first)
-    assert (planned.moment, [step.path for step in planned.plan.steps]) == (None, [b"file"])
+    assert (planned.snapshot, [step.path for step in planned.plan.steps]) == (None, [b"file"])
     assert history.restore(first, dry_run=True) == planned.plan
     assert repo.read("file") == b"two"
     done = history.restore("@")
     assert repo.read("file") == b"one"
     assert done.exact
-    assert done.moment is not None
-    assert done.moment.restored_from == first.id
-    assert history.resolve("@").id == done.moment.id
+    assert done.snapshot is not None
+    assert done.snapshot.restored_from == first.id
+    assert history.resolve("@").id == done.snapshot.id
     undone = history.undo()
     assert repo.read("file") == b"two"
     assert undone.safety is not None

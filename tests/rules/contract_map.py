@@ -76,7 +76,7 @@ WORDS = (
         "verdict",
         "a carried over or claimed one is never one's own",
         (
-            "history/test_resolve.py::test_a_carried_over_or_claimed_verdict_makes_nothing_good",
+            "history/test_resolve.py::test_copied_or_claimed_verdict_is_not_good",
             "cli/test_render.py::test_unsigned_check_result_is_marked",
         ),
     ),
@@ -101,15 +101,15 @@ REVISIONS = (
     Line(
         "revision <name>",
         "a name is where it was given last",
-        ("history/test_resolve.py::test_a_name_is_where_it_was_given_last",),
+        ("history/test_resolve.py::test_name_belongs_to_the_snapshot_that_got_it_last",),
     ),
     Line(
         "revision <time>",
         "a time covers its unit, yesterday where still to come, an error where it is none",
         (
             "history/test_times.py::test_a_time_covers_its_whole_unit",
-            "history/test_times.py::test_a_time_of_day_still_to_come_is_yesterdays",
-            "history/test_times.py::test_what_is_no_time_is_an_error_and_never_a_guess",
+            "history/test_times.py::test_future_time_of_day_means_yesterday",
+            "history/test_times.py::test_text_that_is_no_time_is_an_error",
         ),
     ),
     Line(
@@ -134,7 +134,7 @@ REVISIONS = (
         "a range, as in git",
         (
             "history/test_ranges.py::test_a_range_has_two_ends_and_a_single_revision_one",
-            "history/test_ranges.py::test_a_range_holds_what_its_end_reaches_and_its_start_does_not",
+            "history/test_ranges.py::test_range_contains_what_its_end_reaches_and_its_start_does_not",
         ),
     ),
     Line(
@@ -150,7 +150,7 @@ REVISIONS = (
     Line(
         "hints of revisions",
         "what means no snapshot says what to type next",
-        ("history/test_resolve.py::test_what_means_no_snapshot_says_what_to_type_next",),
+        ("history/test_resolve.py::test_unknown_revision_has_a_hint_what_to_type",),
     ),
 )
 
@@ -327,9 +327,9 @@ CONFIG = (
         "config envhist.service",
         "how to take a server's state along; from the user's own configuration alone",
         (
-            "services/test_services.py::test_a_dump_that_fails_costs_a_warning_and_never_the_snapshot",
-            "services/test_services.py::test_a_state_is_sealed_and_shares_what_did_not_change",
-            "services/test_services.py::test_commands_come_from_the_users_configuration_alone",
+            "services/test_services.py::test_failed_dump_gives_a_warning_and_the_snapshot_is_taken",
+            "services/test_services.py::test_service_state_is_sealed_and_shares_unchanged_chunks",
+            "services/test_services.py::test_commands_come_only_from_the_users_configuration",
         ),
     ),
     Line(
@@ -369,7 +369,7 @@ ENVDIFF = (
         "git's pathspecs, with their magic",
         (
             "cli/test_envdiff.py::test_pathspecs_are_relative_to_the_current_directory",
-            "diff/test_compare.py::test_pathspecs_mean_what_git_diff_means_by_them",
+            "diff/test_compare.py::test_pathspecs_agree_with_git_diff",
         ),
     ),
     Line(
@@ -440,8 +440,8 @@ ENVDIFF = (
         "classes of changes",
         (
             "cli/test_envdiff.py::test_only_chooses_classes",
-            "probes/test_sqlite.py::test_what_changed_in_a_database_is_told_in_a_row",
-            "probes/test_data_directories.py::test_a_cluster_is_told_by_version_and_how_its_server_left_it",
+            "probes/test_sqlite.py::test_changes_of_a_database_are_shown_in_one_row",
+            "probes/test_data_directories.py::test_cluster_is_listed_with_version_and_state",
         ),
     ),
     Line(
@@ -511,7 +511,7 @@ LIST = (
     Line(
         "envlog --in-summary",
         "whose summary contains the text",
-        ("probes/test_story.py::test_a_list_finds_when_something_came",),
+        ("probes/test_package_changes.py::test_log_finds_the_snapshot_that_added_a_package",),
     ),
     Line(
         "envlog -S",
@@ -558,7 +558,7 @@ LIST = (
         "forks and restores as lines",
         (
             "cli/test_symbols.py::test_a_graph_shows_forks_and_restores",
-            "history/test_graph.py::test_every_lane_leads_where_it_says",
+            "history/test_graph.py::test_every_lane_leads_to_its_parent",
         ),
     ),
     Line(
@@ -742,34 +742,34 @@ LIST = (
         "python around",
         "captures before and after, rolls back on an exception or a failing check",
         (
-            "library/test_rounds.py::test_what_failed_is_kept_and_what_was_there_comes_back",
-            "library/test_rounds.py::test_without_a_roll_back_all_stays_and_is_told",
-            "library/test_rounds.py::test_a_check_that_fails_takes_back_as_well",
-            "library/test_rounds.py::test_where_the_way_back_is_barred_the_first_error_is_told_with_it",
+            "library/test_rounds.py::test_failed_work_is_captured_and_rolled_back",
+            "library/test_rounds.py::test_failed_work_without_rollback_is_captured_and_stays",
+            "library/test_rounds.py::test_work_is_rolled_back_when_its_check_fails",
+            "library/test_rounds.py::test_error_of_the_work_has_a_note_when_the_rollback_fails",
         ),
     ),
     Line(
         "python page",
         "the page for a browser, as text or into a file",
-        ("library/test_verbs.py::test_a_page_is_drawn_as_text_or_into_a_file",),
+        ("library/test_verbs.py::test_page_is_returned_and_written_to_a_file",),
     ),
     Line(
         "python watch_or_timeout",
         "the captures of a watch, and None at least every given number of seconds",
-        ("library/test_asynchronous.py::test_a_watch_ends_with_whoever_goes_through_it",),
+        ("library/test_asynchronous.py::test_watch_ends_when_its_iteration_ends",),
     ),
     Line(
         "python tool",
         "a decorator: a moment before and after each call of a tool",
         (
-            "library/test_rounds.py::test_a_tool_has_a_moment_before_and_after_each_call",
-            "library/test_rounds.py::test_what_a_call_says_is_short",
+            "library/test_rounds.py::test_tool_is_captured_before_and_after_each_call",
+            "library/test_rounds.py::test_intent_of_a_tool_call_is_cut",
         ),
     ),
     Line(
         "python tool_keywords",
         "the keywords of a capture that a tool causes",
-        ("library/test_rounds.py::test_a_tool_has_a_moment_before_and_after_each_call",),
+        ("library/test_rounds.py::test_tool_is_captured_before_and_after_each_call",),
     ),
     Line(
         "python on",
@@ -784,77 +784,77 @@ LIST = (
     Line(
         "python recent",
         "what changed of late, without any snapshot",
-        ("library/test_rounds.py::test_a_list_holds_what_is_sought_and_recent_needs_no_snapshot",),
+        ("library/test_rounds.py::test_log_selects_by_keywords_and_recent_needs_no_snapshot",),
     ),
     Line(
         "python run",
         "a command between two moments, its output and status kept",
-        ("library/test_rounds.py::test_a_command_between_two_moments",),
+        ("library/test_rounds.py::test_command_runs_between_two_snapshots",),
     ),
     Line(
         "python watch",
         "yields each capture after a change",
-        ("library/test_rounds.py::test_a_watch_yields_each_capture_until_somebody_stops",),
+        ("library/test_rounds.py::test_watch_yields_each_capture_until_its_caller_stops",),
     ),
     Line(
         "python install",
         "what git and agents call by themselves",
-        ("library/test_rounds.py::test_hooks_are_installed_and_taken_away",),
+        ("library/test_rounds.py::test_hooks_are_installed_and_removed",),
     ),
     Line(
         "python uninstall",
         "takes it away",
-        ("library/test_rounds.py::test_hooks_are_installed_and_taken_away",),
+        ("library/test_rounds.py::test_hooks_are_installed_and_removed",),
     ),
     Line(
         "python status",
         "what captures by itself here",
-        ("library/test_rounds.py::test_hooks_are_installed_and_taken_away",),
+        ("library/test_rounds.py::test_hooks_are_installed_and_removed",),
     ),
     Line(
         "python, cheap and without a process",
         "import git_envhist",
         (
-            "library/test_import.py::test_the_package_alone_is_next_to_nothing",
-            "library/test_import.py::test_the_class_comes_without_any_library_or_process",
+            "library/test_import.py::test_import_of_the_package_loads_few_modules",
+            "library/test_import.py::test_import_of_the_class_loads_no_library_and_starts_no_process",
         ),
     ),
     Line(
         "python, threads and forks",
         "one history in many threads, and in copies of the host",
-        ("library/test_hosts.py::test_a_host_program_has_threads_and_forks",),
+        ("library/test_hosts.py::test_host_program_may_use_threads_and_forks",),
     ),
     Line(
         "python, awaited",
         "the verbs as coroutines",
         (
-            "library/test_asynchronous.py::test_the_same_for_whoever_awaits_it",
-            "library/test_asynchronous.py::test_whoever_is_cancelled_hears_of_it_when_the_verb_has_ended",
+            "library/test_asynchronous.py::test_verbs_work_as_coroutines",
+            "library/test_asynchronous.py::test_cancellation_is_raised_when_the_verb_has_ended",
         ),
     ),
     Line(
         "python, examples",
         "those of the documentation are run",
         (
-            "library/test_examples.py::test_the_examples_of_a_page_are_true",
-            "library/test_examples.py::test_the_examples_of_the_verbs_are_true",
+            "library/test_examples.py::test_examples_of_a_page_run",
+            "library/test_examples.py::test_examples_of_the_verbs_run",
         ),
     ),
     Line(
         "python attach",
         "a conversation, outputs of tools, files: kept with a moment that is there, sealed",
         (
-            "tracking/test_keeping.py::test_what_is_attached_later_comes_back_as_it_was_given",
-            "tracking/test_keeping.py::test_what_is_attached_stays_through_gc_and_goes_where_the_notes_go",
-            "tracking/test_keeping.py::test_nobody_reads_it_without_the_key_or_at_another_moment",
+            "tracking/test_keeping.py::test_attachment_added_later_is_returned_unchanged",
+            "tracking/test_keeping.py::test_attachments_survive_gc_and_are_pushed_with_the_notes",
+            "tracking/test_keeping.py::test_attachment_opens_only_with_its_key_and_at_its_snapshot",
         ),
     ),
     Line(
         "python get",
         "a moment and what was kept with it, byte-equal",
         (
-            "tracking/test_keeping.py::test_what_is_attached_later_comes_back_as_it_was_given",
-            "tracking/test_keeping.py::test_what_is_given_with_a_capture_comes_back_the_same_way",
+            "tracking/test_keeping.py::test_attachment_added_later_is_returned_unchanged",
+            "tracking/test_keeping.py::test_attachment_of_a_capture_is_returned_unchanged",
         ),
     ),
     Line(
@@ -880,7 +880,7 @@ LIST = (
     Line(
         "python attachments",
         "what was attached to a moment, byte for byte",
-        ("tracking/test_doing.py::test_a_host_program_keeps_what_was_said_with_a_moment",),
+        ("tracking/test_doing.py::test_host_program_attaches_a_conversation_to_a_snapshot",),
     ),
     Line(
         "python fork",
@@ -1016,24 +1016,24 @@ LIST = (
         "envlog gc",
         "packs are few and small, what no moment holds is gone, everything else is as it was",
         (
-            "maintenance/test_collect.py::test_every_snapshot_stays_as_it_was_and_packs_become_one",
-            "maintenance/test_collect.py::test_what_no_ref_reaches_goes_and_its_space_comes_back",
-            "maintenance/test_collect.py::test_what_the_user_reaches_stays_wherever_it_stands",
-            "maintenance/test_collect.py::test_packs_that_a_clone_inherited_go_and_leave_what_it_needs",
-            "maintenance/test_collect.py::test_git_gc_and_its_caches_go_on_after_it",
-            "maintenance/test_gc.py::test_the_program_tells_what_became_of_it",
+            "maintenance/test_collect.py::test_gc_keeps_every_snapshot_and_leaves_one_pack",
+            "maintenance/test_collect.py::test_gc_frees_the_space_of_unreachable_objects",
+            "maintenance/test_collect.py::test_objects_reachable_from_any_user_state_are_kept",
+            "maintenance/test_collect.py::test_inherited_packs_of_a_clone_are_removed_and_needed_objects_kept",
+            "maintenance/test_collect.py::test_git_gc_and_its_caches_work_after_gc",
+            "maintenance/test_gc.py::test_gc_prints_its_result",
         ),
     ),
     Line(
         "envlog gc --prune",
         "since when a pack must not have been used, for what no moment holds to go",
         (
-            "maintenance/test_gc.py::test_prune_takes_times_as_git_does",
-            "maintenance/test_collect.py::test_what_nothing_reaches_stays_for_a_while_by_itself",
+            "maintenance/test_gc.py::test_prune_accepts_times_like_git",
+            "maintenance/test_collect.py::test_unreachable_objects_are_kept_for_two_weeks_by_default",
         ),
     ),
     Line(
-        "envlog gc --no-prune", "only packs", ("maintenance/test_gc.py::test_prune_takes_times_as_git_does",)
+        "envlog gc --no-prune", "only packs", ("maintenance/test_gc.py::test_prune_accepts_times_like_git",)
     ),
     Line(
         "envlog gc --empty-trash",
@@ -1043,68 +1043,68 @@ LIST = (
     Line(
         "envlog gc --auto",
         "what comes by itself once a day, in the background",
-        ("maintenance/test_gc.py::test_once_a_day_it_comes_by_itself_and_nobody_waits",),
+        ("maintenance/test_gc.py::test_capture_starts_gc_once_a_day_without_waiting",),
     ),
     Line(
         "python gc",
         "packs, and takes away what nothing reaches",
-        ("maintenance/test_gc.py::test_the_program_tells_what_became_of_it",),
+        ("maintenance/test_gc.py::test_gc_prints_its_result",),
     ),
     Line(
         "python daily",
         "what is done once a day",
-        ("maintenance/test_gc.py::test_once_a_day_it_comes_by_itself_and_nobody_waits",),
+        ("maintenance/test_gc.py::test_capture_starts_gc_once_a_day_without_waiting",),
     ),
     Line(
         "envlog du",
         "what holds the space, by moment, directory and class; what dropping or leaving out frees, truly",
         (
-            "maintenance/test_du.py::test_what_a_moment_frees_is_what_comes_back_when_it_goes",
-            "maintenance/test_du.py::test_what_a_directory_frees_is_what_its_objects_take",
-            "maintenance/test_du.py::test_what_moments_free_together_is_more_than_each_alone",
-            "maintenance/test_du.py::test_the_words_and_the_json",
+            "maintenance/test_du.py::test_snapshot_frees_what_dropping_it_frees",
+            "maintenance/test_du.py::test_directory_frees_the_size_of_its_objects",
+            "maintenance/test_du.py::test_snapshots_free_more_together_than_alone",
+            "maintenance/test_du.py::test_du_prints_text_and_json",
         ),
     ),
-    Line("envlog du --max-count", "so many rows", ("maintenance/test_du.py::test_the_words_and_the_json",)),
+    Line("envlog du --max-count", "so many rows", ("maintenance/test_du.py::test_du_prints_text_and_json",)),
     Line(
         "python du",
         "the same",
-        ("maintenance/test_du.py::test_what_moments_free_together_is_more_than_each_alone",),
+        ("maintenance/test_du.py::test_snapshots_free_more_together_than_alone",),
     ),
     Line(
         "envlog fsck",
         "every byte; damaged paths and moments are named; status 1; a share every day, told by envlog",
         (
-            "maintenance/test_fsck.py::test_a_whole_history_is_whole",
-            "maintenance/test_fsck.py::test_a_flipped_bit_is_named_by_path_and_moment",
-            "maintenance/test_fsck.py::test_a_damaged_index_costs_nothing",
-            "maintenance/test_fsck.py::test_damaged_notes_keep_what_can_be_read",
-            "maintenance/test_fsck.py::test_a_damaged_cache_is_found_and_forgotten",
-            "maintenance/test_fsck.py::test_a_share_is_checked_every_day_and_trouble_is_shown",
+            "maintenance/test_fsck.py::test_intact_history_has_no_faults",
+            "maintenance/test_fsck.py::test_flipped_bit_is_reported_by_path_and_snapshot",
+            "maintenance/test_fsck.py::test_repair_of_a_damaged_index_loses_nothing",
+            "maintenance/test_fsck.py::test_repair_of_notes_keeps_everything_readable",
+            "maintenance/test_fsck.py::test_repair_deletes_a_damaged_cache",
+            "maintenance/test_fsck.py::test_daily_check_reads_a_share_and_stores_problems",
         ),
     ),
     Line(
         "envlog fsck --quick",
         "whether all is there",
         (
-            "maintenance/test_fsck.py::test_a_pack_cut_short_is_found_at_once",
-            "maintenance/test_fsck.py::test_a_lost_pack_is_found",
+            "maintenance/test_fsck.py::test_truncated_pack_is_found_by_a_quick_check",
+            "maintenance/test_fsck.py::test_missing_pack_is_found",
         ),
     ),
     Line(
         "envlog fsck --repair",
         "brings back what can be had, sets the rest aside; the user's git goes on; nothing is deleted",
         (
-            "maintenance/test_fsck.py::test_what_still_stands_in_the_working_tree_comes_back",
-            "maintenance/test_fsck.py::test_what_a_remote_has_comes_back",
-            "maintenance/test_fsck.py::test_a_bad_ref_is_set_aside_and_its_history_is_there_again",
-            "maintenance/test_fsck.py::test_a_lost_moment_in_the_middle_takes_no_other_along",
+            "maintenance/test_fsck.py::test_repair_recovers_objects_from_the_working_tree",
+            "maintenance/test_fsck.py::test_repair_recovers_objects_from_a_remote",
+            "maintenance/test_fsck.py::test_repair_replaces_a_bad_ref_by_its_history",
+            "maintenance/test_fsck.py::test_repair_drops_a_lost_snapshot_and_keeps_the_others",
         ),
     ),
     Line(
         "python fsck",
         "the same",
-        ("maintenance/test_fsck.py::test_a_share_is_checked_every_day_and_trouble_is_shown",),
+        ("maintenance/test_fsck.py::test_daily_check_reads_a_share_and_stores_problems",),
     ),
     Line(
         "envlog fetch",
@@ -1308,13 +1308,13 @@ DIFF = (
         "classes of changes",
         (
             "cli/test_envdiff.py::test_only_chooses_classes",
-            "probes/test_story.py::test_packages_are_told_by_place_with_versions",
-            "probes/test_ecosystems.py::test_names_with_slashes_are_told_by_their_place",
-            "probes/test_article.py::test_a_database_and_its_clients_are_told_though_git_saw_nothing",
-            "probes/test_declared.py::test_the_story_says_what_was_installed_by_hand",
-            "probes/test_configuration.py::test_keys_of_tracked_and_ignored_configuration_are_told",
-            "probes/test_services.py::test_a_server_that_starts_moves_and_stops_is_told",
-            "probes/test_tools.py::test_versions_that_are_asked_for_are_told_where_they_change",
+            "probes/test_package_changes.py::test_packages_are_shown_by_place_with_versions",
+            "probes/test_ecosystems.py::test_names_with_slashes_are_shown_with_their_place",
+            "probes/test_database_clients.py::test_installed_database_and_clients_are_listed_when_git_sees_no_change",
+            "probes/test_declared.py::test_summary_names_packages_installed_by_hand",
+            "probes/test_configuration.py::test_changed_keys_of_tracked_and_ignored_configuration_are_shown",
+            "probes/test_services.py::test_started_moved_and_stopped_server_is_shown",
+            "probes/test_tools.py::test_changed_required_versions_are_shown",
         ),
     ),
     Line(
@@ -1323,7 +1323,7 @@ DIFF = (
         (
             "remote/test_works_here.py::test_a_failure_there_is_read_here",
             "remote/test_works_here.py::test_one_machine_is_told_whole",
-            "diff/test_path_classes.py::test_each_is_told_or_set_apart",
+            "diff/test_path_classes.py::test_each_change_is_listed_or_set_apart",
         ),
     ),
     Line(
@@ -1498,11 +1498,11 @@ RESTORE = (
         "envrestore --services",
         "runs the configured stop, restore and start commands",
         (
-            "services/test_services.py::test_a_restore_brings_the_state_along_and_undo_what_was_there",
-            "services/test_services.py::test_what_can_be_refused_is_refused_before_anything_is_stopped",
-            "services/test_services.py::test_what_a_service_did_not_do_is_told_with_a_status_of_its_own",
-            "services/test_real_servers.py::test_postgresql_is_dumped_and_brought_back_while_it_runs",
-            "services/test_real_servers.py::test_redis_is_stopped_given_its_data_and_started",
+            "services/test_services.py::test_restore_loads_the_state_and_undo_reverts_it",
+            "services/test_services.py::test_restore_is_refused_before_any_service_is_stopped",
+            "services/test_services.py::test_failed_service_command_has_its_own_exit_status",
+            "services/test_real_servers.py::test_running_postgresql_is_dumped_and_restored",
+            "services/test_real_servers.py::test_redis_is_stopped_restored_and_started",
         ),
     ),
     Line(
@@ -1560,9 +1560,9 @@ RESTORE = (
         "envlog recent",
         "without any snapshot: what changed within a span, by change times and logs; what it cannot know is said",
         (
-            "recent/test_recent.py::test_what_changed_is_told_and_nothing_is_written",
-            "recent/test_recent.py::test_a_plain_directory_needs_no_git",
-            "recent/test_recent.py::test_rotated_logs_are_part_of_the_log",
+            "recent/test_recent.py::test_recent_lists_changes_and_writes_nothing",
+            "recent/test_recent.py::test_recent_works_in_a_directory_without_git",
+            "recent/test_recent.py::test_recent_reads_rotated_logs",
         ),
     ),
     Line(
@@ -1604,155 +1604,155 @@ RESTORE = (
         "envlog drop",
         "forgets moments; every other one stays what it is, and so does its id",
         (
-            "retention/test_drop.py::test_what_is_dropped_is_gone_and_all_else_is_as_it_was",
-            "retention/test_drop.py::test_verdicts_stay_ones_own",
+            "retention/test_drop.py::test_dropped_snapshot_is_gone_and_others_are_unchanged",
+            "retention/test_drop.py::test_verdict_is_carried_to_equal_content_after_a_rewrite",
             "retention/test_drop.py::test_tasks_and_effects_stay_on_the_timeline",
         ),
     ),
     Line(
         "envlog drop --dry-run",
         "says which, and drops nothing",
-        ("retention/test_drop.py::test_the_words_for_what_is_in_the_trash",),
+        ("retention/test_drop.py::test_drop_and_undrop_print_results_and_hints",),
     ),
     Line(
         "envlog undrop",
         "back to where they stood; without words, what can be brought back",
         (
-            "retention/test_drop.py::test_what_is_brought_back_stands_where_it_stood",
-            "retention/test_drop.py::test_the_words_for_what_is_in_the_trash",
+            "retention/test_drop.py::test_undropped_snapshot_has_its_former_position",
+            "retention/test_drop.py::test_drop_and_undrop_print_results_and_hints",
         ),
     ),
     Line(
         "envlog undrop --all",
         "everything that is in the trash",
-        ("retention/test_drop.py::test_everything_can_go_and_a_capture_begins_anew",),
+        ("retention/test_drop.py::test_capture_works_after_everything_was_dropped",),
     ),
     Line(
         "envlog undrop --dry-run",
         "says which, and brings nothing back",
-        ("retention/test_drop.py::test_the_words_for_what_is_in_the_trash",),
+        ("retention/test_drop.py::test_drop_and_undrop_print_results_and_hints",),
     ),
     Line(
         "python drop",
         "moments let go",
-        ("retention/test_drop.py::test_what_is_brought_back_stands_where_it_stood",),
+        ("retention/test_drop.py::test_undropped_snapshot_has_its_former_position",),
     ),
     Line(
         "python undrop",
         "and brought back",
-        ("retention/test_drop.py::test_what_is_brought_back_stands_where_it_stood",),
+        ("retention/test_drop.py::test_undropped_snapshot_has_its_former_position",),
     ),
     Line(
         "envlog prune",
         "what a policy keeps, and why",
         (
-            "retention/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
-            "retention/test_policy.py::test_what_somebody_said_something_of_stays",
-            "retention/test_prune.py::test_after_thirty_days_the_trash_is_emptied_and_the_room_is_free",
+            "retention/test_prune.py::test_dry_run_prints_the_same_decisions_with_reasons",
+            "retention/test_policy.py::test_annotated_snapshots_are_kept",
+            "retention/test_prune.py::test_trash_expires_after_thirty_days_and_frees_its_space",
         ),
     ),
     Line(
         "envlog prune --dry-run",
         "decides alike, and lets nothing go",
-        ("retention/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",),
+        ("retention/test_prune.py::test_dry_run_prints_the_same_decisions_with_reasons",),
     ),
     Line(
         "envlog prune --keep-last",
         "the newest so many",
         (
-            "retention/test_policy.py::test_the_last_so_many_stay",
-            "retention/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
+            "retention/test_policy.py::test_last_n_snapshots_are_kept",
+            "retention/test_prune.py::test_dry_run_prints_the_same_decisions_with_reasons",
         ),
     ),
     Line(
         "envlog prune --keep-hourly",
         "of so many spans (hourly) the newest each",
         (
-            "retention/test_policy.py::test_of_an_hour_a_day_and_a_week_the_newest_stays_and_spans_without_a_moment_do_not_count",
-            "retention/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
+            "retention/test_policy.py::test_newest_of_each_hour_day_and_week_is_kept_and_empty_periods_do_not_count",
+            "retention/test_prune.py::test_dry_run_prints_the_same_decisions_with_reasons",
         ),
     ),
     Line(
         "envlog prune --keep-daily",
         "of so many spans (daily) the newest each",
         (
-            "retention/test_policy.py::test_of_an_hour_a_day_and_a_week_the_newest_stays_and_spans_without_a_moment_do_not_count",
-            "retention/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
+            "retention/test_policy.py::test_newest_of_each_hour_day_and_week_is_kept_and_empty_periods_do_not_count",
+            "retention/test_prune.py::test_dry_run_prints_the_same_decisions_with_reasons",
         ),
     ),
     Line(
         "envlog prune --keep-weekly",
         "of so many spans (weekly) the newest each",
         (
-            "retention/test_policy.py::test_of_an_hour_a_day_and_a_week_the_newest_stays_and_spans_without_a_moment_do_not_count",
-            "retention/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
+            "retention/test_policy.py::test_newest_of_each_hour_day_and_week_is_kept_and_empty_periods_do_not_count",
+            "retention/test_prune.py::test_dry_run_prints_the_same_decisions_with_reasons",
         ),
     ),
     Line(
         "envlog prune --all",
         "every timeline of the repository",
-        ("retention/test_prune.py::test_every_timeline_of_the_repository_is_thinned_where_that_is_asked",),
+        ("retention/test_prune.py::test_all_timelines_are_pruned_on_request",),
     ),
     Line(
         "config envhist.keeplast",
         "the policy that holds where none is given",
         (
-            "retention/test_prune.py::test_without_words_what_is_configured_holds",
-            "retention/test_prune.py::test_once_a_day_it_comes_by_itself",
+            "retention/test_prune.py::test_configured_policy_applies_without_options",
+            "retention/test_prune.py::test_daily_run_prunes_by_the_configured_policy",
         ),
     ),
     Line(
         "config envhist.keephourly",
         "the policy that holds where none is given",
         (
-            "retention/test_prune.py::test_without_words_what_is_configured_holds",
-            "retention/test_prune.py::test_once_a_day_it_comes_by_itself",
+            "retention/test_prune.py::test_configured_policy_applies_without_options",
+            "retention/test_prune.py::test_daily_run_prunes_by_the_configured_policy",
         ),
     ),
     Line(
         "config envhist.keepdaily",
         "the policy that holds where none is given",
         (
-            "retention/test_prune.py::test_without_words_what_is_configured_holds",
-            "retention/test_prune.py::test_once_a_day_it_comes_by_itself",
+            "retention/test_prune.py::test_configured_policy_applies_without_options",
+            "retention/test_prune.py::test_daily_run_prunes_by_the_configured_policy",
         ),
     ),
     Line(
         "config envhist.keepweekly",
         "the policy that holds where none is given",
         (
-            "retention/test_prune.py::test_without_words_what_is_configured_holds",
-            "retention/test_prune.py::test_once_a_day_it_comes_by_itself",
+            "retention/test_prune.py::test_configured_policy_applies_without_options",
+            "retention/test_prune.py::test_daily_run_prunes_by_the_configured_policy",
         ),
     ),
     Line(
         "python prune",
         "thinned by a policy",
-        ("retention/test_prune.py::test_a_moment_named_while_it_is_decided_stays",),
+        ("retention/test_prune.py::test_snapshot_named_during_a_prune_is_kept",),
     ),
     Line(
         "python thin",
         "what is done by itself once a day",
         (
-            "retention/test_prune.py::test_once_a_day_it_comes_by_itself",
-            "retention/test_prune.py::test_beyond_the_size_the_oldest_go_first_and_the_trash_does_not_wait",
+            "retention/test_prune.py::test_daily_run_prunes_by_the_configured_policy",
+            "retention/test_prune.py::test_size_limit_drops_the_oldest_and_purges_the_trash",
         ),
     ),
     Line(
         "envlog purge",
         "a path is nowhere, in no object; what was pushed is told",
         (
-            "retention/test_purge.py::test_a_file_is_nowhere_and_all_else_is_as_it_was",
-            "retention/test_purge.py::test_whatever_stands_there_is_nowhere",
-            "retention/test_purge.py::test_the_trash_and_every_timeline_are_without_it",
-            "retention/test_purge.py::test_what_is_not_ours_is_told_and_not_touched",
-            "retention/test_purge.py::test_what_was_fetched_goes_and_what_was_pushed_is_told",
+            "retention/test_purge.py::test_purged_file_is_nowhere_and_all_else_is_unchanged",
+            "retention/test_purge.py::test_purge_erases_every_kind_of_entry",
+            "retention/test_purge.py::test_purge_covers_the_trash_and_every_timeline",
+            "retention/test_purge.py::test_purge_reports_and_keeps_objects_that_are_not_ours",
+            "retention/test_purge.py::test_purge_deletes_fetched_timelines_and_reports_pushed_ones",
         ),
     ),
     Line(
         "envlog purge --dry-run",
         "says what holds them, and erases nothing",
-        ("retention/test_purge.py::test_a_dry_run_erases_nothing_and_a_path_that_is_nowhere_is_told",),
+        ("retention/test_purge.py::test_dry_run_erases_nothing_and_reports_unknown_paths",),
     ),
     Line(
         "envlog key --reseal",
@@ -1775,51 +1775,51 @@ RESTORE = (
     Line(
         "envlog purge --variable-names",
         "erases names of variables that were stored without being sealed",
-        ("secrets/test_variable_names.py::test_names_stored_in_the_clear_are_warned_of_once_and_purged",),
+        ("secrets/test_variable_names.py::test_unsealed_names_are_reported_once_and_purged",),
     ),
     Line(
         "python purge",
         "a path erased",
-        ("retention/test_purge.py::test_a_purged_path_is_nowhere_after_any_series",),
+        ("retention/test_purge.py::test_purged_path_is_nowhere_after_any_series",),
     ),
     Line(
         "envlog task",
         "progress on the timeline, in five words and no others",
         (
-            "tracking/test_doing.py::test_tasks_are_told_as_they_go_and_found_by_another_process",
-            "tracking/test_doing.py::test_a_word_that_task_does_not_know_is_told",
+            "tracking/test_doing.py::test_tasks_are_recorded_and_read_by_another_process",
+            "tracking/test_doing.py::test_unknown_status_of_a_task_is_an_error",
         ),
     ),
     Line(
         "envlog resume",
         "the first task neither completed nor skipped, and the snapshot it starts from",
-        ("tracking/test_doing.py::test_resume_names_what_is_next_and_where_it_starts_from",),
+        ("tracking/test_doing.py::test_resume_returns_the_next_task_and_its_start",),
     ),
     Line(
         "envlog task --definition",
         "what defines the agent that tells of a task",
-        ("tracking/test_resuming.py::test_another_definition_refuses_to_go_on_unless_it_is_forced",),
+        ("tracking/test_resuming.py::test_resume_under_another_definition_is_refused_unless_forced",),
     ),
     Line(
         "envlog resume --definition",
         "what defines the agent that goes on; another one is refused",
         (
-            "tracking/test_resuming.py::test_another_definition_refuses_to_go_on_unless_it_is_forced",
-            "tracking/test_resuming.py::test_an_agent_in_python_is_held_to_its_own_definition",
+            "tracking/test_resuming.py::test_resume_under_another_definition_is_refused_unless_forced",
+            "tracking/test_resuming.py::test_python_agent_must_have_the_recorded_definition",
         ),
     ),
     Line(
         "envlog resume --force",
         "all the same",
-        ("tracking/test_resuming.py::test_another_definition_refuses_to_go_on_unless_it_is_forced",),
+        ("tracking/test_resuming.py::test_resume_under_another_definition_is_refused_unless_forced",),
     ),
     Line(
         "resume under the next version",
         "begun by one version of an agent, finished by the next; later formats are refused, earlier ones read",
         (
-            "tracking/test_resuming.py::test_begun_by_one_version_of_an_agent_and_finished_by_the_next",
-            "tracking/test_resuming.py::test_what_a_later_version_told_is_refused_and_what_an_earlier_one_told_is_read",
-            "tracking/test_resuming.py::test_a_snapshot_of_a_later_format_is_refused_clearly_and_hides_no_other",
+            "tracking/test_resuming.py::test_task_begun_by_one_version_is_finished_by_the_next",
+            "tracking/test_resuming.py::test_task_record_of_a_later_version_is_refused_and_of_an_earlier_one_read",
+            "tracking/test_resuming.py::test_snapshot_of_a_later_format_is_refused_and_others_are_listed",
         ),
     ),
     Line(
@@ -1881,34 +1881,34 @@ RESTORE = (
         "envlog effect",
         "what is done outside the machine is noted, with the status of its command",
         (
-            "tracking/test_doing.py::test_an_effect_is_noted_before_it_happens_and_as_it_ended",
-            "tracking/test_doing.py::test_a_restore_across_an_effect_tells_of_it",
+            "tracking/test_doing.py::test_effect_is_noted_before_it_happens_and_with_its_status",
+            "tracking/test_doing.py::test_restore_lists_the_effects_that_it_does_not_undo",
         ),
     ),
     Line(
         "envlog effect --irreversible",
         "asks first, and where nobody can be asked, does nothing",
-        ("tracking/test_doing.py::test_what_cannot_be_undone_is_done_only_after_a_yes",),
+        ("tracking/test_doing.py::test_irreversible_effect_happens_only_after_a_confirmation",),
     ),
     Line(
         "envlog effect --yes",
         "does not ask",
-        ("tracking/test_doing.py::test_what_cannot_be_undone_is_done_only_after_a_yes",),
+        ("tracking/test_doing.py::test_irreversible_effect_happens_only_after_a_confirmation",),
     ),
     Line(
         "python tasks",
         "the tasks of a timeline",
-        ("tracking/test_doing.py::test_tasks_are_told_as_they_go_and_found_by_another_process",),
+        ("tracking/test_doing.py::test_tasks_are_recorded_and_read_by_another_process",),
     ),
     Line(
         "python add_records",
         "adds records to the note of a snapshot",
-        ("tracking/test_doing.py::test_what_is_no_such_record_is_passed_over",),
+        ("tracking/test_doing.py::test_invalid_record_is_skipped",),
     ),
     Line(
         "python effects",
         "what was done outside the machine; whoever is asked may refuse it before it happens",
-        ("tracking/test_doing.py::test_a_host_program_may_refuse_an_effect",),
+        ("tracking/test_doing.py::test_host_program_may_refuse_an_effect",),
     ),
     Line(
         "envlog undo",
@@ -1930,9 +1930,7 @@ RESTORE = (
     Line(
         "envlog undo --services",
         "with the state of the services",
-        (
-            "services/test_services.py::test_undo_and_redo_of_envlog_take_the_services_along_and_show_names_them",
-        ),
+        ("services/test_services.py::test_undo_and_redo_restore_services_and_show_lists_them",),
     ),
     Line(
         "envlog undo --force",
@@ -1960,9 +1958,7 @@ RESTORE = (
     Line(
         "envlog redo --services",
         "with the state of the services",
-        (
-            "services/test_services.py::test_undo_and_redo_of_envlog_take_the_services_along_and_show_names_them",
-        ),
+        ("services/test_services.py::test_undo_and_redo_restore_services_and_show_lists_them",),
     ),
     Line(
         "envlog redo --force",
@@ -2003,7 +1999,7 @@ SETTINGS = (
     Line(
         "a slip in the configuration",
         "a warning, and the default stays",
-        ("test_config.py::test_a_value_that_makes_no_sense_is_told_and_the_default_stays",),
+        ("test_config.py::test_invalid_value_gives_a_warning_and_the_default",),
     ),
 )
 
@@ -2126,18 +2122,18 @@ PYTHON = (
         "whether a key of ours signed a snapshot; what none signed is a claim",
         (
             "secrets/test_foreign_snapshots.py::test_own_snapshots_are_trusted",
-            "secrets/test_foreign_snapshots.py::test_a_forged_message_under_a_copied_mac_is_a_claim",
+            "secrets/test_foreign_snapshots.py::test_forged_message_with_a_copied_mac_is_unsigned",
         ),
     ),
     Line(
         "python snapshot_of",
         "the snapshot that a revision, a snapshot or a capture's result refers to",
-        ("library/test_handlers.py::test_words_mean_what_is_there_now_to_every_verb",),
+        ("library/test_handlers.py::test_every_verb_resolves_revisions_on_current_timelines",),
     ),
     Line(
         "python snapshots_of",
         "the snapshots of revisions and ranges",
-        ("library/test_handlers.py::test_words_mean_what_is_there_now_to_every_verb",),
+        ("library/test_handlers.py::test_every_verb_resolves_revisions_on_current_timelines",),
     ),
     Line(
         "python tree_of",
@@ -2152,6 +2148,11 @@ PYTHON = (
     Line(
         "python fetch_blobs",
         "fetches attachments of a fetched snapshot",
+        ("remote/test_fetch.py::test_a_fetch_is_lazy_and_brings_what_is_asked_for",),
+    ),
+    Line(
+        "python pushed_tip",
+        "the commit that a push left at a remote",
         ("remote/test_fetch.py::test_a_fetch_is_lazy_and_brings_what_is_asked_for",),
     ),
     Line(

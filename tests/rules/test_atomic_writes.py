@@ -12,7 +12,7 @@ RENAMING = {"rename", "renames", "replace"}
 EXCEPTIONS = {
     "git_envhist.compat.storage": "moves directories of histories; puts a damaged file aside",
     "git_envhist.discovery": "gives a complete new repository its name",
-    "git_envhist.integrations.agents.events": "takes an event from the spool",
+    "git_envhist.integrations.agents.events": "takes an event out of the spool",
     "git_envhist.integrations.git_hooks": "takes a mark out of the way before it is compared",
     "git_envhist.integrations.remove_history": "moves packs into the user's object store",
     "git_envhist.maintenance.fsck": "puts damaged packs aside",
@@ -26,7 +26,7 @@ EXCEPTIONS = {
     "git_envhist.rewrite.salvage": "puts a damaged ref aside",
     "git_envhist.secrets.keys": "puts a damaged list aside",
     "git_envhist.snapshots.staging": "publishes packs",
-    "git_envhist.snapshots.timelines": "puts a damaged name aside",
+    "git_envhist.worktree.timeline_name": "puts a damaged name aside",
 }
 OTHERS = [source for source in sources() if source.name != "git_envhist.disk"]
 

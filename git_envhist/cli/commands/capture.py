@@ -17,7 +17,6 @@ from git_envhist.cli.formats import count, seconds, size
 from git_envhist.cli.parser import argument, dry_run, force, option
 from git_envhist.cli.paths import refuse_name
 from git_envhist.cli.views.log import title_of
-from git_envhist.diff.classes import INSTALLED
 from git_envhist.errors import UsageError
 from git_envhist.lazy import replace
 from git_envhist.model import CaptureResult, EnvPath, MissingPath, MissingReason, Trigger
@@ -266,10 +265,12 @@ def _first_lines(captured: CaptureResult, history: EnvHistory) -> Iterator[str]:
     largest = tuple(one for one in captured.directories if one[0] and one[1])[:MAX_SIZE]
     yield heading + ("; the largest directories:" if largest else "")
     yield from directory_lines(largest)
+    from git_envhist.probes import package_directories  # loaded late: only a first capture needs it
+
     inside = [path for path, _, _ in largest if not path.endswith(ROOT_MARK)]
     below = [path for path in inside if path.isascii() and os.fsdecode(path).isprintable()]
     # Installed packages are what a restore is needed for most often, so they are no example.
-    below = [path for path in below if path not in INSTALLED]
+    below = [path for path in below if path not in package_directories()]
     example = next((path for path in below if not _is_tracked(history, path)), None)
     if example is not None:
         import shlex  # loaded late: only a first capture needs it

@@ -15,7 +15,7 @@ from git_envhist.cli.views.details import anchored_paths, fetch_sides, fetch_sna
 from git_envhist.cli.views.diff_source import DiffSource
 from git_envhist.diff.compare import compare
 from git_envhist.errors import UsageError
-from git_envhist.git.diff import empty_tree
+from git_envhist.git.cat_file import empty_tree
 from git_envhist.git.process import meanwhile
 from git_envhist.history.revisions import Now
 from git_envhist.lazy import dataclass, replace

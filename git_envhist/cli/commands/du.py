@@ -60,13 +60,17 @@ def _room(session: Session) -> int:
 
 def _lines(space: DiskUsage, context: FormatContext, limit: int, room: int) -> Iterator[str]:
     trash = f", {space.in_trash:,} dropped" if space.in_trash else ""
-    yield f"{size(space.bytes)} in {count(space.packs, 'pack')}: {count(space.moments, 'snapshot')}{trash}"
+    yield f"{size(space.bytes)} in {count(space.packs, 'pack')}: {count(space.snapshots, 'snapshot')}{trash}"
     if space.trash_frees:
         yield f"deleting the dropped snapshots frees {size(space.trash_frees)}: git envlog gc --empty-trash"
     yield from _table("class", space.by_class, limit, room, [row.name for row in space.by_class])
     yield from _table("directory", space.by_directory, limit, room, [row.name for row in space.by_directory])
     yield from _table(
-        "snapshot", space.by_moment, limit, room, [_snapshot_line(row, context) for row in space.by_moment]
+        "snapshot",
+        space.by_snapshot,
+        limit,
+        room,
+        [_snapshot_line(row, context) for row in space.by_snapshot],
     )
 
 
@@ -96,13 +100,13 @@ def _as_json(space: DiskUsage) -> Json:
         "schema": SCHEMA,
         "bytes": space.bytes,
         "packs": space.packs,
-        "moments": space.moments,
+        "moments": space.snapshots,
         "in_trash": space.in_trash,
         "trash_frees": space.trash_frees,
         "together": space.together,
         "by_class": [_row(row) for row in space.by_class],
         "by_directory": [_row(row) for row in space.by_directory],
-        "by_moment": [{**_row(row), "timeline": escape_invalid(row.timeline)} for row in space.by_moment],
+        "by_moment": [{**_row(row), "timeline": escape_invalid(row.timeline)} for row in space.by_snapshot],
     }
 
 

@@ -138,7 +138,7 @@ def _refork_command(forked: ForkResult) -> str:
 
 def _problems(forked: ForkResult) -> Iterator[str]:
     yield from (escape(warning) for warning in forked.warnings)
-    reported = [item for item in (*forked.left_alone, *forked.kept, *forked.losses) if item.why]
+    reported = [item for item in (*forked.skipped, *forked.kept, *forked.losses) if item.why]
     yield from (f"restored differently: '{_shown(item.path)}': {item.why}" for item in reported[:MAX_LISTED])
     if len(reported) > MAX_LISTED:
         yield f"and {len(reported) - MAX_LISTED:,} more; --json lists them all"
@@ -154,7 +154,7 @@ def _as_json(forked: ForkResult) -> Json:
         "source": forked.source.id,
         "root": escape_invalid(forked.root),
         "timeline": forked.timeline,
-        "id": forked.moment.id,
+        "id": forked.snapshot.id,
         "head": forked.head,
         "branch": forked.branch and escape_invalid(forked.branch),
         "orphan": forked.orphan,
@@ -162,7 +162,7 @@ def _as_json(forked: ForkResult) -> Json:
         "duration_ms": round(forked.seconds * 1000),
         "pointing": [{**path_fields(one.path), "what": escape_invalid(one.what)} for one in forked.pointing],
         "relocated": [path_fields(path) for path in forked.relocated],
-        "left_alone": [_left(item) for item in forked.left_alone if item.why],
+        "left_alone": [_left(item) for item in forked.skipped if item.why],
         "kept": [_left(item) for item in forked.kept],
         "losses": [_left(item) for item in forked.losses],
         "warnings": [escape_invalid(warning) for warning in forked.warnings],

@@ -67,7 +67,7 @@ def likely_snapshot_lines(session: Session) -> Iterator[str]:
     """Yield the lines for at most five snapshots, the newest first."""
     history = session.history
     if history.restorer.broken_off:
-        yield "a restore was interrupted here: first run git envrestore --continue, or --abort to undo it"
+        yield "a restore was interrupted: first git envrestore --continue, or --abort to undo it"
     snapshots = likely_targets(history.catalog.own.snapshots, "")
     if not snapshots:
         print_error_line(f"hint: {NOTHING_CAPTURED}")

@@ -165,22 +165,22 @@ def details_of(
         facts_between,  # loaded late: a diff needs none of it
         without_secrets,  # loaded late: likewise
     )
-    from git_envhist.services import kept_services  # loaded late: a diff needs no services
+    from git_envhist.services import stored_services  # loaded late: a diff needs no services
     from git_envhist.snapshots.records import read_git_changes  # loaded late: a diff needs no git changes
 
     missing = _missing(reader, snapshot)
     git_changed = _listing(reader, snapshot, GIT_CHANGED, read_git_changes)
-    services = tuple(kept_services(reader, snapshot.tree))
+    services = tuple(stored_services(reader, snapshot.tree))
     facts = without_secrets(facts_between(reader, snapshot.parent, snapshot.commit, history.keys.opening))
     return Details(missing, git_changed, changes, facts, services)
 
 
 def services_of(history: EnvHistory, snapshot: Snapshot) -> tuple[str, ...]:
     """Return the services whose state a snapshot contains."""
-    from git_envhist.services import kept_services  # loaded late: a diff needs no services
+    from git_envhist.services import stored_services  # loaded late: a diff needs no services
 
     with CatFile(history.repository.git) as reader:
-        return tuple(kept_services(reader, snapshot.tree))
+        return tuple(stored_services(reader, snapshot.tree))
 
 
 def facts_of(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
@@ -247,7 +247,7 @@ def changes_of(
 def diff_source(history: EnvHistory, snapshot: Snapshot, pathspecs: Sequence[bytes]) -> DiffSource:
     """Return the source of a diff between a snapshot and the one before it."""
     from git_envhist.cli.views.diff_source import DiffSource  # loaded late: keeps envlog fast
-    from git_envhist.git.diff import empty_tree  # loaded late: a list needs none of it
+    from git_envhist.git.cat_file import empty_tree  # loaded late: a list needs none of it
 
     git = history.repository.git
     before = snapshot.parent or empty_tree(git, snapshot.commit)
@@ -271,7 +271,7 @@ def anchored_paths(session: Session) -> tuple[bytes, ...]:
     """Return the pathspecs of the command line, relative to the top of the environment."""
     if not session.paths:
         return ()
-    from git_envhist.git.diff import anchored, directory_prefix  # loaded late: keeps envlog fast
+    from git_envhist.git.pathspecs import anchored, directory_prefix  # loaded late: keeps envlog fast
 
     root = os.fsencode(session.history.repository.root)
     prefix = directory_prefix(os.getcwdb(), root)

@@ -136,7 +136,7 @@ def require_plan(
 
 def not_restored_line(session: Session, restored: RestoreResult, *, partly: bool) -> str:
     """Return a line if other paths differ from the snapshot after a restore of paths, else an empty text."""
-    target, now = restored.target, restored.moment
+    target, now = restored.target, restored.snapshot
     if now is None and target.restore is RestoreRole.TO and target.restored_from:
         # The working tree is the result of a restore of paths.
         source = _find(session, target.restored_from)
@@ -218,7 +218,7 @@ def dry_run_lines(
         if rows:
             yield f"{title}:"
             yield from (f"    {_row(row, signed)}" for row in rows)
-    yield from _left_lines(notable_skips(restored.plan.left_alone))
+    yield from _left_lines(notable_skips(restored.plan.skipped))
     yield from (f"service {escape(line)}" for line in restored.services)
     if restored.head is not None:
         yield f"then: {escape(restored.head)}"
@@ -233,7 +233,7 @@ def done_lines(
     restored: RestoreResult, back: str | None = UNDO, rest: str = "", *, did: str = "restored"
 ) -> Iterator[str]:
     """Yield the result; `back` is the command that reverses it, `rest` the line about other paths."""
-    if restored.moment is None:
+    if restored.snapshot is None:
         yield from _idle_lines(restored, rest)
         return
     # A restore that only removed files has nothing to verify.
@@ -242,7 +242,7 @@ def done_lines(
     if rest:
         yield rest
     if not restored.plan.steps:
-        yield from _left_lines(notable_skips(restored.plan.left_alone))
+        yield from _left_lines(notable_skips(restored.plan.skipped))
     if restored.head is not None:
         yield escape(restored.head)
     if restored.relocated:
@@ -331,7 +331,7 @@ def _is_idle(restored: RestoreResult) -> bool:
 
 
 def _idle_lines(restored: RestoreResult, rest: str = "") -> Iterator[str]:
-    left = notable_skips(restored.plan.left_alone)
+    left = notable_skips(restored.plan.skipped)
     if left:
         yield "nothing to restore: the paths that differ are skipped"
         yield from _left_lines(left)
@@ -419,7 +419,7 @@ def counts_line(restored: RestoreResult) -> str:
         for step in restored.plan.steps
     )
     words.append(f"unchanged {max(0, restored.files - touched):,}")
-    left = notable_skips(restored.plan.left_alone)
+    left = notable_skips(restored.plan.skipped)
     if left:
         reasons = sorted({SHORT_REASONS.get(item.why.partition(" (")[0], item.why) for item in left})
         words.append(f"skipped {len(left):,} ({'; '.join(map(escape, reasons[:2]))})")

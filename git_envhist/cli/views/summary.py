@@ -311,12 +311,12 @@ def machine_diff_text(source: DiffSource, style: DiffStyle) -> Iterator[bytes]:
     """Yield packages, tools, variables, system packages; services and databases; files; then normal differences."""
     first, system, others = _by_rank(source.facts)
     apart = split_machine_differences(source.changes, lambda place: _is_explained(place, first))
-    in_env, in_files = split_by_class(apart.told)
+    in_env, in_files = split_by_class(apart.remaining)
     yield from fact_texts(first, style)
     yield from variable_texts(source, in_env, style)
     yield from fact_texts(system, style)
     yield from fact_texts(others, style)
-    yield from config_texts(replace(source, changes=apart.told), style)
+    yield from config_texts(replace(source, changes=apart.remaining), style)
     yield from file_texts(in_files, style)
     cells = [f"{escape(why)} {describe_marks(count(changes))}" for why, changes in apart.by_nature]
     if cells:

@@ -1,4 +1,4 @@
-"""What belongs to an environment: roots, exclusions, nested and linked repositories, and changes of these rules."""
+"""Extent of an environment: roots, exclusions, nested and linked repositories, and changes of these rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from git_envhist.api import EnvHistory
 from git_envhist.model import MissingReason
-from tests.capture.taking import (
+from tests.capture.helpers import (
     HOWS,
     everything_stored,
     forget_cache,
@@ -43,7 +43,7 @@ def etc(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_a_root_named_after_the_first_capture_is_taken_in(repo: Repo, etc: Path, how: str) -> None:
+def test_root_configured_after_the_first_capture_is_captured(repo: Repo, etc: Path, how: str) -> None:
     settle(repo)
     repo.git("config", "envhist.root.nginx", str(etc))
     taken = snapshot(repo, how)
@@ -51,7 +51,7 @@ def test_a_root_named_after_the_first_capture_is_taken_in(repo: Repo, etc: Path,
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_a_root_that_is_named_no_more_is_left_out(repo: Repo, etc: Path, how: str) -> None:
+def test_root_is_not_captured_after_its_configuration_is_removed(repo: Repo, etc: Path, how: str) -> None:
     repo.git("config", "envhist.root.nginx", str(etc))
     settle(repo)
     repo.git("config", "--unset", "envhist.root.nginx")
@@ -59,7 +59,7 @@ def test_a_root_that_is_named_no_more_is_left_out(repo: Repo, etc: Path, how: st
     assert_holds(repo, snapshot(repo).commit)
 
 
-def test_a_root_that_is_gone_for_a_while_costs_a_warning_and_comes_back(repo: Repo, etc: Path) -> None:
+def test_missing_root_is_warned_about_and_captured_again_when_it_returns(repo: Repo, etc: Path) -> None:
     repo.git("config", "envhist.root.nginx", str(etc))
     settle(repo)
     etc.rename(etc.with_name("away"))
@@ -69,7 +69,7 @@ def test_a_root_that_is_gone_for_a_while_costs_a_warning_and_comes_back(repo: Re
     assert read_back(repo, snapshot(repo).commit).roots["nginx"] == listing(etc, top=True)
 
 
-def test_a_root_that_is_closed_to_us_is_told_and_looked_at_again(repo: Repo, etc: Path) -> None:
+def test_unreadable_root_is_reported_and_scanned_again(repo: Repo, etc: Path) -> None:
     repo.git("config", "envhist.root.nginx", str(etc))
     settle(repo)
     etc.chmod(0)
@@ -81,7 +81,7 @@ def test_a_root_that_is_closed_to_us_is_told_and_looked_at_again(repo: Repo, etc
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_what_is_excluded_later_is_neither_read_nor_missed(repo: Repo, how: str) -> None:
+def test_path_excluded_later_is_neither_read_nor_listed_as_missing(repo: Repo, how: str) -> None:
     repo.write("build/closed", b"x", 0)
     repo.write("build/deep/er", b"x")
     repo.write("build/shut/inside", b"x")
@@ -102,7 +102,7 @@ def test_what_is_excluded_later_is_neither_read_nor_missed(repo: Repo, how: str)
     assert_holds(repo, snapshot(repo).commit)
 
 
-def test_a_pattern_that_is_none_costs_a_warning(repo: Repo) -> None:
+def test_invalid_pattern_gives_a_warning(repo: Repo) -> None:
     repo.write(".envhistignore", b"!\n*.log\n")
     repo.git("config", "envhist.exclude", "!")
     repo.write("x.log")
@@ -163,7 +163,7 @@ TREE = (
 @example(["a\t", "b \t  "])
 @example(["dir/a\\ b\\  ", "*b  "])
 @example(["\x0b"])
-def test_patterns_mean_what_they_mean_to_git(lines: list[str]) -> None:
+def test_patterns_match_as_in_git(lines: list[str]) -> None:
     with fresh_repo() as repo:
         for path in TREE:
             repo.write(path, b"1")
@@ -176,7 +176,7 @@ def test_patterns_mean_what_they_mean_to_git(lines: list[str]) -> None:
         assert {path for path, entry in found.items() if entry.kind == "f"} == wanted
 
 
-def test_a_repository_inside_the_git_directory_of_another_is_captured(repo: Repo) -> None:
+def test_repository_inside_a_git_directory_is_captured(repo: Repo) -> None:
     repo.git("init", "-q", "lib")
     repo.git("init", "-q", "lib/.git/inner")
     repo.write("lib/.git/inner/code", b"1")
@@ -189,7 +189,7 @@ def test_a_repository_inside_the_git_directory_of_another_is_captured(repo: Repo
     assert_holds(repo, snapshot(repo).commit)
 
 
-def test_many_nested_repositories_keep_apart(repo: Repo) -> None:
+def test_many_nested_repositories_are_stored_separately(repo: Repo) -> None:
     for place in ("a", "a/b", "a%2fb", ".envhist/x", "a b", "dir.git/.GIT2", "2" * 40):
         repo.git("init", "-q", place)
         repo.write(f"{place}/own", place)
@@ -197,7 +197,7 @@ def test_many_nested_repositories_keep_apart(repo: Repo) -> None:
     assert git_fsck(repo.path) == ""
 
 
-def test_a_nested_repository_far_down_is_kept_under_the_hash_of_its_path(repo: Repo) -> None:
+def test_deep_nested_repository_is_stored_under_the_hash_of_its_path(repo: Repo) -> None:
     place = "long/" * 60 + "end"
     repo.git("init", "-q", place)
     digest = hashlib.sha256(place.encode()).hexdigest()[:40]
@@ -205,7 +205,7 @@ def test_a_nested_repository_far_down_is_kept_under_the_hash_of_its_path(repo: R
     assert repo.git("show", f"{commit}:.envhist/dotgit/{digest}/HEAD") == "ref: refs/heads/main"
 
 
-def test_another_working_tree_is_seen_and_not_entered(repo: Repo) -> None:
+def test_other_working_tree_is_listed_and_not_entered(repo: Repo) -> None:
     repo.git("worktree", "add", "-q", "inner/linked")
     taken = snapshot(repo)
     found = read_back(repo, taken.commit).listing
@@ -217,7 +217,7 @@ def test_another_working_tree_is_seen_and_not_entered(repo: Repo) -> None:
     assert git_fsck(repo.path) == ""
 
 
-def test_the_repository_may_be_anywhere(repo: Repo, tmp_path: Path) -> None:
+def test_repository_may_be_outside_the_working_tree(repo: Repo, tmp_path: Path) -> None:
     repo.git("init", "-q", "--separate-git-dir", str(tmp_path / "apart.git"))
     taken = snapshot(repo)
     assert set(read_back(repo, taken.commit).listing) == {b"", b"app.py"}
@@ -231,7 +231,8 @@ def test_the_repository_may_be_anywhere(repo: Repo, tmp_path: Path) -> None:
 
 @contextmanager
 def deep(repo: Repo, levels: int) -> Iterator[None]:
-    """Directories within directories; gone afterwards, since Python's own cleaning does not get that far down."""
+    """Make nested directories and remove them afterwards, because Python's own cleaning does not reach that
+    deep."""
     here = os.open(repo.path, os.O_RDONLY)
     for _ in range(levels):
         os.mkdir("d", dir_fd=here)
@@ -247,7 +248,7 @@ def deep(repo: Repo, levels: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_a_deep_tree_needs_few_descriptors(repo: Repo, how: str) -> None:
+def test_deep_tree_is_captured_with_few_descriptors(repo: Repo, how: str) -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     with deep(repo, 400):
         # Tests before this one may have left histories open in this process.
@@ -262,7 +263,7 @@ def test_a_deep_tree_needs_few_descriptors(repo: Repo, how: str) -> None:
         assert_holds(repo, taken.snapshot.commit)
 
 
-def test_what_is_too_deep_is_told(repo: Repo) -> None:
+def test_too_deep_directory_is_listed_as_missing(repo: Repo) -> None:
     with deep(repo, 1100):
         taken = take(repo)
     assert [one.why for one in taken.missing] == [MissingReason.TOO_DEEP]
@@ -272,7 +273,7 @@ def test_what_is_too_deep_is_told(repo: Repo) -> None:
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_unreadable_entries_cost_a_line_each_and_never_their_siblings(repo: Repo, how: str) -> None:
+def test_unreadable_entry_is_listed_and_its_siblings_are_captured(repo: Repo, how: str) -> None:
     if how == "spawn" and os.geteuid() == 0:
         pytest.skip("a program that root executes has all rights again")
     repo.write("dir/closed", b"x", 0)
@@ -292,7 +293,7 @@ def test_unreadable_entries_cost_a_line_each_and_never_their_siblings(repo: Repo
     assert_holds(repo, snapshot(repo, how).commit)
 
 
-def test_a_directory_that_was_open_once_is_not_kept_from_memory(repo: Repo) -> None:
+def test_unreadable_directory_is_not_captured_from_its_old_record(repo: Repo) -> None:
     repo.write("shut/inside/deep", b"z")
     settle(repo)
     (repo.path / "shut").chmod(0)
@@ -306,7 +307,7 @@ def test_a_directory_that_was_open_once_is_not_kept_from_memory(repo: Repo) -> N
     assert_holds(repo, snapshot(repo).commit)
 
 
-def test_a_fingerprint_says_that_a_file_changed_and_nothing_else(repo: Repo) -> None:
+def test_fingerprint_shows_only_that_a_file_changed(repo: Repo) -> None:
     repo.git("config", "envhist.fingerprint", "*.model")
     for name, content in (
         ("a", b"weights" * 9),
@@ -328,7 +329,7 @@ def test_a_fingerprint_says_that_a_file_changed_and_nothing_else(repo: Repo) -> 
     assert take(repo, if_changed=True).snapshot is not None
 
 
-def test_what_could_not_be_read_is_not_told_as_removed(repo: Repo) -> None:
+def test_unreadable_path_is_not_reported_as_removed(repo: Repo) -> None:
     repo.write("kept", b"1")
     repo.write("over/the/budget", os.urandom(300_000))
     history = EnvHistory.open(str(repo.path), workers="here", one_command=True)

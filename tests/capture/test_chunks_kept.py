@@ -1,4 +1,4 @@
-"""The pieces of every big file hang in every snapshot that holds the file, whichever of its neighbours changed."""
+"""Every snapshot that contains a big file refers to its chunks, whichever neighbour changed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from git_envhist.api import EnvHistory
 from tests.support.repository import Repo
 
 
-def test_a_big_file_keeps_its_pieces_when_its_neighbour_changes(repo: Repo) -> None:
+def test_big_file_keeps_its_chunks_when_its_neighbour_changes(repo: Repo) -> None:
     repo.git("config", "envhist.bigFile", "100k")
     first, second = os.urandom(300_000), os.urandom(400_000)
     repo.write("data/first", first)

@@ -26,7 +26,7 @@ ACTOR = Actor("Test User", "test@example.com")
 
 
 def at(text: str) -> datetime:
-    """A moment in Berlin: `10:27` of the day of NOW, or `2026-11-17 10:27:31`."""
+    """Return a time in Berlin: `10:27` on the day of NOW, or `2026-11-17 10:27:31`."""
     day_and_time = text if len(text) > 8 else f"2026-11-18 {text}"
     return datetime.fromisoformat(day_and_time).replace(tzinfo=BERLIN)
 
@@ -71,7 +71,7 @@ def verdict(status: str, *, carried_from: str | None = None, claimed_by: str | N
 
 
 def named(name: str, minutes: int, *, removed: bool = False) -> NoteRecord:
-    """What a note says when a name is given, or taken away, so many minutes before NOW."""
+    """Return the record of a name given or removed some minutes before NOW."""
     fields: dict[str, object] = {"name": name, "removed": True} if removed else {"name": name}
     return NoteRecord("name", NOW - timedelta(minutes=minutes), fields)
 
@@ -92,6 +92,6 @@ def world(
     commits: Mapping[str, str] | None = None,
     paths: tuple[str, ...] = (),
 ) -> Catalog:
-    """A world whose own timeline holds these, newest first."""
+    """Return a catalog with these snapshots on its own timeline, newest first."""
     own = Timeline.of("laptop/app-1a2b3c", snapshots)
     return Catalog(own, others or {}, KnownCommits(commits or {}), paths.__contains__)

@@ -1,7 +1,7 @@
-"""A server, and clients for it in two languages, installed and never committed: what git says of it, and what we do.
+"""A server and clients in two languages, installed but never committed: `git diff` compared with ours.
 
-All three are installed by their own tools: PostgreSQL by apt on a machine laid over this one where root may do that,
-else by dpkg on a root of its own; `pg` by npm; `psycopg2-binary` by pip.
+All three are installed by their own tools: PostgreSQL by apt in a root laid over this machine's if permitted,
+else by dpkg in a root of its own; `pg` by npm; `psycopg2-binary` by pip.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from tests.support.mounts import Room, private_mounts
 from tests.support.needs import require
 from tests.support.repository import Repo
 
-# Where packages come from is the machine's business: as it was set up before the tests were sealed off from it.
+# The machine's settings determine the package sources; the environment is from before the tests were
+# isolated.
 MACHINE = {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
 MACHINE.pop("PYTHONPATH", None)
 SERVER = ("postgresql", "postgresql-contrib", "postgresql-15", "postgresql-client-15")
@@ -52,7 +53,7 @@ class Machine(NamedTuple):
 
 
 def run(*words: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
-    """What a tool prints; skips where it has nothing to install from."""
+    """Return the output of a tool; skip the test if it has no package source."""
     done = subprocess.run(words, cwd=cwd, env={**MACHINE, **(env or {})}, capture_output=True, timeout=300)
     if done.returncode != 0:
         pytest.skip(f"cannot be installed here: {words[0]}: {done.stderr.decode()[-300:]}")
@@ -71,7 +72,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 
 def _laid_over_this_one(room: Room, place: Path) -> Machine | None:
-    """This machine less its PostgreSQL; what is installed there is gone with the namespace."""
+    """Yield this machine without its PostgreSQL; installations disappear with the namespace."""
     place.mkdir()
     script = OVERLAY.format(place=place, packages=" ".join(SERVER))
     inside = [*room.inside(Path("/")), "env", *(f"{name}={value}" for name, value in MACHINE.items())]
@@ -96,13 +97,13 @@ def _of_its_own(root: Path) -> Machine:
 
 
 def installed_server(machine: Machine) -> str:
-    """The version of the server, as dpkg itself says it."""
+    """Return the version of the server as printed by dpkg."""
     query = ["dpkg-query", f"--admindir={machine.root}/var/lib/dpkg", "-W", "-f", "${Version}", "postgresql"]
     return subprocess.run(query, capture_output=True, check=True).stdout.decode()
 
 
 def install_clients(repo: Repo, cache: Path) -> tuple[str, str]:
-    """Both clients by their own tools, noted nowhere; their versions as these tools say them."""
+    """Install both clients with their own tools; return the versions these print."""
     npm = require("npm", MACHINE.get("PATH"))
     where = {"npm_config_cache": str(cache / "npm"), "PIP_CACHE_DIR": str(cache / "pip")}
     run(npm, "install", "--no-save", "--no-audit", "--no-fund", "pg", cwd=repo.path, env=where)
@@ -114,7 +115,7 @@ def install_clients(repo: Repo, cache: Path) -> tuple[str, str]:
 
 
 @pytest.mark.full
-def test_a_database_and_its_clients_are_told_though_git_saw_nothing(
+def test_installed_database_and_clients_are_listed_when_git_sees_no_change(
     repo: Repo, machine: Machine, tmp_path: Path
 ) -> None:
     repo.env["GIT_ENVHIST_MACHINE_ROOT"] = str(machine.root)

@@ -1,4 +1,4 @@
-"""What a user sees of packages: real installations between two moments, in the list, the diff and the JSON."""
+"""Package changes as users see them: real installations between two snapshots in log, diff and JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from git_envhist.snapshots.sealed_facts import open_facts
 from tests.support.needs import needs, require
 from tests.support.repository import Repo
 
-# Where packages come from is the machine's business: as it was set up before the tests were sealed off from it.
+# The machine's settings determine the package sources; the environment is from before the tests were
+# isolated.
 MACHINE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 MANY = 20_000
 
@@ -44,7 +45,7 @@ def stories(repo: Repo) -> list[str]:
 
 
 @pytest.mark.full
-def test_packages_are_told_by_place_with_versions(repo: Repo) -> None:
+def test_packages_are_shown_by_place_with_versions(repo: Repo) -> None:
     python = [sys.executable, "-m", "venv", "--without-pip", ".venv"]
     subprocess.run(python, cwd=repo.path, check=True)
     repo.write(".gitignore", ".venv/\n")
@@ -84,7 +85,9 @@ def test_packages_are_told_by_place_with_versions(repo: Repo) -> None:
     assert repo.git("status", "--porcelain") == "?? .gitignore"
 
 
-def test_what_was_there_before_is_not_claimed(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages_from_before_the_first_snapshot_are_not_new(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put(repo, "flask", "3.0.1")
     repo.run("envlog", "capture", env={"GIT_ENVHIST_WITHOUT": "facts"}, check=True)
     repo.write("other", "x")
@@ -104,7 +107,7 @@ def text_of(repo: Repo, probe: str) -> str:
     return repo.git("show", f"refs/envhist/heads/{timeline(repo)}:.envhist/facts/{probe}")
 
 
-def test_facts_follow_every_change_as_if_read_anew(repo: Repo) -> None:
+def test_facts_after_changes_equal_facts_of_a_full_read(repo: Repo) -> None:
     put(repo, "flask", "3.0.1")
     put(repo, "click", "8.1.7")
     repo.write("vendor/x-1.dist-info/METADATA", metadata("x", "1"))
@@ -127,13 +130,13 @@ def test_facts_follow_every_change_as_if_read_anew(repo: Repo) -> None:
     assert told == "envhist-facts 1 pip 2\nmoved/x 2 at=moved/x-1.dist-info"
 
 
-def test_only_what_was_touched_is_read_again(repo: Repo) -> None:
+def test_only_touched_directories_are_read_again(repo: Repo) -> None:
     put(repo, "flask", "3.0.1")
     put(repo, "click", "8.1.7")
     history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     history.capture("first")
     shown: list[bytes] = []
-    leaf = probes.tree_leaf(probes.tree_probes()["pip"])
+    leaf = probes.file_module(probes.file_probes()["pip"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leaf, "wants", lambda directory: not shown.append(directory))
         put(repo, "jinja2", "3.1.6")
@@ -161,7 +164,7 @@ def install(root: Path, *packages: str) -> None:
     os.rename(root / "new", root / "var/lib/dpkg/status")
 
 
-def test_a_package_of_the_machine_is_a_change_though_no_file_is(repo: Repo, machine: Path) -> None:
+def test_machine_package_is_a_change_without_changed_files(repo: Repo, machine: Path) -> None:
     install(machine, "base 1.0-1")
     first = capture(repo, "first")
     assert capture(repo, "nothing", "--if-changed") == first
@@ -195,7 +198,7 @@ def dpkg(root: Path, *words: str) -> None:
 
 
 def build_package(place: Path, version: str) -> str:
-    """A package as a distribution makes it."""
+    """Build a package like a distribution."""
     (place / "DEBIAN").mkdir(parents=True)
     (place / "DEBIAN/control").write_text(
         f"Package: small-server\nVersion: {version}\nArchitecture: all\nMaintainer: A. User <user@example.com>\n"
@@ -208,7 +211,7 @@ def build_package(place: Path, version: str) -> str:
 
 
 @needs("dpkg-deb")
-def test_what_dpkg_installs_upgrades_and_removes_is_told(repo: Repo, machine: Path, tmp_path: Path) -> None:
+def test_packages_that_dpkg_changes_are_shown(repo: Repo, machine: Path, tmp_path: Path) -> None:
     for name in ("updates", "info", "triggers"):
         (machine / "var/lib/dpkg" / name).mkdir()
     (machine / "var/lib/dpkg/status").write_text("")
@@ -232,7 +235,7 @@ def test_what_dpkg_installs_upgrades_and_removes_is_told(repo: Repo, machine: Pa
     assert "not restored: 1 package of this machine that your project does not name\n" in done.out + done.err
 
 
-def test_a_list_finds_when_something_came(repo: Repo, machine: Path) -> None:
+def test_log_finds_the_snapshot_that_added_a_package(repo: Repo, machine: Path) -> None:
     install(machine, "base 1.0-1")
     capture(repo, "first")
     install(machine, "base 1.0-1", "libpq5 15.18-1", "postgresql-15 15.18-1")
@@ -251,7 +254,7 @@ def test_a_list_finds_when_something_came(repo: Repo, machine: Path) -> None:
     assert found("nowhere") == []
 
 
-def test_the_card_and_now_tell_it_in_rows(repo: Repo, machine: Path) -> None:
+def test_details_and_diff_with_now_show_rows(repo: Repo, machine: Path) -> None:
     install(machine, "base 1.0-1")
     capture(repo, "first")
     install(machine, "base 2.0-1")
@@ -264,7 +267,7 @@ def test_the_card_and_now_tell_it_in_rows(repo: Repo, machine: Path) -> None:
 
 
 @pytest.mark.full
-def test_npm_packages_are_told_by_place_with_versions(repo: Repo) -> None:
+def test_npm_packages_are_shown_by_place_with_versions(repo: Repo) -> None:
     npm = require("npm", MACHINE.get("PATH"))
     repo.write("package.json", '{"name": "work", "version": "1.0.0", "private": true}\n')
     capture(repo, "before")
@@ -284,7 +287,7 @@ def test_npm_packages_are_told_by_place_with_versions(repo: Repo) -> None:
     assert stories(repo)[0].startswith("npm: +@types/node ")
 
 
-def test_variables_are_told_without_their_values(repo: Repo) -> None:
+def test_changed_variables_are_shown_without_values(repo: Repo) -> None:
     repo.write(".env.local", "API_URL=http://a\nOLD=1\n", mode=0o600)
     first = capture(repo, "before")
     repo.write(".env.local", "API_URL=http://b\nOLD=1\nDEBUG=1\n", mode=0o600)
@@ -303,7 +306,7 @@ def test_variables_are_told_without_their_values(repo: Repo) -> None:
 
 
 def values_at(repo: Repo, commit: str) -> dict[str, str]:
-    """The fingerprints that the sealed facts of a snapshot hold, by variable."""
+    """Return the fingerprints in the sealed facts of a snapshot by variable."""
     blob = repo.run_git("cat-file", "blob", f"{commit}:.envhist/facts/env.sealed").stdout
     text = open_facts(
         EnvHistory.open(str(repo.path), environ=repo.env, one_command=True).keys.get, "env", blob
@@ -313,7 +316,7 @@ def values_at(repo: Repo, commit: str) -> dict[str, str]:
     return {key.removeprefix(".env.local/"): value for key, value, *_ in rows}
 
 
-def test_what_a_restore_cannot_bring_back_is_told_with_its_command(repo: Repo, machine: Path) -> None:
+def test_restore_prints_commands_for_machine_packages(repo: Repo, machine: Path) -> None:
     install(machine, "base 1.0-1", "gone 2.0-1")
     repo.write("Aptfile", "base\ngone\npostgresql-15\n")
     capture(repo, "before", "--name=before")
@@ -341,7 +344,7 @@ def line_of(text: str, start: str) -> str:
     return next(line.removeprefix(start) for line in text.splitlines() if line.startswith(start))
 
 
-def test_what_a_stranger_wrote_becomes_no_command() -> None:
+def test_untrusted_fact_is_not_printed_as_a_command() -> None:
     strange = FactChange("system", "x; rm -rf ~", "1", None, by="dpkg")
     assert command_for(strange) == ""
     assert command_for(FactChange("system", "x", None, "$(reboot)", by="dpkg")) == ""
@@ -361,12 +364,12 @@ def _fail(*words: object) -> list[object]:
 
 
 @pytest.mark.parametrize("how", ["fork", "here"])
-def test_a_probe_that_fails_costs_a_warning(repo: Repo, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+def test_failing_probe_gives_a_warning(repo: Repo, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     put(repo, "flask", "3.0.1")
     for probe in probes.PROBES.values():
         if isinstance(probe, DumpProbe):
             continue
-        leaf = probes.tree_leaf(probe) if isinstance(probe, FileProbe) else probes.machine_leaf(probe)
+        leaf = probes.file_module(probe) if isinstance(probe, FileProbe) else probes.machine_module(probe)
         monkeypatch.setattr(leaf, "facts_of", _fail)
     captured = EnvHistory.open(str(repo.path), workers=how, one_command=True).capture("all the same")
     assert captured.snapshot is not None
@@ -378,20 +381,20 @@ def test_a_probe_that_fails_costs_a_warning(repo: Repo, monkeypatch: pytest.Monk
     )
 
 
-def test_a_probe_that_hangs_costs_its_time_and_no_snapshot(
+def test_hanging_probe_is_stopped_and_the_snapshot_is_taken(
     repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(repo, "flask", "3.0.1")
     monkeypatch.setattr(probe_worker, "SECONDS", 0.3)
     monkeypatch.setattr(probe_worker.ProbeProcess.answer, "__defaults__", (0.3,))
-    monkeypatch.setattr(probes.machine_leaf(probes.machine_probes()["system"]), "facts_of", _hang)
+    monkeypatch.setattr(probes.machine_module(probes.machine_probes()["system"]), "facts_of", _hang)
     captured = EnvHistory.open(str(repo.path), workers="fork", one_command=True).capture("all the same")
     assert captured.snapshot is not None
     assert captured.warnings == ("no facts of 'system' in this snapshot: the probe exceeded its timeout",)
     assert "flask 3.0.1" in text_of(repo, "pip")
 
 
-def test_a_host_program_that_is_not_forked_has_the_same_facts(repo: Repo, machine: Path) -> None:
+def test_spawned_probe_process_has_the_same_facts(repo: Repo, machine: Path) -> None:
     install(machine, "base 1.0-1")
     put(repo, "flask", "3.0.1")
     environ = {**os.environ, "GIT_ENVHIST_MACHINE_ROOT": str(machine)}
@@ -405,19 +408,17 @@ def test_a_host_program_that_is_not_forked_has_the_same_facts(repo: Repo, machin
     assert "base 1.0-1 by=dpkg" in texts[0][1]
 
 
-def test_the_registry_knows_its_kinds() -> None:
+def test_kinds_lists_the_class_of_every_probe() -> None:
     kinds = FileProbe | MachineProbe | EnvironmentProbe | CaptureProbe | DumpProbe
     assert all(isinstance(probe, kinds) for probe in probes.PROBES.values())
 
 
-def test_of_a_directory_where_a_probe_failed_nothing_is_claimed(
-    repo: Repo, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_directory_with_a_failed_probe_makes_no_claims(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     put(repo, "flask", "3.0.1")
     put(repo, "six", "1.17.0")
     before = capture(repo, "before")
     place = ".venv/lib/python3.11/site-packages/flask-3.0.1.dist-info"
-    leaf = probes.tree_leaf(probes.tree_probes()["pip"])
+    leaf = probes.file_module(probes.file_probes()["pip"])
     with monkeypatch.context() as patch:
         patch.setattr(leaf, "facts_of", _fail)
         repo.write(f"{place}/INSTALLER", "pip\n")

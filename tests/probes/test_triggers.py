@@ -1,4 +1,4 @@
-"""Which files wake which probes: by their names, and where a line says so, by that of their directory."""
+"""File name patterns that trigger probes, with and without the name of a directory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def woken(path: bytes, *names: bytes) -> dict[str, list[bytes]]:
     return {probe: sorted({file.name for file in files}) for probe, files in found.items()}
 
 
-def test_a_name_wakes_wherever_it_stands() -> None:
+def test_plain_name_triggers_in_every_directory() -> None:
     for path in (b"", b"sub", b"a/meta"):
         assert woken(path, b"a.json", b".env.x", b"x.zip", b"other")["anywhere"] == [
             b".env.x",
@@ -27,13 +27,13 @@ def test_a_name_wakes_wherever_it_stands() -> None:
         ]
 
 
-def test_a_name_with_a_directory_wakes_in_directories_so_called_alone() -> None:
+def test_name_with_directory_triggers_only_there() -> None:
     for path in (b"meta", b"deep/down/meta"):
         assert woken(path, b"a.json", b"b.json", b"b.txt")["there"] == [b"a.json", b"b.json"]
     for path in (b"", b"metal", b"my-meta", b"meta/below", b"meta.d"):
         assert "there" not in woken(path, b"a.json", b"b.json", b"b.txt")
 
 
-def test_all_of_a_directory_can_be_meant() -> None:
+def test_star_triggers_on_every_file_of_a_directory() -> None:
     assert woken(b"usr/bin", b"tool", b".hidden") == {"there": [b".hidden", b"tool"]}
     assert woken(b"usr/sbin", b"tool") == {}

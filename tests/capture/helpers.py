@@ -1,4 +1,4 @@
-"""What the tests of this directory share: captures through the API, and edits of time."""
+"""Helpers for captures through the API and for changed time stamps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOWS = ("here", "fork", "spawn")
 
 @contextmanager
 def fresh_repo(object_format: str = "sha1") -> Iterator[Repo]:
-    """A repository of one example's own."""
+    """Return a new repository for one example."""
     directory = tempfile.mkdtemp()
     try:
         yield make_repo(Path(directory) / "work", object_format=object_format)
@@ -27,34 +27,34 @@ def fresh_repo(object_format: str = "sha1") -> Iterator[Repo]:
 
 
 def take(repo: Repo, how: str = "here", **options: object) -> CaptureResult:
-    """Capture, and tell what was done."""
+    """Capture and return the result."""
     return EnvHistory.open(str(repo.path), workers=how, one_command=True).capture("x", **options)  # type: ignore[arg-type]
 
 
 def snapshot(repo: Repo, how: str = "here", **options: object) -> Snapshot:
-    """Capture, and give the snapshot."""
+    """Capture and return the snapshot."""
     taken = take(repo, how, **options).snapshot
     assert taken is not None
     return taken
 
 
 def forget_cache(repo: Repo) -> None:
-    """Have the next capture look at everything."""
+    """Delete the stat cache, so that the next capture reads everything."""
     shutil.rmtree(repo.path / ".git/envhist/cache", ignore_errors=True)
 
 
 def settle(repo: Repo) -> None:
-    """Capture until the cache is believed: what is as young as a capture is looked at again by the next."""
+    """Capture until the stat cache is trusted: files as young as a capture are read again by the next one."""
     for _ in range(2):
         time.sleep(0.05)
         take(repo)
 
 
 def tree_of(repo: Repo, how: str = "here") -> str:
-    """The tree that a capture of this moment has."""
+    """Return the tree of a capture taken now."""
     return snapshot(repo, how).tree
 
 
 def everything_stored(repo: Repo) -> bytes:
-    """All bytes of all objects."""
+    """Return all bytes of all objects."""
     return repo.run_git("cat-file", "--batch-all-objects", "--batch", "--unordered").stdout

@@ -1,4 +1,4 @@
-"""Each leaf by itself: on bytes that its tool wrote, and on bytes that nobody would."""
+"""Each probe module: on bytes that its tool wrote, and on malformed bytes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ from git_envhist.probes import (
     brew,
     conda,
     dpkg,
+    file_module,
+    file_probes,
     go,
-    machine_leaf,
+    machine_module,
     machine_probes,
     node,
     package_roots,
@@ -33,8 +35,6 @@ from git_envhist.probes import (
     ruby,
     rust,
     system_packages,
-    tree_leaf,
-    tree_probes,
     variables,
 )
 from git_envhist.probes import go as gobuild
@@ -62,7 +62,7 @@ METADATA = b"Metadata-Version: 2.1\nName: Psycopg2_Binary\nVersion: 2.9.9\n\nNam
 SITE = b".venv/lib/python3.11/site-packages"
 
 
-def test_a_package_is_called_as_people_write_it() -> None:
+def test_python_package_names_are_normalised() -> None:
     place = SITE + b"/psycopg2_binary-2.9.9.dist-info"
     by_pip = files(METADATA=METADATA, INSTALLER=b"pip\n")
     assert said(python.facts_of(place, by_pip, no_key)) == [(".venv/psycopg2-binary", "2.9.9", True)]
@@ -70,7 +70,7 @@ def test_a_package_is_called_as_people_write_it() -> None:
     assert said(python.facts_of(place, asked, no_key)) == [(".venv/psycopg2-binary", "2.9.9", False)]
 
 
-def test_an_editable_installation_says_so() -> None:
+def test_editable_installation_is_marked() -> None:
     url = b'{"url": "file:///home/x", "dir_info": {"editable": true}}'
     found = python.facts_of(
         SITE + b"/app-1.dist-info", named({b"METADATA": METADATA, b"direct_url.json": url}), no_key
@@ -78,7 +78,7 @@ def test_an_editable_installation_says_so() -> None:
     assert [fact.value for fact in found] == ["2.9.9 (editable)"]
 
 
-def test_packages_stand_where_their_directory_does() -> None:
+def test_place_of_a_package_is_its_environment() -> None:
     for place, key in (
         (b"vendor/x-1.dist-info", "vendor/psycopg2-binary"),
         (b"lib/python3/dist-packages/x-1.dist-info", "psycopg2-binary"),
@@ -89,7 +89,7 @@ def test_packages_stand_where_their_directory_does() -> None:
     assert said(own) == []
 
 
-def test_dpkg_tells_what_is_installed_and_what_came_along() -> None:
+def test_dpkg_lists_installed_packages_and_dependencies() -> None:
     text = (
         "Package: dpkg\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1.21\n\n"
         "Package: held\nStatus: hold ok installed\nArchitecture: amd64\nVersion: 1:2-3\n\n"
@@ -104,7 +104,7 @@ def test_dpkg_tells_what_is_installed_and_what_came_along() -> None:
     ]
 
 
-def test_this_machines_packages_are_those_that_dpkg_lists() -> None:
+def test_packages_of_this_machine_agree_with_dpkg_query() -> None:
     query = shutil.which("dpkg-query")
     if query is None:
         pytest.skip("no dpkg here")
@@ -125,7 +125,7 @@ def test_this_machines_packages_are_those_that_dpkg_lists() -> None:
     assert {(fact.key, fact.value) for fact in system_packages.facts_of("/") if fact.by == "dpkg"} == listed
 
 
-def test_the_stamp_of_the_machine_is_another_one_when_the_list_is(tmp_path: Path) -> None:
+def test_machine_stamp_changes_with_the_list(tmp_path: Path) -> None:
     assert system_packages.stamp(str(tmp_path)) == system_packages.stamp(str(tmp_path))
     before = system_packages.stamp(str(tmp_path))
     (tmp_path / "var/lib/dpkg").mkdir(parents=True)
@@ -139,7 +139,7 @@ def test_the_stamp_of_the_machine_is_another_one_when_the_list_is(tmp_path: Path
     assert len(set(stamps)) == 3
 
 
-def test_node_packages_stand_in_any_node_modules() -> None:
+def test_node_packages_are_listed_in_every_node_modules() -> None:
     told = named({b"package.json": b'{"name": "other", "version": "8.11.3"}'})
     for place, key in (
         (b"node_modules/pg", "node_modules/pg"),
@@ -178,7 +178,7 @@ REGISTRY = b"""{"packageRegistryData": [
     ],
     ids=["a text", "the thing itself", "beside the program"],
 )
-def test_yarns_own_list_says_what_was_asked_for(program: bytes) -> None:
+def test_yarn_pnp_list_marks_requested_packages(program: bytes) -> None:
     assert said(node.facts_of(b"web", named({b".pnp.cjs": program}), no_key)) == [
         ("web/.pnp.cjs/chalk", "5.0.0", False),
         ("web/.pnp.cjs/@types/node", "20.1.0", False),
@@ -186,7 +186,7 @@ def test_yarns_own_list_says_what_was_asked_for(program: bytes) -> None:
     ]
 
 
-def test_gems_are_told_by_the_names_of_their_specifications() -> None:
+def test_gems_are_listed_by_specification_names() -> None:
     names = (
         b"a-2-1.0.gemspec",
         b"b-1.0-arm64-darwin-22.gemspec",
@@ -208,7 +208,7 @@ def test_gems_are_told_by_the_names_of_their_specifications() -> None:
     assert not ruby.wants(b"vendor/bundle/ruby/3.1.0/gems/b-1.0")
 
 
-def test_modules_that_were_replaced_are_told_as_what_they_are() -> None:
+def test_replaced_go_modules_have_the_version_of_the_replacement() -> None:
     listed = b"# a.com/x v1.0.0\n## explicit; go 1.19\na.com/x\n# a.com/y v1.0.0 => b.com/z v2.0.0\n# a.com/w => ../w\n"
     assert said(go.facts_of(b"src/vendor", named({b"modules.txt": listed}), no_key)) == [
         ("src/vendor//a.com/x", "v1.0.0", False),
@@ -216,7 +216,7 @@ def test_modules_that_were_replaced_are_told_as_what_they_are() -> None:
     ]
 
 
-def test_crates_from_git_and_unpacked_ones_of_a_distribution_are_told() -> None:
+def test_crates_from_git_and_of_distributions_are_listed() -> None:
     notes = {
         b"a-0123.d": b"/w/deps/a-0123.d: /h/.cargo/git/checkouts/some-a-0123456789abcdef/0a1b2c3/src/lib.rs\n",
         b"b-0123.d": b"/w/target/debug/deps/b-0123.d: /usr/share/cargo/registry/b-c-0.2.1+x/src/lib.rs\n",
@@ -230,20 +230,20 @@ def test_crates_from_git_and_unpacked_ones_of_a_distribution_are_told() -> None:
     assert said(rust.facts_of(b"w/deps", named(notes), no_key)) == []
 
 
-def test_composers_older_lists_are_read() -> None:
+def test_list_of_composer_1_is_read() -> None:
     listed = b'[{"name": "a/b", "version": "1.0"}, {"name": "../x", "version": "1"}, 7]'
     assert said(php.facts_of(b"web/vendor/composer", named({b"installed.json": listed}), no_key)) == [
         ("web/vendor//a/b", "1.0", False)
     ]
 
 
-def test_conda_says_what_it_was_asked_for() -> None:
+def test_conda_history_marks_requested_packages() -> None:
     history = (
         b"==> 2024-01-01 00:00:00 <==\n# cmd: /opt/conda/bin/conda create -n x python=3.11 numpy\n"
         b"# update specs: ['python=3.11', 'numpy', 'conda-forge::pandas[version=2]']\n+defaults::python-3.11.0-h1_0\n"
         b"==> 2024-01-02 00:00:00 <==\n# remove specs: ['numpy']\n# update specs: [__import__('os')]\n"
     )
-    assert conda.asked_for(history.decode()) == {"python", "pandas"}
+    assert conda.requested_packages(history.decode()) == {"python", "pandas"}
     records = [
         b"python-3.11.0-h1_0.json",
         b"ca-certificates-2024.1-h2_0.json",
@@ -258,7 +258,7 @@ def test_conda_says_what_it_was_asked_for() -> None:
     ]
 
 
-def test_homebrew_says_what_was_asked_for(tmp_path: Path) -> None:
+def test_homebrew_receipt_marks_dependencies(tmp_path: Path) -> None:
     for path, asked in (
         ("opt/homebrew/Cellar/wget/1.21.4", True),
         ("usr/local/Cellar/openssl@3/3.2.0_1", False),
@@ -277,7 +277,7 @@ def test_homebrew_says_what_was_asked_for(tmp_path: Path) -> None:
     assert len(set(stamps)) == 2
 
 
-def test_a_system_in_the_environment_is_told_where_it_begins() -> None:
+def test_packages_of_a_root_file_system_have_its_place() -> None:
     status = b"Package: base\nStatus: install ok installed\nVersion: 1.0-1\n"
     whole = package_roots.facts_of(b"a/rootfs/var/lib/dpkg", named({b"status": status}), no_key)
     assert said(whole) == [("a/rootfs/base", "1.0-1", False)]
@@ -291,7 +291,7 @@ def test_a_system_in_the_environment_is_told_where_it_begins() -> None:
         assert said(package_roots.facts_of(place, alpine, no_key)) == [("image/musl", "1.2.4-r2", False)]
 
 
-def test_variables_are_told_by_key_and_never_by_value() -> None:
+def test_variables_are_listed_without_values() -> None:
     data = b"API_URL=http://secret\nexport TOKEN = abc\n# no=comment\nTOKEN=xyz\n"
     sealed = {b".env.local": File(data, len(data), True, b"x" * 20)}
     keys: list[tuple[bytes, bytes]] = []
@@ -309,7 +309,7 @@ def test_variables_are_told_by_key_and_never_by_value() -> None:
     assert said(variables.facts_of(b"", named({b".env.example": b"A=1"}), keyed)) == []
 
 
-def test_apk_tells_what_is_installed_and_what_was_asked_for() -> None:
+def test_apk_lists_installed_and_requested_packages() -> None:
     text = "C:Q1abc=\nP:musl\nV:1.2.4-r2\nA:x86_64\nF:lib\nR:x\n\nC:Q1\nP:nginx\nV:1.24.0-r7\n"
     world = apk.parse_world("alpine-base\nnginx=1.24.0-r7\n")
     assert said(apk.parse_installed(text, world)) == [
@@ -364,16 +364,16 @@ TEXTS = st.one_of(
 )
 
 
-@pytest.mark.parametrize("probe", tree_probes().values(), ids=list(tree_probes()))
-def test_no_garbage_raises_anything(probe: FileProbe) -> None:
-    leaf = tree_leaf(probe)
+@pytest.mark.parametrize("probe", file_probes().values(), ids=list(file_probes()))
+def test_malformed_files_raise_nothing(probe: FileProbe) -> None:
+    leaf = file_module(probe)
 
     @given(st.sampled_from(PLACES), st.dictionaries(_some_names(probe), TEXTS, max_size=4))
     def try_some(place: bytes, contents: dict[bytes, bytes]) -> None:
         leaf.wants(place)
         for fact in leaf.facts_of(place, named(contents), no_key):
             assert fact.key
-            assert fact.probe in tree_probes()
+            assert fact.probe in file_probes()
 
     try_some()
 
@@ -386,14 +386,14 @@ def test_no_garbage_raises_anything(probe: FileProbe) -> None:
         ),
     )
 )
-def test_no_list_of_the_machine_raises_anything(data: bytes) -> None:
+def test_malformed_machine_lists_raise_nothing(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     list(dpkg.parse_status(text, dpkg.parse_states(text)))
     list(apk.parse_installed(text, apk.parse_world(text)))
 
 
 def _header(*fields: tuple[int, int, bytes]) -> bytes:
-    """A package as rpm's database holds it."""
+    """Return a package in the format of rpm's database."""
     entries, data = b"", b""
     for tag, kind, value in fields:
         entries += struct.pack(">IIiI", tag, kind, len(data), 1)
@@ -427,7 +427,7 @@ KERNELS = [
 ]
 
 
-def test_an_rpm_of_the_machine_is_told_with_its_epoch() -> None:
+def test_rpm_package_has_its_epoch() -> None:
     assert rpm.parse_header(SMALL) == ("small", "2:1.5-3", "noarch")
     assert [(fact.key, fact.value) for fact in rpm.parse_database(_database())] == [("small", "2:1.5-3")]
 
@@ -439,17 +439,17 @@ def test_an_rpm_of_the_machine_is_told_with_its_epoch() -> None:
         lambda made: made[0][: made[1]] + made[2] + made[0][made[1] + len(made[2]) :]
     )
 )
-def test_no_list_of_a_manager_raises_anything(data: bytes) -> None:
+def test_malformed_package_lists_raise_nothing(data: bytes) -> None:
     rpm.parse_header(data)
     rpm.parse_database(data)
     list(rpm.parse_headers([data, data]))
     gobuild.read_build(data)
     list(pnp.read_list(data))
-    brew.came_along(data)
-    conda.asked_for(data.decode("utf-8", "replace"))
+    brew.is_dependency(data)
+    conda.requested_packages(data.decode("utf-8", "replace"))
 
 
-def test_every_probe_has_a_leaf() -> None:
-    leaves: list[Callable[..., object]] = [tree_leaf(probe).facts_of for probe in tree_probes().values()]
-    leaves += [machine_leaf(probe).facts_of for probe in machine_probes().values()]
+def test_every_probe_has_a_module() -> None:
+    leaves: list[Callable[..., object]] = [file_module(probe).facts_of for probe in file_probes().values()]
+    leaves += [machine_module(probe).facts_of for probe in machine_probes().values()]
     assert all(map(callable, leaves))

@@ -1,4 +1,4 @@
-"""The texts of facts: one spelling, compared as sets, read with suspicion; and what is told of what differs."""
+"""Fact texts: one spelling, compared as sets, untrusted input, and the differences shown."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def text(*lines: str, version: int = 1) -> bytes:
 
 
 @given(facts)
-def test_a_fact_has_one_line_that_gives_it_back(fact: Fact) -> None:
+def test_fact_line_is_parsed_back(fact: Fact) -> None:
     line = fact_line(fact)
     assert b"\n" not in line
     assert read_fact("pip", line) == fact
 
 
 @given(st.binary(max_size=200))
-def test_no_text_raises_anything(data: bytes) -> None:
+def test_malformed_fact_text_raises_nothing(data: bytes) -> None:
     for whole in (data, b"envhist-facts 1 pip 1\n" + data):
         found = read_fact_text("pip", whole)
         for line in found.lines if found is not None else ():
@@ -45,7 +45,7 @@ def test_no_text_raises_anything(data: bytes) -> None:
         differing_facts("pip", whole, text("a 1"))
 
 
-def test_what_differs_is_told_once_wherever_it_stands() -> None:
+def test_difference_is_reported_once_in_any_order() -> None:
     before = text("a 1 at=x", "b 1 at=x", "c 1 at=x", "c 1 at=y", "d 1")
     after = text("a 2 at=z", "b 1 at=y", "c 1 at=y", "e 1")
     assert pair_facts(*differing_facts("pip", before, after)) == (
@@ -55,12 +55,12 @@ def test_what_differs_is_told_once_wherever_it_stands() -> None:
     )
 
 
-def test_nothing_is_claimed_across_versions_of_a_probe() -> None:
+def test_facts_of_different_probe_versions_are_not_compared() -> None:
     assert differing_facts("pip", text("a 1"), text("a 2", version=2)) == ([], [])
     assert differing_facts("pip", b"", text("a 2")) == ([], [])
 
 
-def test_what_went_with_a_directory_goes_with_its_lines() -> None:
+def test_lines_of_removed_directories_are_removed() -> None:
     lines = [b"a 1 at=x", b"b 1 at=x%20y auto", b"c 1"]
     assert without(lines, {b"x y"}) == [b"a 1 at=x", b"c 1"]
     assert without(lines, {b"x", b"y"}) == [b"b 1 at=x%20y auto", b"c 1"]
@@ -70,7 +70,7 @@ def change(probe: str, key: str, before: str | None, after: str | None, **words:
     return FactChange(probe, key, before, after, **words)  # type: ignore[arg-type]
 
 
-def test_the_line_of_a_list_names_what_was_asked_for() -> None:
+def test_summary_line_names_direct_packages() -> None:
     installed = [
         change("pip", ".venv/blinker", None, "1.9", role=Role.TRANSITIVE),
         change("pip", ".venv/flask", None, "3.0.1"),
@@ -82,7 +82,7 @@ def test_the_line_of_a_list_names_what_was_asked_for() -> None:
     assert summarize([server], ChangeCount(), KINDS) == "system: +postgresql-15 15.18"
 
 
-def test_the_line_of_a_list_names_variables_by_their_keys() -> None:
+def test_summary_line_names_variables() -> None:
     variables = [change("env", f".env.local/{key}", "ab", "cd") for key in ("API_URL", "B", "C")]
     assert summarize(variables[:1], ChangeCount(0, 3), KINDS) == "~3 files · .env.local: ~API_URL"
     assert summarize(variables, ChangeCount(0, 1), KINDS) == "~1 file · .env.local: ~API_URL, ~B, … ~1"
@@ -90,12 +90,12 @@ def test_the_line_of_a_list_names_variables_by_their_keys() -> None:
     assert summarize([], ChangeCount(3811), KINDS, first=True) == "3,811 files"
 
 
-def test_a_revision_of_a_distribution_is_told_where_nothing_else_differs() -> None:
+def test_package_revision_is_shown_when_only_it_differs() -> None:
     changed = change("system", "openssl", "3.0.1-1", "3.0.1-2", by="dpkg")
     assert summarize([changed], ChangeCount(), KINDS) == "system: openssl 3.0.1-1 → 3.0.1-2"
 
 
-def test_rows_are_by_probe_and_place_and_keep_scopes() -> None:
+def test_rows_are_grouped_by_probe_and_place_and_keep_scopes() -> None:
     rows = fact_rows(
         [
             change("zzz", "k", None, "1"),
