@@ -540,7 +540,7 @@ class EnvHistory(HistoryContext):
 
         Keywords as of `git envrestore`: `paths` (git's pathspecs from the top) and `only` (packages, env, databases,
         files) select; `keep_new` removes nothing, `keep_tracked` leaves what HEAD tracks; `head` also moves HEAD;
-        `relocate` rewrites paths of another working tree; `services` restores their state; `force` and `foreign`
+        `relocate` rewrites paths of another working tree; `services` restores their state; `force` and `allow_unsigned`
         override a refusal that names them (`roots`: in additional roots too). Callbacks: `progress`; `waiting`, before
         it waits for another process; `planned`, with the plan, before anything is captured (an exception stops the
         restore); `saved`, with the snapshot of the state before. `options`: all of it as one value.
@@ -587,11 +587,11 @@ class EnvHistory(HistoryContext):
 
     def continue_restore(self) -> RecoveryResult:
         """Finish an interrupted restore."""
-        return self.restorer.ended(self.restorer.finish())
+        return self.restorer.recovery_result(self.restorer.continue_restore())
 
     def abort_restore(self) -> RecoveryResult:
         """Undo an interrupted restore: the environment is as it was before."""
-        return self.restorer.ended(self.restorer.take_back())
+        return self.restorer.recovery_result(self.restorer.abort_restore())
 
     @property
     def restorer(self) -> Restorer:
@@ -624,14 +624,14 @@ class EnvHistory(HistoryContext):
         *,
         branch: str | None = None,
         relocate: bool = False,
-        foreign: bool = False,
+        allow_unsigned: bool = False,
         trigger: Trigger = Trigger.API,
         progress: Callable[[CaptureProgress], None] | None = None,
     ) -> Self:
         """Create a directory with the environment of a snapshot, on a new timeline; return its history.
 
         `branch`: create a branch at the code commit of the snapshot; `relocate`: rewrite paths of the old directory;
-        `foreign`: also a snapshot that none of your keys signed. `.forked` has the result.
+        `allow_unsigned`: also a snapshot that none of your keys signed. `.forked` has the result.
 
         >>> start = history.capture("to try two ways from")
         >>> attempt = history.fork(start, "../attempt", branch="attempt")
@@ -640,7 +640,7 @@ class EnvHistory(HistoryContext):
         """
         from git_envhist.fork import ForkOptions, fork  # loaded late: keeps envlog fast
 
-        options = ForkOptions(branch, relocate, foreign, trigger, progress or self.progress_handler)
+        options = ForkOptions(branch, relocate, allow_unsigned, trigger, progress or self.progress_handler)
         source = self.with_contents(self.judge(self.snapshot_of(revision)), TOP)
         forked, opened = fork(self.capturing_fetched, self.open_sealed, source, os.fspath(directory), options)
         history = type(self)(
@@ -661,13 +661,13 @@ class EnvHistory(HistoryContext):
         *,
         branch: str | None = None,
         relocate: bool = False,
-        foreign: bool = False,
+        allow_unsigned: bool = False,
     ) -> ForkPlan:
         """Return what `fork` with these arguments would do, or raise its refusal; nothing is written."""
         from git_envhist.fork import ForkOptions, plan_fork  # loaded late: keeps envlog fast
 
         source = self.judge(self.snapshot_of(revision))
-        options = ForkOptions(branch, relocate, foreign)
+        options = ForkOptions(branch, relocate, allow_unsigned)
         return plan_fork(self.capturing_fetched, source, os.fspath(directory), options)
 
     # Checks.

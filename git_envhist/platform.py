@@ -1,8 +1,8 @@
 """Optional features of the operating system, and everything that depends on them.
 
-Linux has all of them. If one is missing, a capture reaches the same snapshot in another way; docs/elsewhere.md lists
-the ways and their costs. GIT_ENVHIST_WITHOUT=fork,xattr,... disables features that exist, so that each way can be
-tested on any machine.
+Linux has all of them. If one is missing, a capture reaches the same snapshot in another way;
+docs/internals/elsewhere.md lists the ways and their costs. GIT_ENVHIST_WITHOUT=fork,xattr,... disables features that
+exist, so that each way can be tested on any machine.
 
 Also here: the command that starts a program of ours, mounts and processes in /proc, and descriptors that a forking
 host program must not inherit.

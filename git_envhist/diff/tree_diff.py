@@ -21,7 +21,6 @@ from git_envhist.git.pathspecs import at_top, with_positive
 from git_envhist.git.process import Git, GitResult, memory_file, read_all, refuse_without_git
 from git_envhist.platform import limit_process
 
-RESERVED = b".envhist/"
 ROOTS = b".envhist/roots/"
 NESTED = b".envhist/dotgit/"
 MANIFEST_PREFIX = b".envhist/manifest/"

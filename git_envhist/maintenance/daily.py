@@ -30,7 +30,7 @@ may remove.
 LOWEST = 19
 
 
-def begin_if_due(repository: Repository) -> bool:
+def start_if_due(repository: Repository) -> bool:
     """Start the daily run in the background if it is due. Return whether it was started."""
     stamp = os.path.join(repository.common_state, STAMP)
     try:

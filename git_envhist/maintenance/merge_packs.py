@@ -308,7 +308,7 @@ def merge_packs_after(repository: Repository, most: int = MAX_PACKS) -> None:
     Nothing is merged while another capture, or a git that works from packs, is running; if gits leave no gap for a
     merge, all packs are listed instead.
     """
-    from git_envhist.maintenance.daily import begin_if_due  # loaded late: most captures merge nothing
+    from git_envhist.maintenance.daily import start_if_due  # loaded late: most captures merge nothing
 
     state = repository.common_state
     try:
@@ -327,6 +327,6 @@ def merge_packs_after(repository: Repository, most: int = MAX_PACKS) -> None:
                     shared=repository.shared,
                 )
                 update_list(repository, before, most)
-        begin_if_due(repository)
+        start_if_due(repository)
     except (EnvhistError, OSError):
         return  # the next capture tries again; the snapshot just taken did not fail

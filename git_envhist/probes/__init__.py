@@ -1,4 +1,4 @@
-"""The probes: facts about an environment and its machine beyond files. docs/facts.md describes how to add
+"""The probes: facts about an environment and its machine beyond files. docs/internals/facts.md describes how to add
 one.
 
 A probe is one module in this package and one entry in `PROBES`. The entry has the name of the probe module,

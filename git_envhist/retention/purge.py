@@ -55,7 +55,7 @@ from git_envhist.snapshots.fetched import FetchedStore, split_name, without_fetc
 from git_envhist.snapshots.layout import ATTACHMENTS, FACTS, stored_places
 from git_envhist.snapshots.message import FindKey, signed_again
 from git_envhist.snapshots.names import RESERVED, stored_name
-from git_envhist.snapshots.notes import every_note, move_notes
+from git_envhist.snapshots.notes import move_notes, read_all_notes
 from git_envhist.snapshots.publish import is_published
 from git_envhist.snapshots.records import (
     SUFFIX,
@@ -145,7 +145,7 @@ class DigestEraser:
     def _texts(self, ref: str) -> dict[str, bytes]:
         """Return the notes that must change, by commit."""
         found = {}
-        for commit, text in every_note(self._repository.git, ref).items():
+        for commit, text in read_all_notes(self._repository.git, ref).items():
             new = b"".join(
                 rekeyed_record(
                     line, self._ids.get(commit, SnapshotId(commit)), self._digest, self._history.keys.get
@@ -527,7 +527,9 @@ class Purger:
                 CatFile(repository.git) as reader,
                 PackWriter(staging.pack_dir, repository.object_format) as writer,
             ):
-                eraser = Eraser(reading(reader), writer, repository.hash_length, paths, self._facts_without)
+                eraser = Eraser(
+                    object_reader(reader), writer, repository.hash_length, paths, self._facts_without
+                )
                 changes = self._changes(state, eraser, reader, totals)
                 totals.found.update(eraser.found)
                 totals.erased.update(eraser.erased)
@@ -608,7 +610,7 @@ class Purger:
             raise RepositoryBusy(message, hint=busy.hint) from busy
 
 
-def reading(reader: CatFile) -> Callable[[bytes], bytes]:
+def object_reader(reader: CatFile) -> Callable[[bytes], bytes]:
     """Return a function that reads an object, and raises `Damaged` if it is missing."""
 
     def read(oid: bytes) -> bytes:

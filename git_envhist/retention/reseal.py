@@ -18,7 +18,7 @@ from git_envhist.lazy import dataclass
 from git_envhist.model import EnvPath, StoredAs
 from git_envhist.objects.pack_writer import PackWriter
 from git_envhist.objects.trees import DIRECTORY, TYPE, Tree, TreeEditor, decode_tree, encode_tree
-from git_envhist.retention.purge import Purger, reading
+from git_envhist.retention.purge import Purger, object_reader
 from git_envhist.rewrite.commits import ChainCommit, CommitChange
 from git_envhist.rewrite.erase import Reader, content_of
 from git_envhist.rewrite.timeline import TimelineState, TimelineTarget
@@ -34,7 +34,7 @@ from git_envhist.snapshots.staging import Staging
 
 
 @dataclass(slots=True)
-class Resealed:
+class ResealResult:
     """The result of resealing."""
 
     snapshots: int = 0
@@ -42,14 +42,14 @@ class Resealed:
     """Sealed objects that no key of this repository opens; they stay unchanged."""
 
 
-class Resealing(Purger):
+class HistoryResealer(Purger):
     """Seal the history of a repository again."""
 
-    def reseal(self) -> Resealed:
+    def reseal(self) -> ResealResult:
         """Seal everything with the key in use, and remove older versions of it from our packs."""
         self._refuse_unfinished_restore()
         self._refuse_lost_snapshots()
-        done = Resealed()
+        done = ResealResult()
         for timeline in self._timelines():
             self._rewriting.rewrite(
                 timeline, lambda state, staging: self._wanted(state, staging, done), keeps=False
@@ -57,14 +57,14 @@ class Resealing(Purger):
         self._clean_up(force=False)
         return done
 
-    def _wanted(self, state: TimelineState, staging: Staging, done: Resealed) -> TimelineTarget:
+    def _wanted(self, state: TimelineState, staging: Staging, done: ResealResult) -> TimelineTarget:
         repository, ring = self._repository, self._history.keys
         key = ring.current()
         with (
             CatFile(repository.git) as reader,
             PackWriter(staging.pack_dir, repository.object_format) as writer,
         ):
-            resealer = Resealer(reading(reader), writer, repository.hash_length, ring, key)
+            resealer = Resealer(object_reader(reader), writer, repository.hash_length, ring, key)
             changes: dict[str, CommitChange] = {}
             for link, sealed in _with_sealed(repository.git, state):
                 if link.key is not None and ring.get(link.key) is not None:

@@ -289,7 +289,7 @@ HOME = "home"
 """The value of `envhist.keyIn` that stores keys only in the configuration home."""
 
 
-class Received(Protocol):
+class ReceivedKeys(Protocol):
     """Keys of other repositories, encrypted for this user as recipient."""
 
     def find(self, key_id: str) -> OpeningKey | None:
@@ -309,14 +309,14 @@ class KeyRing:
         common_state: str,
         config_home: str,
         key_in: str = "",
-        received: Callable[[], Received] | None = None,
+        received: Callable[[], ReceivedKeys] | None = None,
     ) -> None:
         """Open the keys of a repository.
 
         `key_in`: `home` stores keys only in the configuration home; `received`: returns keys encrypted for this user.
         """
         self._receive = received
-        self._received_keys: Received | None = None
+        self._received_keys: ReceivedKeys | None = None
         self._common_state = common_state
         self.ours = KeyDirectory(os.path.join(common_state, "keys"))
         self._origins = Origins(common_state)
@@ -390,7 +390,7 @@ class KeyRing:
         received = self._received() if key is None and KEY_NAME.fullmatch(key_id) else None
         return received.find(key_id) if received is not None else key
 
-    def _received(self) -> Received | None:
+    def _received(self) -> ReceivedKeys | None:
         if self._received_keys is None and self._receive is not None:
             self._received_keys = self._receive()
         return self._received_keys

@@ -37,19 +37,19 @@ class _Budget:
         return data
 
 
-def readings(data: bytes) -> Iterator[bytes]:
+def decoded_forms(data: bytes) -> Iterator[bytes]:
     """Yield the bytes as they are, then decoded from every other form that they contain."""
-    yield from _readings(data, _Budget(), 0)
+    yield from _decoded_forms(data, _Budget(), 0)
 
 
-def _readings(data: bytes, budget: _Budget, depth: int) -> Iterator[bytes]:
+def _decoded_forms(data: bytes, budget: _Budget, depth: int) -> Iterator[bytes]:
     yield data
     if depth == MAX_DEPTH:
         return
     for read in (_inflated, _wide, _decoded):
         for found in read(data, budget):
             if found:
-                yield from _readings(found, budget, depth + 1)
+                yield from _decoded_forms(found, budget, depth + 1)
 
 
 def _inflated(data: bytes, budget: _Budget) -> Iterator[bytes]:
@@ -135,7 +135,7 @@ def _base64() -> re.Pattern[bytes]:
     return re.compile(rb"[A-Za-z0-9+/_-]{40,}(?:\r?\n[ \t]{0,8}[A-Za-z0-9+/_-]{4,})*={0,2}")
 
 
-class Unfolding:
+class StreamDecompressor:
     """Decompress a file that arrives in parts, until the limit is reached."""
 
     def __init__(self) -> None:

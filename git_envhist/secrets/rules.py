@@ -1,8 +1,8 @@
 """Decide which files are secret: by name, by configuration, and by content.
 
-`SECRET_NAMES` and the tables after it list the names; `docs/security.md` shows the same tables (a test compares the
-two). `is_secret_name` matches them, and judges the name of a copy (`.env.bak`) as its original's. `SecretRules` adds
-`envhist.secret`, encrypting filters and the content: private keys, tokens, secret settings.
+`SECRET_NAMES` and the tables after it list the names; `docs/internals/security.md` shows the same tables (a test
+compares the two). `is_secret_name` matches them, and judges the name of a copy (`.env.bak`) as its original's.
+`SecretRules` adds `envhist.secret`, encrypting filters and the content: private keys, tokens, secret settings.
 
 The name matcher runs for every new path, 100,000 times in a first capture. It checks the last component first: sets
 of whole names and of suffixes, then one expression for the rest. Rules about directories are evaluated once per
@@ -105,7 +105,7 @@ class SecretRules:
         return is_secret_name
 
 
-def masked_program(path: bytes, data: bytes) -> bytes | None:
+def mask_program(path: bytes, data: bytes) -> bytes | None:
     """Return the text of a sealed program or document with masked secrets, or None if it cannot be masked.
 
     The user sees a diff of this text. A file that is secret by its name, or not text, is shown only with `--reveal`.

@@ -2,7 +2,7 @@
 
 Each form is a prefix that identifies its kind and stays readable, and a secret part. The table contains only
 unmistakable forms, one line per vendor's form, maintained by hand from the vendors' documentation: a long word alone
-does not make a file secret. `docs/security.md` shows the same table.
+does not make a file secret. `docs/internals/security.md` shows the same table.
 
 A new form needs three things: a line here, a sign in `SIGNS` or an expression in `ANCHORS` (a test generates tokens
 of every form and requires an anchor), and an example in `tests/secrets/test_tokens.py`.

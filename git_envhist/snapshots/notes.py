@@ -298,13 +298,13 @@ def _records_on(git: Git, own: str, ids: Collection[str]) -> dict[str, tuple[Not
     found: dict[str, tuple[NoteRecord, ...]] = {}
     for ref in listed.decode("utf-8", "surrogateescape").split():
         if ref != NOTES + own:
-            blobs = notes_in(git, ref, ids)
+            blobs = read_notes(git, ref, ids)
             for name, data in blobs.items():
                 found[name] = (*found.get(name, ()), *read_note(data).records)
     return found
 
 
-def every_note(git: Git, ref: str) -> dict[str, bytes]:
+def read_all_notes(git: Git, ref: str) -> dict[str, bytes]:
     """Return all notes of one writer by commit. Raise an error if one of them cannot be read."""
     found: dict[str, bytes] = {}
     rows = [(name, oid) for name, oid in _listed(git.run(*LIST, ref)) if HASH.fullmatch(name)]
@@ -324,7 +324,7 @@ def _listed(rows: bytes) -> Iterator[tuple[str, str]]:
         yield path.replace(b"/", b"").decode("ascii", "replace"), head.split()[2].decode("ascii")
 
 
-def notes_in(git: Git, ref: str, ids: Collection[str]) -> dict[str, bytes]:
+def read_notes(git: Git, ref: str, ids: Collection[str]) -> dict[str, bytes]:
     """Return the notes of one writer on some commits."""
     listed = _listed(git.ask(*LIST, ref).out)
     wanted = {name: oid for name, oid in listed if name in ids}
@@ -389,7 +389,7 @@ def add_local_notes(own: Git, fetched: FetchedStore, found: Sequence[Snapshot]) 
     by_commit: dict[str, tuple[NoteRecord, ...]] = {}
     listed = own.ask("for-each-ref", "--format=%(refname)", FETCHED_NOTES).out
     for ref in listed.decode("utf-8", "surrogateescape").split():
-        for name, data in notes_in(own, ref, ids).items():
+        for name, data in read_notes(own, ref, ids).items():
             by_commit[name] = (*by_commit.get(name, ()), *read_note(data).records)
     return _joined(found, by_commit)
 

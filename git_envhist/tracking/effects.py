@@ -159,7 +159,7 @@ MAX_COUNT = 10_000
 
 
 class ListedCheckpoint(NamedTuple):
-    """One checkpoint as the platform lists it."""
+    """A checkpoint as the platform lists it."""
 
     external_id: str
     taken_at: datetime

@@ -65,7 +65,7 @@ CASES = {
     "time": Case(("envlog", "--since=someday"), 129, "usage", "'someday'", "a time is one of", _opened),
     "similarity": Case(("envdiff", "-Mx"), 129, "usage", "not a percentage: 'x'", "-M90%"),
     "class": Case(
-        ("envrestore", "--only=odd", "@"), 129, "usage", "no such class", "there are: packages", _opened,
+        ("envrestore", "--only=odd", "@"), 129, "usage", "unknown class of paths", "use one of: packages", _opened,
     ),
     "steps": Case(("envrestore", "--undo", "x"), 129, "usage", "not a number of steps: 'x'", "--undo 2"),
     "range": Case(("envlog", "a...b"), 129, "usage", "not a range", "the two ends: a..b", _opened),

@@ -107,7 +107,7 @@ def test_observed_by_hand_and_as_json(repo: Repo) -> None:
     assert (found["observed"][0]["external_id"], found["observed"][0]["source"]) == ("cp-9", "vm")
     validate("observed", found)
     again = repo.run("envlog", "observe", "cp-9", check=True).out
-    assert again == "'cp-9' is known here already\n"
+    assert again == "'cp-9' is recorded already\n"
     listed = json.loads(repo.run("envlog", "observe", "--list", "--json", check=True).out)
     assert listed == found
     shown = json.loads(repo.run("envlog", "show", "cp-9", "--json", check=True).out)

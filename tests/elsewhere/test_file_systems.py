@@ -96,8 +96,8 @@ def test_attributes_that_a_file_system_has_no_place_for_are_told_and_all_else_co
     assert done.status == 5, done.err
     losses = {(loss["path"], loss["why"]) for loss in json.loads(done.out)["losses"]}
     # An ordinary user's namespace knows no other owner than its root.
-    owners = {loss for loss in losses if os.geteuid() != 0 and loss[1] == "its owner cannot be had here"}
-    assert losses - owners == {("dir/a", "its attributes cannot be had here")}
+    owners = {loss for loss in losses if os.geteuid() != 0 and loss[1] == "its owner could not be set"}
+    assert losses - owners == {("dir/a", "its attributes could not be set")}
     found = room.listing(there / "new")
     assert without_extras(found) == without_extras(wanted)
     assert {entry.xattrs for entry in found.values()} == {()}
@@ -139,7 +139,7 @@ def test_an_owner_whom_only_root_can_make_one_is_told_and_all_else_comes(repo: R
         done = repo.run("envrestore", *words, first, prefix=user)
         assert done.status == 5, done.err
         assert done.err.splitlines() == [
-            "warning: not restored exactly: 'dir/theirs': its owner cannot be had here"
+            "warning: not restored exactly: 'dir/theirs': its owner could not be set"
         ]
         found = listing(top, top=True)
         theirs = found[b"dir/theirs"]

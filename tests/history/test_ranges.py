@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from git_envhist.errors import AmbiguousRevision, EnvhistError, SnapshotNotFound, UsageError
-from git_envhist.history.resolve import LIVE, End, ResolvedRange, resolve_range, snapshots_in_range
+from git_envhist.history.resolve import WORKING_TREE, End, ResolvedRange, resolve_range, snapshots_in_range
 from git_envhist.history.timeline import Catalog, Position, Timeline
 from tests.history.snapshots import NOW, snapshot, world
 
@@ -73,7 +73,7 @@ def test_start_on_another_timeline_excludes_common_snapshots_only() -> None:
 
 
 def test_an_empty_timeline_up_to_now_is_an_empty_list() -> None:
-    assert snapshots_in_range(ResolvedRange(None, LIVE), world().own) == ()
+    assert snapshots_in_range(ResolvedRange(None, WORKING_TREE), world().own) == ()
 
 
 @pytest.mark.parametrize("text", [":/fix a..b thing", "odd..name", ":/wait... what", ":/fix a..b thing~0"])

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from git_envhist.errors import AmbiguousRevision, EnvhistError, SnapshotNotFound, UsageError
-from git_envhist.history.resolve import LIVE, locate, resolve, resolve_end
+from git_envhist.history.resolve import WORKING_TREE, locate, resolve, resolve_end
 from git_envhist.history.timeline import Catalog, Timeline
 from tests.history.snapshots import NOW, hex_id, named, snapshot, verdict, world
 
@@ -89,7 +89,7 @@ def test_each_spelling_of_the_grammar_finds_its_snapshot(text: str, intent: str)
 
 
 def test_the_live_environment_is_an_end_but_no_snapshot() -> None:
-    assert resolve_end("now", MORNING, NOW) == LIVE
+    assert resolve_end("now", MORNING, NOW) == WORKING_TREE
     assert isinstance(refused("now"), UsageError)
 
 

@@ -14,7 +14,7 @@ from tests.support.repository import Repo, make_repo
 
 pytestmark = pytest.mark.usefixtures("in_process")
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-PAGES = ("api.md",)
+PAGES = ("guide/api.md",)
 MODULES = ("api", "aio")
 
 

@@ -16,7 +16,7 @@ from git_envhist.compat.chimera.env.local import LocalEnvironment
 from git_envhist.compat.praisonai.service import CheckpointService
 from git_envhist.git.repository import Repository
 from git_envhist.handlers.upkeep import run_upkeep
-from git_envhist.maintenance.daily import DAY, STAMP, begin_if_due
+from git_envhist.maintenance.daily import DAY, STAMP, start_if_due
 from git_envhist.model import Trigger
 from git_envhist.rewrite.marking import is_marked
 from tests.support.repository import Repo
@@ -85,9 +85,9 @@ def test_upkeep_starts_in_a_store_that_disables_git_gc(
     make_due(plain.repository.common_dir)
     for name in ("gc.auto", "maintenance.auto"):
         repo.git("config", "--global", name, "0")
-        assert not begin_if_due(plain.repository)
+        assert not start_if_due(plain.repository)
         repo.git("config", "--global", "--unset", name)
-    assert begin_if_due(plain.repository)
+    assert start_if_due(plain.repository)
     assert [one.common_dir for one in begun] == [plain.repository.common_dir]
 
 

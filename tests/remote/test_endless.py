@@ -148,7 +148,7 @@ def test_import_refuses_endless_trees(repo: Repo, bare: Repo, tmp_path: Path, pl
     write_tar(file, ("envhist-export", b"envhist-export 1\n"), ("history.bundle", bundle))
     done = repo.run("envlog", "import", file)
     assert (done.status, done.out) == (128, "")
-    assert f"holds trees that {FOUND}" in done.err
+    assert f"contains trees that {FOUND}" in done.err
     assert refs_of_fetched(repo) == {}
 
 

@@ -120,7 +120,7 @@ def test_a_failure_there_is_read_here(ci: Machine, tmp_path: Path) -> None:
     assert "env" not in {fact["probe"] for fact in facts}
     here.run("envrestore", "--to", str(tmp_path / "failing"), name)
     assert (tmp_path / "failing/app.py").read_bytes() == ci.read("app.py")
-    assert not (tmp_path / "failing/.env.local").exists(), "sealed with a key that is not here"
+    assert not (tmp_path / "failing/.env.local").exists(), "sealed with a key that you do not have"
 
 
 def test_one_machine_is_told_whole(repo: Repo, bare: Repo) -> None:

@@ -1,4 +1,4 @@
-"""Rewriting and repairing on a full file system; `tests.crash.keptfull` does more."""
+"""Rewriting and repairing on a full file system; `tests.crash.retention_full` does more."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.keptfull import mounted, ready, without_it, without_room
+from tests.crash.retention_full import mounted, ready, without_it, without_room
 from tests.support.repository import make_repo
 
 

@@ -1,4 +1,4 @@
-"""A rewrite killed at any step loses nothing, and the same command completes it; `tests.crash.keptkills` does more."""
+"""A rewrite killed at any step loses nothing; the same command completes it. See `crash.retention_kills`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.faults import needs_strace
-from tests.crash.keptkills import killed_at, prepare, without_a_kill
+from tests.crash.retention_kills import killed_at, prepare, without_a_kill
 from tests.support.repository import Repo, make_repo
 
 # Between the refs, each of which is renamed as a file, and during the removal of old packs.

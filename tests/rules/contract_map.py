@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One promise."""
+    """A promise, and the tests that check it."""
 
     id: str
     says: str
@@ -479,7 +479,7 @@ STATUS = (
     Line(
         "status 130, 143",
         "stopped by a signal",
-        ("crash/test_stopped.py::test_a_signal_at_any_time_ends_it_with_its_own_status",),
+        ("crash/test_stopped.py::test_signal_at_any_time_ends_a_capture_with_its_status",),
     ),
 )
 
@@ -688,22 +688,22 @@ LIST = (
         "envlog fork",
         "a linked worktree at a snapshot's code commit with the whole environment in it, on its own timeline",
         (
-            "fork/test_fork.py::test_a_fork_holds_the_whole_environment_and_git_tells_the_truth_there",
-            "fork/test_fork.py::test_its_timeline_begins_with_it_and_says_where_it_came_from",
-            "fork/test_fork.py::test_forks_of_one_moment_are_identical_and_touch_nothing_of_each_other",
-            "fork/test_fork.py::test_the_better_of_two_forks_is_adopted",
-            "fork/test_fork.py::test_where_the_code_commit_is_gone_the_fork_is_an_orphan",
-            "fork/test_fork.py::test_a_plain_directory_is_forked_into_another",
-            "fork/test_fork.py::test_a_fork_that_fails_leaves_nothing",
-            "fork/test_submodules.py::test_git_works_in_a_fork_and_in_its_submodules",
-            "fork/test_submodules.py::test_what_is_done_in_a_fork_s_submodule_is_done_nowhere_else",
-            "fork/test_clones.py::test_what_is_unchanged_shares_its_blocks_and_nothing_else",
+            "fork/test_fork.py::test_fork_contains_the_whole_environment_and_git_status_is_right",
+            "fork/test_fork.py::test_timeline_of_a_fork_begins_with_it_and_names_its_origin",
+            "fork/test_fork.py::test_forks_of_one_snapshot_are_equal_and_independent",
+            "fork/test_fork.py::test_one_of_two_forks_is_restored_into_the_original",
+            "fork/test_fork.py::test_fork_is_an_orphan_when_the_code_commit_is_gone",
+            "fork/test_fork.py::test_plain_directory_is_forked_into_another",
+            "fork/test_fork.py::test_failed_fork_leaves_nothing",
+            "fork/test_submodules.py::test_git_works_in_a_fork_and_its_submodules",
+            "fork/test_submodules.py::test_commits_in_a_submodule_of_a_fork_change_nothing_elsewhere",
+            "fork/test_shared_blocks.py::test_unchanged_files_share_blocks_and_nothing_else",
         ),
     ),
     Line(
         "envlog fork --branch",
         "a new branch at the code commit",
-        ("fork/test_fork.py::test_a_branch_is_made_where_one_is_wished",),
+        ("fork/test_fork.py::test_branch_is_created_on_request",),
     ),
     Line(
         "envlog fork --dry-run",
@@ -729,14 +729,14 @@ LIST = (
         "envlog fork --relocate",
         "what names the place it was made of is rewritten in it",
         (
-            "fork/test_running.py::test_a_relocated_virtual_environment_runs_what_is_its_own",
-            "fork/test_running.py::test_a_relocated_package_of_node_runs_what_is_its_own",
+            "fork/test_installed_programs.py::test_relocated_virtual_environment_runs_its_own_files",
+            "fork/test_installed_programs.py::test_relocated_node_package_runs_its_own_files",
         ),
     ),
     Line(
         "envlog fork --allow-unsigned",
         "what no key that is here signed is forked only when told so",
-        ("fork/test_fork.py::test_what_nobody_here_signed_is_forked_only_when_told_so",),
+        ("fork/test_fork.py::test_unsigned_snapshot_is_forked_only_with_option",),
     ),
     Line(
         "python around",
@@ -860,22 +860,22 @@ LIST = (
     Line(
         "python preview",
         "the plan of a restore, and what goes with it",
-        ("restore/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
+        ("restore/test_api.py::test_restore_undo_and_redo_return_results",),
     ),
     Line(
         "python write_to",
         "a moment in a directory of its own",
-        ("restore/test_verbs.py::test_a_moment_is_written_elsewhere",),
+        ("restore/test_api.py::test_snapshot_is_written_to_another_directory",),
     ),
     Line(
         "python continue_restore",
         "as --continue",
-        ("restore/test_verbs.py::test_a_restore_that_was_broken_off_is_ended",),
+        ("restore/test_api.py::test_interrupted_restore_is_continued_or_aborted",),
     ),
     Line(
         "python abort_restore",
         "as --abort",
-        ("restore/test_verbs.py::test_a_restore_that_was_broken_off_is_ended",),
+        ("restore/test_api.py::test_interrupted_restore_is_continued_or_aborted",),
     ),
     Line(
         "python attachments",
@@ -885,7 +885,7 @@ LIST = (
     Line(
         "python fork",
         "another EnvHistory",
-        ("fork/test_fork.py::test_from_python_a_fork_is_another_history",),
+        ("fork/test_fork.py::test_fork_of_the_api_is_another_history",),
     ),
     Line(
         "envlog init",
@@ -1434,25 +1434,25 @@ RESTORE = (
         "envrestore",
         "brings everything back to a moment, saving what is here first; without a revision it only shows",
         (
-            "restore/test_programs.py::test_everything_is_as_it_was_and_comes_back",
-            "restore/test_programs.py::test_without_a_revision_the_likeliest_moments_are_shown",
-            "restore/test_programs.py::test_what_is_as_it_was_is_not_touched",
-            "restore/test_programs.py::test_what_the_snapshot_left_out_stays",
-            "restore/test_programs.py::test_what_is_left_out_now_is_not_written_over",
+            "restore/test_programs.py::test_restore_and_undo_return_every_file",
+            "restore/test_programs.py::test_likely_snapshots_are_listed_without_a_revision",
+            "restore/test_programs.py::test_unchanged_file_is_not_touched_by_the_program",
+            "restore/test_programs.py::test_path_excluded_from_the_snapshot_stays",
+            "restore/test_programs.py::test_path_excluded_now_is_not_overwritten",
         ),
     ),
     Line(
         "envrestore --dry-run",
         "the plan, and nothing changed; --json the same as data",
-        ("restore/test_programs.py::test_a_dry_run_shows_the_plan_and_changes_nothing",),
+        ("restore/test_programs.py::test_dry_run_prints_the_plan_and_changes_nothing",),
     ),
     Line(
         "envrestore --to",
         "elsewhere, and nothing here is touched",
         (
-            "restore/test_programs.py::test_a_moment_is_written_elsewhere_and_nothing_here_is_touched",
-            "restore/test_foreign.py::test_our_own_comes_as_it_was",
-            "restore/test_foreign.py::test_privileges_and_owners_are_not_taken_over",
+            "restore/test_programs.py::test_snapshot_is_written_to_another_directory_without_changing_the_environment",
+            "restore/test_unsigned.py::test_trusted_snapshot_is_restored_as_it_was",
+            "restore/test_unsigned.py::test_set_id_bits_and_owners_are_not_restored",
         ),
     ),
     Line(
@@ -1463,35 +1463,35 @@ RESTORE = (
     Line(
         "envrestore --keep-new",
         "what came after stays",
-        ("restore/test_programs.py::test_what_is_new_and_what_is_code_can_be_kept",),
+        ("restore/test_programs.py::test_new_files_and_tracked_files_can_be_kept",),
     ),
     Line(
         "envrestore --keep-tracked",
         "what HEAD tracks stays",
         (
-            "restore/test_programs.py::test_what_is_new_and_what_is_code_can_be_kept",
+            "restore/test_programs.py::test_new_files_and_tracked_files_can_be_kept",
             "restore/test_programs.py::test_tracked_files_that_differ_from_head_are_counted",
         ),
     ),
     Line(
         "envrestore --only",
         "classes of things",
-        ("restore/test_programs.py::test_paths_and_classes_choose",),
+        ("restore/test_programs.py::test_pathspecs_and_classes_select_paths",),
     ),
     Line(
         "envrestore --head",
         "HEAD goes along where git would let it",
         (
-            "restore/test_programs.py::test_head_moves_along_where_it_is_asked_to",
-            "restore/test_head.py::test_a_kill_at_the_very_end_leaves_no_head_behind",
+            "restore/test_programs.py::test_head_moves_when_requested",
+            "restore/test_head.py::test_kill_at_the_very_end_leaves_head_as_before",
         ),
     ),
     Line(
         "envrestore --relocate",
         "what comes of a fork and names its place names this one then",
         (
-            "fork/test_running.py::test_a_relocated_fork_is_adopted_and_runs_what_is_here",
-            "fork/test_running.py::test_what_is_adopted_from_a_relocated_fork_is_said_to_name_the_fork",
+            "fork/test_installed_programs.py::test_relocated_fork_is_restored_and_runs_the_original_files",
+            "fork/test_installed_programs.py::test_restore_from_a_relocated_fork_warns_about_its_paths",
         ),
     ),
     Line(
@@ -1508,53 +1508,53 @@ RESTORE = (
     Line(
         "envrestore --attachments",
         "gives back what was attached",
-        ("restore/test_programs.py::test_what_was_attached_is_given_back",),
+        ("restore/test_programs.py::test_attachments_are_written_back",),
     ),
     Line(
         "envrestore --force",
         "overrides the refusals that name it",
         (
-            "restore/test_programs.py::test_a_database_that_is_open_elsewhere_is_refused_by_name",
-            "restore/test_programs.py::test_a_home_directory_is_not_restored_unasked",
-            "restore/test_foreign.py::test_links_that_lead_out_are_not_made_unless_forced",
+            "restore/test_programs.py::test_open_database_is_refused_by_name",
+            "restore/test_programs.py::test_home_directory_is_not_restored_without_force",
+            "restore/test_unsigned.py::test_links_that_lead_outside_are_not_restored_without_force",
         ),
     ),
     Line(
         "envrestore --allow-unsigned",
         "restores here what no key here signed",
         (
-            "restore/test_programs.py::test_what_no_key_of_ours_signed_is_not_restored_here_unasked",
-            "restore/test_foreign.py::test_in_place_the_same_holds_and_what_stands_here_stays",
-            "restore/test_foreign.py::test_running_it_is_told_to_mean_trust_once",
+            "restore/test_programs.py::test_unsigned_snapshot_is_refused_without_option",
+            "restore/test_unsigned.py::test_unsigned_snapshot_restored_in_place_is_reduced_and_keeps_existing_files",
+            "restore/test_unsigned.py::test_warning_about_programs_is_printed_once",
         ),
     ),
     Line(
         "envrestore --roots",
         "changes additional roots too",
         (
-            "restore/test_foreign_roots.py::test_unsigned_snapshot_changes_no_additional_root_without_option",
-            "restore/test_foreign_roots.py::test_unsigned_snapshot_changes_additional_root_with_option",
+            "restore/test_unsigned_roots.py::test_unsigned_snapshot_changes_no_additional_root_without_option",
+            "restore/test_unsigned_roots.py::test_unsigned_snapshot_changes_additional_root_with_option",
         ),
     ),
     Line(
         "envrestore --undo",
         "takes back a restore",
-        ("restore/test_programs.py::test_everything_is_as_it_was_and_comes_back",),
+        ("restore/test_programs.py::test_restore_and_undo_return_every_file",),
     ),
     Line(
         "envrestore --redo",
         "forth again",
-        ("restore/test_programs.py::test_everything_is_as_it_was_and_comes_back",),
+        ("restore/test_programs.py::test_restore_and_undo_return_every_file",),
     ),
     Line(
         "envrestore --continue",
         "finishes what was broken off",
-        ("restore/test_programs.py::test_a_restore_that_was_broken_off_is_told_by_whatever_comes_next",),
+        ("restore/test_programs.py::test_interrupted_restore_is_reported_by_the_next_command",),
     ),
     Line(
         "envrestore --abort",
         "takes back what was broken off",
-        ("restore/test_programs.py::test_a_restore_that_was_broken_off_can_be_taken_back",),
+        ("restore/test_programs.py::test_interrupted_restore_can_be_aborted",),
     ),
     Line(
         "envlog recent",
@@ -1914,13 +1914,13 @@ RESTORE = (
         "envlog undo",
         "to the newest earlier state that differs, so many steps",
         (
-            "restore/test_programs.py::test_undo_walks_back_through_moments_and_redo_to_what_was_never_captured",
+            "restore/test_programs.py::test_undo_steps_through_snapshots_and_redo_returns_to_the_uncaptured_state",
         ),
     ),
     Line(
         "envlog undo --dry-run",
         "the plan only",
-        ("restore/test_programs.py::test_a_dry_undo_is_no_undo",),
+        ("restore/test_programs.py::test_dry_run_of_undo_changes_nothing",),
     ),
     Line(
         "envlog undo --plan",
@@ -1935,20 +1935,20 @@ RESTORE = (
     Line(
         "envlog undo --force",
         "overrides refusals",
-        ("restore/test_programs.py::test_a_dry_undo_is_no_undo",),
+        ("restore/test_programs.py::test_dry_run_of_undo_changes_nothing",),
     ),
     Line(
         "envlog redo",
         "forth again, until something new has come",
         (
-            "restore/test_programs.py::test_undo_walks_back_through_moments_and_redo_to_what_was_never_captured",
-            "restore/test_programs.py::test_new_work_after_an_undo_is_told_by_redo",
+            "restore/test_programs.py::test_undo_steps_through_snapshots_and_redo_returns_to_the_uncaptured_state",
+            "restore/test_programs.py::test_redo_after_new_work_is_refused_with_a_reason",
         ),
     ),
     Line(
         "envlog redo --dry-run",
         "the plan only",
-        ("restore/test_programs.py::test_a_dry_undo_is_no_undo",),
+        ("restore/test_programs.py::test_dry_run_of_undo_changes_nothing",),
     ),
     Line(
         "envlog redo --plan",
@@ -1963,12 +1963,12 @@ RESTORE = (
     Line(
         "envlog redo --force",
         "overrides refusals",
-        ("restore/test_programs.py::test_a_dry_undo_is_no_undo",),
+        ("restore/test_programs.py::test_dry_run_of_undo_changes_nothing",),
     ),
     Line(
         "status 5",
         "done, but something is not as it was",
-        ("restore/test_programs.py::test_what_cannot_be_had_here_is_told_by_its_own_status",),
+        ("restore/test_programs.py::test_partial_restore_has_its_own_exit_status",),
     ),
 )
 
@@ -2007,22 +2007,22 @@ PYTHON = (
     Line(
         "python restore",
         "what the program does, with a result",
-        ("restore/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
+        ("restore/test_api.py::test_restore_undo_and_redo_return_results",),
     ),
     Line(
         "python undo",
         "to the state before",
-        ("restore/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
+        ("restore/test_api.py::test_restore_undo_and_redo_return_results",),
     ),
     Line(
         "python redo",
         "forth again",
-        ("restore/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
+        ("restore/test_api.py::test_restore_undo_and_redo_return_results",),
     ),
     Line(
         "python refresh",
         "looks up timelines and clock again",
-        ("restore/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
+        ("restore/test_api.py::test_restore_undo_and_redo_return_results",),
     ),
     Line(
         "python open",
@@ -2181,28 +2181,28 @@ CHECKS = (
         "envlog capture --verify",
         "published first, then checked by the shell in the root; a failing check or notes in disorder cost a warning",
         (
-            CAPTURE_VERIFY + "test_a_check_that_fails_costs_a_warning_and_no_snapshot",
-            CAPTURE_VERIFY + "test_the_snapshot_is_there_while_its_check_runs",
-            CAPTURE_VERIFY + "test_a_check_runs_at_the_top_and_sees_nothing_of_the_git_that_runs_us",
-            CAPTURE_VERIFY + "test_notes_that_cannot_be_written_cost_a_warning",
-            CAPTURE_VERIFY + "test_after_ctrl_c_the_snapshot_stands_and_the_check_is_gone",
-            CAPTURE_VERIFY + "test_the_real_npm_test_is_run",
+            CAPTURE_VERIFY + "test_failed_check_prints_a_warning_and_keeps_the_snapshot",
+            CAPTURE_VERIFY + "test_snapshot_exists_while_its_check_runs",
+            CAPTURE_VERIFY + "test_check_runs_at_the_top_without_variables_of_git",
+            CAPTURE_VERIFY + "test_unwritable_notes_print_a_warning",
+            CAPTURE_VERIFY + "test_ctrl_c_keeps_the_snapshot_and_ends_the_check",
+            CAPTURE_VERIFY + "test_real_npm_test_is_run",
         ),
     ),
     Line(
         "envlog capture --exit-code",
         "ends with the check's status",
         (
-            CAPTURE_VERIFY + "test_with_exit_code_it_ends_as_the_check_does",
-            CAPTURE_VERIFY + "test_exit_code_wants_a_check",
+            CAPTURE_VERIFY + "test_exit_code_option_returns_the_status_of_the_check",
+            CAPTURE_VERIFY + "test_exit_code_option_needs_a_check",
         ),
     ),
     Line(
         "config envhist.verify",
         "the check that captures run when none is given",
         (
-            CAPTURE_VERIFY + "test_the_configured_check_runs_for_the_triggers_that_are_named",
-            CAPTURE_VERIFY + "test_a_check_inside_a_check_is_left_out_and_waits_for_nobody",
+            CAPTURE_VERIFY + "test_configured_check_runs_for_the_named_triggers",
+            CAPTURE_VERIFY + "test_check_inside_a_check_is_skipped_without_waiting",
         ),
     ),
     Line(
@@ -2224,87 +2224,87 @@ CHECKS = (
         "config envhist.verifyon",
         "for which triggers; one at a time",
         (
-            CAPTURE_VERIFY + "test_the_configured_check_runs_for_the_triggers_that_are_named",
+            CAPTURE_VERIFY + "test_configured_check_runs_for_the_named_triggers",
             CAPTURE_VERIFY + "test_checks_of_one_working_tree_run_one_after_the_other",
         ),
     ),
     Line(
         "config envhist.verifytimeout",
         "how long a check may take",
-        (CAPTURE_VERIFY + "test_a_check_may_take_so_long",),
+        (CAPTURE_VERIFY + "test_check_is_ended_at_its_timeout",),
     ),
     Line(
         "envlog verify",
         "now, or in a throw-away environment of an older moment, never by what is alive; 0, 1 or 125",
         (
-            "checks/test_older.py::test_the_answer_is_the_status",
-            "checks/test_older.py::test_what_is_here_is_captured_where_it_is_new_and_checked",
-            "checks/test_older.py::test_an_older_moment_is_seen_as_it_was_and_what_is_alive_is_not_touched",
-            "checks/test_older.py::test_it_is_seen_at_its_own_place_by_every_path",
-            "checks/test_older.py::test_an_ordinary_user_has_that_too",
-            "checks/test_older.py::test_without_mounts_what_names_the_place_is_rewritten",
-            "checks/test_older.py::test_what_still_leads_to_what_is_alive_is_an_error_and_never_a_pass",
-            "checks/test_older.py::test_a_virtual_environment_runs_what_was_in_it_then",
-            "checks/test_older.py::test_what_was_stopped_leaves_nothing_behind_for_long",
+            "checks/test_sandbox.py::test_exit_status_is_that_of_the_check",
+            "checks/test_sandbox.py::test_changed_environment_is_captured_and_checked",
+            "checks/test_sandbox.py::test_older_snapshot_is_checked_without_touching_the_environment",
+            "checks/test_sandbox.py::test_sandbox_is_seen_at_the_original_path",
+            "checks/test_sandbox.py::test_ordinary_user_has_a_sandbox",
+            "checks/test_sandbox.py::test_paths_are_rewritten_when_mounts_are_not_available",
+            "checks/test_sandbox.py::test_remaining_reference_to_the_environment_is_an_error_and_never_a_pass",
+            "checks/test_sandbox.py::test_virtual_environment_runs_its_files_of_that_time",
+            "checks/test_sandbox.py::test_killed_check_leaves_nothing_after_the_next",
         ),
     ),
     Line(
         "envlog bisect",
         "the first moment where the check fails, in the fewest tries, and what that step changed; 125 skips",
         (
-            "checks/test_bisect.py::test_a_package_is_found_among_sixty_moments_in_seven_tries",
-            "checks/test_bisect.py::test_a_row_in_a_database_is_found_with_the_check_that_good_passed",
-            "checks/test_bisect.py::test_125_skips_and_what_cannot_be_told_apart_is_told",
+            "checks/test_bisect.py::test_package_is_found_among_sixty_snapshots_in_seven_tries",
+            "checks/test_bisect.py::test_database_row_is_found_with_the_check_that_good_passed",
+            "checks/test_bisect.py::test_exit_status_125_skips_and_all_candidates_are_printed",
         ),
     ),
     Line(
         "envlog bisect --good",
         "a moment where it passes; the newest such by default",
-        ("checks/test_bisect.py::test_where_there_is_nothing_to_find_it_is_said_why",),
+        ("checks/test_bisect.py::test_bisect_without_a_result_prints_the_reason",),
     ),
     Line(
         "envlog bisect --bad",
         "a later one where it fails; the newest by default",
-        ("checks/test_bisect.py::test_where_there_is_nothing_to_find_it_is_said_why",),
+        ("checks/test_bisect.py::test_bisect_without_a_result_prints_the_reason",),
     ),
     Line(
         "envrestore --verify",
         "runs the recorded check afterwards and offers to undo when it fails",
         (
-            "checks/test_restore_verify.py::test_the_recorded_check_runs_on_what_was_restored",
-            "checks/test_restore_verify.py::test_where_it_fails_the_way_back_is_told",
-            "checks/test_restore_verify.py::test_on_a_terminal_one_is_asked",
-            "checks/test_restore_verify.py::test_without_a_check_nothing_is_restored",
+            "checks/test_restore_verify.py::test_recorded_check_runs_on_the_restored_environment",
+            "checks/test_restore_verify.py::test_failed_check_prints_the_undo_command",
+            "checks/test_restore_verify.py::test_failed_check_asks_on_a_terminal",
+            "checks/test_restore_verify.py::test_nothing_is_restored_without_a_check",
         ),
     ),
     Line(
         "verdicts of others, and known ones",
         "an unsigned one is a claim; the same tree captured again shows it as known; no note brings a command",
         (
-            "checks/test_claims.py::test_what_a_note_says_without_our_key_counts_for_nothing",
-            "checks/test_claims.py::test_a_verdict_counts_for_its_own_snapshot_alone",
-            "checks/test_claims.py::test_a_command_in_a_note_is_never_run",
-            "checks/test_claims.py::test_the_same_environment_captured_again_is_known_and_from_when",
+            "checks/test_unsigned_verdicts.py::test_verdict_without_our_signature_is_ignored",
+            "checks/test_unsigned_verdicts.py::test_verdict_applies_only_to_its_snapshot",
+            "checks/test_unsigned_verdicts.py::test_command_in_a_note_is_never_run",
+            "checks/test_unsigned_verdicts.py::test_equal_environment_is_known_with_the_time_of_its_check",
         ),
     ),
     Line(
         "python verify",
         "a check now, or of a moment",
-        ("checks/test_python.py::test_a_program_checks_now_then_and_in_between",),
+        ("checks/test_api.py::test_api_checks_now_an_older_snapshot_and_bisects",),
     ),
     Line(
         "python bisect",
         "the first moment where a check fails",
-        ("checks/test_python.py::test_a_program_checks_now_then_and_in_between",),
+        ("checks/test_api.py::test_api_checks_now_an_older_snapshot_and_bisects",),
     ),
     Line(
         "verdict of a check",
         "by the exit status alone: pass, fail, error; what it changed; its output sealed",
         (
-            "checks/test_runner.py::test_the_status_alone_decides",
-            CAPTURE_VERIFY + "test_a_check_that_changed_the_environment_says_so",
-            CAPTURE_VERIFY + "test_what_is_kept_of_the_output_is_sealed_and_tokens_are_masked",
-            CAPTURE_VERIFY + "test_the_log_tells_what_failed_as_the_manual_has_it",
+            "checks/test_runner.py::test_verdict_depends_on_the_exit_status_alone",
+            CAPTURE_VERIFY + "test_check_that_changed_the_environment_is_reported",
+            CAPTURE_VERIFY + "test_stored_output_is_sealed_and_tokens_are_masked",
+            CAPTURE_VERIFY + "test_log_prints_failures_as_documented",
         ),
     ),
 )

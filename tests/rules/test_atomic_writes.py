@@ -20,7 +20,7 @@ EXCEPTIONS = {
     "git_envhist.objects.own_packs": "puts packs aside and back",
     "git_envhist.objects.pack_writer": "names a pack by its content",
     "git_envhist.remote.bundle": "moves received packs",
-    "git_envhist.restore.fs": "the calls of a restore, relative to directory descriptors",
+    "git_envhist.restore.disk_calls": "the calls of a restore, relative to directory descriptors",
     "git_envhist.restore.journal": "a phase that was written in advance, for a full disk",
     "git_envhist.retention.purge": "moves the directory of fetched timelines out of the way",
     "git_envhist.rewrite.salvage": "puts a damaged ref aside",

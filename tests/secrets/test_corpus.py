@@ -16,7 +16,7 @@ from tests.secrets.test_canaries import everything_in, files_below, unpacked
 from tests.support.repository import Repo, make_repo
 from tests.support.snapshot import read_back
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "security.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "internals" / "security.md"
 MASKED_CLASS = "intents, notes and values"
 COLUMNS = ("sealed", "refused", "reported", "in the clear")
 LEAST = 150
@@ -70,7 +70,7 @@ def taken(tmp_path_factory: pytest.TempPathFactory, sealed_session: None) -> Tak
 
 
 def table(taken: Taken) -> str:
-    """Return the table of `docs/security.md`."""
+    """Return the table of `docs/internals/security.md`."""
     rows: dict[str, Counter[str]] = {}
     for one, outcome in taken.outcomes.items():
         rows.setdefault(one.kind, Counter())[outcome] += 1

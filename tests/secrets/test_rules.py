@@ -16,7 +16,7 @@ from git_envhist.secrets import rules as secrettable
 from git_envhist.secrets.rules import SecretRules, original_names
 
 RULES = SecretRules()
-DOCUMENT = Path(__file__).parents[2] / "docs" / "security.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "internals" / "security.md"
 
 
 def words(text: str) -> list[str]:

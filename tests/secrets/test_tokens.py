@@ -18,7 +18,7 @@ from tests.secrets import token_examples as tokenexamples
 from tests.secrets.token_examples import spelled
 
 RULES = SecretRules()
-DOCUMENT = Path(__file__).parents[2] / "docs" / "security.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "internals" / "security.md"
 BODY = "aB3dE5gH7jK9mN2pQ4rS6tU8vW0xY1zC3eF5"
 HEX = "0a1b2c3d4e5f6a7b8c9d0e1f2a3b4c5d"
 ARMOUR = "MIIEowIBAAKCAQEAqKpRgnn6yq26U3yt5YFZquyukfRjbMXp"

@@ -20,8 +20,8 @@ from git_envhist.snapshots.chunks import (
     SMALLEST,
     cut,
     cut_with_cutter,
-    padded,
-    secret_cuts,
+    cut_with_secret,
+    pad,
     substitution,
 )
 
@@ -36,7 +36,7 @@ def dump_of(rows: int, seed: int = 1) -> bytes:
 
 
 def pieces_of(data: bytes, secret: bytes = SECRET) -> list[bytes]:
-    return [piece for piece, times in secret_cuts([data], secret) for _ in range(times)]
+    return [piece for piece, times in cut_with_secret([data], secret) for _ in range(times)]
 
 
 def stored_length(piece: bytes) -> int:
@@ -53,7 +53,7 @@ def lengths(pieces: Iterable[bytes]) -> list[int]:
 def test_guess_of_a_dump_does_not_predict_chunk_lengths(prefix: bytes) -> None:
     dump = prefix + dump_of(20_000)
     guess = lengths(piece for piece, _ in cut([dump]))
-    sealed = [len(padded(zlib.compress(piece, 6))) for piece in pieces_of(dump)]
+    sealed = [len(pad(zlib.compress(piece, 6))) for piece in pieces_of(dump)]
     assert len(sealed) > 5
     assert guess != lengths(pieces_of(dump))
     offsets = {sum(map(len, pieces_of(dump)[:number])) for number in range(1, len(sealed))}
@@ -89,7 +89,7 @@ def test_slightly_changed_dump_shares_chunks() -> None:
 
 @given(st.integers(0, 1 << 19))
 def test_padding_costs_at_most_a_sixteenth(size: int) -> None:
-    length = len(padded(bytes(size)))
+    length = len(pad(bytes(size)))
     assert length >= max(256, size)
     assert length <= max(512, size * 17 / 16 + 256)
     assert length % 256 == 0
@@ -98,7 +98,7 @@ def test_padding_costs_at_most_a_sixteenth(size: int) -> None:
 def test_chunks_with_and_without_padding_are_read() -> None:
     piece = dump_of(100)
     deflated = zlib.compress(piece, 6)
-    assert sealed_chunks._inflate(deflated, "it") == sealed_chunks._inflate(padded(deflated), "it") == piece
+    assert sealed_chunks._inflate(deflated, "it") == sealed_chunks._inflate(pad(deflated), "it") == piece
 
 
 @pytest.mark.parametrize("without_the_cutter", [False, True])
@@ -110,7 +110,7 @@ def test_chunks_make_up_the_dump_and_none_is_too_long(
         monkeypatch.setitem(sys.modules, "pyfastcdc", None)
     data = os.urandom(size)
     blocks = [data[at : at + 100_000] for at in range(0, size, 100_000)]
-    found = [piece for piece, times in secret_cuts(blocks, SECRET) for _ in range(times)]
+    found = [piece for piece, times in cut_with_secret(blocks, SECRET) for _ in range(times)]
     assert b"".join(found) == data
     assert all(0 < len(piece) <= MAX_SIZE for piece in found)
 
@@ -120,4 +120,4 @@ def test_chunk_lengths_follow_from_the_key_without_the_chunker(monkeypatch: pyte
     first, other = pieces_of(bytes(1 << 20)), pieces_of(bytes(1 << 20), b"t" * 64)
     assert list(map(len, first)) == list(map(len, pieces_of(os.urandom(1 << 20))))
     assert list(map(len, first)) != list(map(len, other))
-    assert chunks.padded(b"") == bytes(256)
+    assert chunks.pad(b"") == bytes(256)

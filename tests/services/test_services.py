@@ -192,7 +192,7 @@ def test_restore_is_refused_before_any_service_is_stopped(served: Served) -> Non
     repo.write("app.py", b"two")
     refused = other.run("envrestore", "--services", "--allow-unsigned", first)
     assert (refused.status, served.steps) == (3, [])
-    assert "services are not brought" in refused.err
+    assert "services cannot be restored" in refused.err
 
 
 def test_restore_ends_when_a_service_does_not_stop_and_restarts_the_others(served: Served) -> None:
@@ -202,7 +202,7 @@ def test_restore_ends_when_a_service_does_not_stop_and_restarts_the_others(serve
     repo.write("app.py", b"two")
     refused = repo.run("envrestore", "--services", first)
     assert (refused.status, repo.read("app.py"), served.state.read_bytes()) == (3, b"two", b"1")
-    assert "'zz' does not stop: it exited with status 7" in refused.err
+    assert "'zz' did not stop: it exited with status 7" in refused.err
     assert served.steps == ["stop", "start"]
 
 
@@ -228,7 +228,7 @@ def test_snapshot_without_service_state_is_reported(served: Served) -> None:
     repo.write("app.py", b"two")
     done = repo.run("envrestore", "--services", first)
     assert (done.status, served.steps) == (5, ["stop", "start"])
-    assert "that moment holds no state of it" in done.err
+    assert "the snapshot has no state of it" in done.err
 
 
 def test_commands_come_only_from_the_users_configuration(served: Served) -> None:

@@ -92,7 +92,7 @@ def private_mounts() -> Iterator[Room]:
     room = Room(holder)
     try:
         if holder.stdout.readline() != b"held\n":
-            pytest.skip("mount namespaces cannot be had here")
+            pytest.skip("mount namespaces could not be set")
         yield room
     finally:
         for helper in room.helpers:

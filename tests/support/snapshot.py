@@ -1,4 +1,4 @@
-"""A second reader of snapshots, that shares no code with the writer: plain git and docs/format.md are all it knows.
+"""Read snapshots with plain git, by docs/internals/format.md, without any code of the writer.
 
 What it gives is what `oracle.listing` gives of a directory, so that a snapshot and the disk can be compared.
 """

@@ -17,7 +17,7 @@ from git_envhist.diff.compare import compare
 from git_envhist.errors import UsageError
 from git_envhist.git.cat_file import empty_tree
 from git_envhist.git.process import meanwhile
-from git_envhist.history.revisions import Now
+from git_envhist.history.revisions import WorkingTree
 from git_envhist.lazy import dataclass, replace
 from git_envhist.model import Change, FactChange, Snapshot
 from git_envhist.snapshots.fetched import is_fetched, split_name
@@ -145,7 +145,7 @@ def are_of_two_machines(own: str | None, *endpoints: Endpoint) -> bool:
 
 
 def _endpoint(end: End) -> Endpoint:
-    return NOW if isinstance(end, Now) else end.snapshot
+    return NOW if isinstance(end, WorkingTree) else end.snapshot
 
 
 def _read_options(options: dict[str, Any]) -> DiffOptions:

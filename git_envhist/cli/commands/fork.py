@@ -27,7 +27,7 @@ class Wish(TypedDict):
 
     branch: str | None
     relocate: bool
-    foreign: bool
+    allow_unsigned: bool
 
 
 @command("fork", "git envlog fork [-n] [-b <branch>] [--relocate] <directory> [<rev>]", writes=True)
@@ -52,7 +52,7 @@ def fork(
     session.no_paths()
     if directory is None:
         raise UsageError("no directory given", hint="fork the newest snapshot: git envlog fork ../attempt-2")
-    wish: Wish = {"branch": branch, "relocate": relocate, "foreign": allow_unsigned}
+    wish: Wish = {"branch": branch, "relocate": relocate, "allow_unsigned": allow_unsigned}
     planned = session.history.plan_fork(revision or "@", directory, **wish)
     if plan is not None and plan != planned.plan_id:
         raise StalePlan(plan, "git envlog fork --dry-run --json")

@@ -17,7 +17,7 @@ from git_envhist.errors import EnvhistError, Refused, SealingError, UsageError
 from git_envhist.text import escape, escape_invalid
 
 if TYPE_CHECKING:
-    from git_envhist.retention.reseal import Resealed
+    from git_envhist.retention.reseal import ResealResult
     from git_envhist.secrets.keys import Key, KeyRing
 
 
@@ -194,10 +194,10 @@ def _renew(session: Session, ring: KeyRing, reseal: bool) -> None:
         session.line(f"the key {before} still opens everything that it sealed")
 
 
-def _reseal(session: Session) -> Resealed:
-    from git_envhist.retention.reseal import Resealing  # loaded late: resealing is rare
+def _reseal(session: Session) -> ResealResult:
+    from git_envhist.retention.reseal import HistoryResealer  # loaded late: resealing is rare
 
-    return Resealing(session.history).reseal()
+    return HistoryResealer(session.history).reseal()
 
 
 def _export(

@@ -42,8 +42,7 @@ from git_envhist.model import (
 )
 from git_envhist.probes import PACKAGES, kinds
 from git_envhist.restore.options import RestoreOptions
-from git_envhist.restore.plan import NOT_CAPTURED as PLAN_NOT_CAPTURED
-from git_envhist.restore.scope import LEFT_OUT_THEN, NOT_CAPTURED
+from git_envhist.restore.plan import SkipReason
 from git_envhist.text import escape
 
 # The words that `--only` accepts besides the names of classes: the labels of `git envdiff`.
@@ -176,7 +175,9 @@ MAX_LISTED = 20
 MAX_OUTSIDE = 3
 Signed = Callable[[str], str]
 UNDO = "git envrestore --undo"
-SHORT_REASONS = dict.fromkeys((NOT_CAPTURED, LEFT_OUT_THEN, PLAN_NOT_CAPTURED), "not captured")
+SHORT_REASONS: dict[str, str] = dict.fromkeys(
+    (SkipReason.NOT_CAPTURED, SkipReason.LEFT_OUT_THEN), "not captured"
+)
 """Short forms of reasons, printed after a count."""
 TITLES = (
     (PlanAction.WRITE, "write"),

@@ -7,7 +7,7 @@
     manager.undo()
 
 The modules `checkpoints`, `checkpoints_ghost`, `env.local` and `env.git_env` have the same names as theirs. What
-differs, and why, stands in docs/compat.md.
+differs, and why, stands in docs/guide/compat.md.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@
     saved = await service.save("Before refactoring")
     await service.restore(saved)
 
-The modules `types` and `service` have the same names as theirs. What differs, and why, stands in docs/compat.md.
+The modules `types` and `service` have the same names as theirs.
+docs/guide/compat.md lists the differences.
 """
 
 from __future__ import annotations

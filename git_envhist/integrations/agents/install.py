@@ -497,5 +497,5 @@ def _bytes(text: str) -> bytes:
 def _refused(path: str) -> Refused:
     return Refused(
         f"the settings are not as the agent documents them: '{path}'",
-        hint="nothing was written; docs/agents.md says what would stand there",
+        hint="nothing was written; docs/guide/agents.md says what would stand there",
     )
