@@ -92,7 +92,7 @@ def _approve(wanted: Effect) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-NO_INTENT = "no intent"
+NO_INTENT = "no intent recorded"
 
 
 @command(
@@ -141,7 +141,7 @@ def _print_result(session: Session, found: Sequence[ObservedCheckpoint], nothing
 
 
 def observed_line(one: ObservedCheckpoint, shown: Callable[[datetime], str]) -> str:
-    """Return `v7  observed: made 2026-11-18 10:12, found 10:20, no intent`."""
+    """Return `v7  observed: made 2026-11-18 10:12, found 10:20, no intent recorded`."""
     comment = f"  ({escape(one.comment)})" if one.comment else ""
     by = f" by {escape(one.source)}" if one.source else ""
     times = f"made {shown(one.taken_at)}{by}, found {shown(one.at)}"
