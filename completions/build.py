@@ -1,7 +1,8 @@
-"""Builds the completions: `python completions/build.py` writes the files of bash, zsh and fish from the commands.
+"""Build the completions: `python completions/build.py` writes the files of bash, zsh and fish from the commands.
 
-What is static stands in the files, so that no TAB starts a Python; only moments, names and timelines are asked for, of
-`git-envhist complete`. The files are committed: an installation needs no build, and a test tells when they are stale.
+All static words are in the files, so that TAB starts no Python; only snapshots, names and timelines are asked for, with
+`git-envhist complete`. The files are committed, so that an installation needs no build; a test checks that they are
+up to date.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from shapes import shapes  # noqa: E402
 
 
 def files() -> dict[Path, str]:
-    """The text of every file."""
+    """Return the text of every file."""
     programs = shapes()
     made = {PLACE / "fish-conf" / "git-envhist.fish": fish_beside(programs)}
     for program, several in programs.items():

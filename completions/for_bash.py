@@ -1,4 +1,4 @@
-"""The completion of a program for bash, on top of git's own."""
+"""Write the completion of a program for bash; it extends git's own."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ FIRST = """\
 
 
 def bash(program: str, shapes: list[Shape]) -> str:
-    """The file of one program."""
+    """Return the file of one program."""
     name = program.removeprefix("git-")
     subcommands = " ".join(shape.name for shape in shapes if shape.name)
     entry = ENTRY.replace("@CHOOSING@", CHOOSING if subcommands else "")

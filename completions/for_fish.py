@@ -1,4 +1,4 @@
-"""The completion of a program for fish."""
+"""Write the completion of a program for fish."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ end
 
 
 def fish_beside(programs: dict[str, list[Shape]]) -> str:
-    """What is read when a shell starts: git's own completion looks for no other file."""
+    """Return the file that fish reads at its start, because git's own completion loads no other file."""
     return BESIDE + "".join(
         BESIDE_PROGRAM.format(name=name.removeprefix("git-"), summary=_quoted(several[0].summary))
         for name, several in programs.items()
@@ -71,7 +71,7 @@ def fish_beside(programs: dict[str, list[Shape]]) -> str:
 
 
 def fish(program: str, shapes: list[Shape]) -> str:
-    """The file of one program."""
+    """Return the file of one program."""
     subcommands = [shape for shape in shapes if shape.name]
     asking = WITH.replace("@SUBCOMMANDS@", " ".join(shape.name for shape in subcommands))
     lines = [line for shape in shapes for line in _lines(shape, program, subcommands)]

@@ -1,4 +1,4 @@
-"""The completion of a program for zsh."""
+"""Write the completion of a program for zsh."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __envhist_remotes() {
 
 
 def zsh(program: str, shapes: list[Shape]) -> str:
-    """The file of one program."""
+    """Return the file of one program."""
     head = f"#compdef {program}\n#description {header(program).partition(';')[0]}\n# {header(program)}.\n"
     if len(shapes) == 1:
         return f"{head}{MACHINERY}\n{_arguments(shapes[0], '')}\n"
@@ -92,7 +92,7 @@ def _ends_in_command(shape: Shape) -> bool:
 
 
 def _option(option: Option, shape: Shape) -> list[str]:
-    """The specification of an option, one word for each spelling."""
+    """Yield the specification of an option, one word per spelling."""
     star = "*" if option.multiple else ""
     others = "" if option.multiple or len(option.spellings) == 1 else f"({' '.join(option.spellings)})"
     told = "[" + option.help.replace("[", "\\[").replace("]", "\\]").replace(":", "\\:") + "]"

@@ -1,4 +1,4 @@
-"""What the completions are made of: every command with its options and operands, as the programs have them."""
+"""The input of the completions: every command with its options and operands, as the programs declare them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from git_envhist.integrations.agents.registry import AGENTS
 
 SUMMARIES = {
     "git-envlog": "read and keep the history of an environment",
-    "git-envdiff": "what changed in the environment",
-    "git-envrestore": "go back to an earlier environment",
+    "git-envdiff": "show what changed in the environment",
+    "git-envrestore": "restore an earlier environment",
 }
 NO_COLOR = Option(("--no-color",), "no_color", "no colour", is_flag=True)
 DATES = (*STYLES, "local")
@@ -27,26 +27,26 @@ KINDS = {
     "<rev>": "revision",
     "<range>": "revision",
     "<a>": "revision",
-    "<rev>…": "revision",
+    "<rev>...": "revision",
     "<a>[..<b>]": "revision",
     "<timeline>": "timeline",
-    "<timeline>…": "timeline",
+    "<timeline>...": "timeline",
     "<remote>": "remote",
     "<directory>": "directory",
     "<history>": "directory",
     "<file>": "file",
     "<path>": "file",
-    "<path>…": "file",
+    "<path>...": "file",
     "<command>": "command",
     "<subcommand>": "subcommand",
 }
-"""What a word stands for, by how the usage writes it; whatever is not here is the user's own to write."""
+"""The kind of value that a word of a usage line means; all other words are free text."""
 FREE = "free"
 
 
 @dataclass(frozen=True)
 class Value:
-    """What may stand somewhere: a kind, or fixed words."""
+    """The possible values at one place: a kind, or fixed words."""
 
     kind: str
     words: tuple[str, ...] = ()
@@ -81,19 +81,20 @@ def value_of(option: Option, command: str) -> Value:
         return Value("words", tuple(AGENTS))
     if command == "name" and option.metavar == "<name>":
         return Value("name")
-    if "," in option.metavar and ": " in option.help:
-        return Value("words", tuple(option.help.partition(": ")[2].split(", ")))
+    if option.metavar == "<class>,...":
+        listed = option.help.rpartition(": ")[2].replace(" or ", ", ")
+        return Value("words", tuple(listed.split(", ")))
     return Value(KINDS.get(option.metavar, FREE))
 
 
 def operands(command: Command) -> Iterator[Value]:
-    """What may stand as an operand, in order, read from the usage; the last one may be repeated."""
+    """Yield the kinds of operands in order, read from the usage; the last one may be repeated."""
     usage = command.usage.split(" [-- ")[0].split(" -- ")[0]
     words = [each.metavar.split("|") for each in command.arguments if each.metavar and "|" in each.metavar]
     if words and all(re.fullmatch(r"\w+", word) for word in words[0]):
         yield Value("words", tuple(words[0]))
         return
-    usage = re.sub(r"\[-[^\]]*\]…?|-\w <[^>]*>", "", usage.partition(" | ")[0])
+    usage = re.sub(r"\[-[^\]]*\](?:\.\.\.)?|-\w <[^>]*>", "", usage.partition(" | ")[0])
     for word in usage.split()[2:]:
         if "<options>" not in word and "<" in word:
             bare = word.strip("[]") if not word.startswith("[<a>[") else "<a>"
@@ -101,7 +102,7 @@ def operands(command: Command) -> Iterator[Value]:
 
 
 def shapes() -> dict[str, list[Shape]]:
-    """Each program with its subcommands; the program itself comes first."""
+    """Return each program with its subcommands; the program itself comes first."""
     found = {program: [shape("", place, SUMMARIES[program], program)] for program, place in PROGRAMS.items()}
     found["git-envlog"] += [
         shape(name, sub.place, sub.summary, "git-envlog") for name, sub in SUBCOMMANDS.items()
@@ -114,7 +115,7 @@ def longest(option: Option) -> str:
 
 
 def bare(option: Option) -> bool:
-    """Whether its value may be left out, and is given with `=` only."""
+    """Return whether the value is optional, and given with `=` only."""
     return not option.is_flag and not option.takes_next
 
 

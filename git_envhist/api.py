@@ -539,7 +539,7 @@ class EnvHistory(HistoryContext):
         result, and `undo` reverts a restore that did not pass.
 
         Keywords as of `git envrestore`: `paths` (git's pathspecs from the top) and `only` (packages, env, databases,
-        files) select; `keep_new` removes nothing, `keep_code` leaves what HEAD tracks; `head` also moves HEAD;
+        files) select; `keep_new` removes nothing, `keep_tracked` leaves what HEAD tracks; `head` also moves HEAD;
         `relocate` rewrites paths of another working tree; `services` restores their state; `force` and `allow_unsigned`
         override a refusal that names them (`roots`: in additional roots too). Callbacks: `progress`; `waiting`, before
         it waits for another process; `planned`, with the plan, before anything is captured (an exception stops the

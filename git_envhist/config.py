@@ -18,7 +18,7 @@ HOUR = 3600.0
 VERIFY_ON = ("manual",)
 KEY_IN = ("both", "home")
 TRANSCRIPT_LIMIT = 16 << 20
-AGENT_WAIT = 3.0
+AGENT_TIMEOUT = 3.0
 DURATIONS = {"": 1, "s": 1, "m": 60, "h": 3600}
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": GIB, "t": 1 << 40}
 SERVICE_VERBS = ("dump", "restore", "stop", "start")
@@ -77,7 +77,7 @@ class Settings:
     """Seconds after which a check is killed; None: never."""
     agent_every: int = 1
     """Capture before every n-th tool that may change something; 0: only before the first of a turn."""
-    agent_wait: float = AGENT_WAIT
+    agent_timeout: float = AGENT_TIMEOUT
     """Seconds that such a tool waits for the capture before it."""
     transcript_limit: int = TRANSCRIPT_LIMIT
     """The size of the newest part of an agent's transcript that a snapshot stores, in bytes; 0: none."""
@@ -136,7 +136,7 @@ class _Reader:
             verify_on=self.words("envhist.verifyon", VERIFY_ON),
             verify_timeout=self.duration("envhist.verifytimeout", HOUR) or None,
             agent_every=self.size("envhist.agentevery", 1),
-            agent_wait=self.duration("envhist.agentwait", AGENT_WAIT),
+            agent_timeout=self.duration("envhist.agenttimeout", AGENT_TIMEOUT),
             keep_last=self.size("envhist.keeplast", KEEP_LAST),
             keep_hourly=self.size("envhist.keephourly", KEEP_HOURLY),
             keep_daily=self.size("envhist.keepdaily", KEEP_DAILY),

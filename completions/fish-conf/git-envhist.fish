@@ -23,5 +23,5 @@ end
 
 complete -c git -n '__git_envhist_line >/dev/null' -f -k -a '(__git_envhist_offers)'
 complete -c git -n __fish_git_needs_command -f -a envlog -d 'read and keep the history of an environment'
-complete -c git -n __fish_git_needs_command -f -a envdiff -d 'what changed in the environment'
-complete -c git -n __fish_git_needs_command -f -a envrestore -d 'go back to an earlier environment'
+complete -c git -n __fish_git_needs_command -f -a envdiff -d 'show what changed in the environment'
+complete -c git -n __fish_git_needs_command -f -a envrestore -d 'restore an earlier environment'

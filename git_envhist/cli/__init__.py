@@ -1,4 +1,4 @@
-"""The programs: parse, call the API, show."""
+"""The command line programs: parse the words, call the API, print the result."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ import signal
 import sys
 import time
 
-ONCE = 1.0
-"""Seconds. `git envlog` has what is typed at a terminal from there, and from git, which passes it on."""
-_heard: dict[int, float] = {}
+ECHO_SECONDS = 1.0
+"""Seconds in which a second signal is an echo: the terminal and `git` both signal `git envlog`."""
+_received: dict[int, float] = {}
 
 
-def _end_silently_until_heard() -> None:
-    """Until `entry` listens, Ctrl-C ends a program of ours as it ends one in C: without a word."""
+def _use_default_interrupts() -> None:
+    """Let Ctrl-C end the program silently until `main` handles it."""
     name = os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else ""
-    # A host program, or a test, that imports this has ways of its own.
+    # A host program, or a test, that imports this package keeps its own handler.
     if name.startswith("git-env") and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def hear_interrupts() -> None:
-    """From here on Ctrl-C is told to the code that runs."""
+def enable_interrupts() -> None:
+    """Raise KeyboardInterrupt at Ctrl-C from now on."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, _interrupt)
 
 
-def is_echo(number: int) -> bool:
-    """Whether a signal only says again what was heard just now: whoever clears up because of it is not broken off."""
+def is_repeated_signal(number: int) -> bool:
+    """Return whether a signal repeats one received just before, so that cleaning up is not interrupted."""
     now = time.monotonic()
-    if number in _heard and now - _heard[number] < ONCE:
+    if number in _received and now - _received[number] < ECHO_SECONDS:
         return True
-    _heard[number] = now
+    _received[number] = now
     return False
 
 
 def _interrupt(number: int, frame: object) -> None:
-    if not is_echo(number):
+    if not is_repeated_signal(number):
         raise KeyboardInterrupt
 
 
-_end_silently_until_heard()
+_use_default_interrupts()

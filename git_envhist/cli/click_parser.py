@@ -1,4 +1,9 @@
-"""Where a command line is not plainly right, click reads it: its checks, its complaints in our words, and the help."""
+"""Parse a command line with click when it is not certainly valid, and rewrite click's errors.
+
+`parser.read_plainly` handles valid command lines without click. This module converts the same declarations to click's,
+prints `-h`, `--help` and `--version`, and turns a usage error of click into a `UsageError` with a hint: the option that
+was probably meant, or the command that does here what an option of another tool does.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +21,16 @@ from git_envhist.cli.subcommands import SUBCOMMANDS, short_help, show_page
 from git_envhist.errors import UsageError
 
 EXTRA = re.compile(r"extra arguments? \(([^ )]*)")
-"""click's words for what stands where nothing is expected."""
-OF_WORDS = {"capture": "before the upgrade", "effect": "deployed to staging"}
-"""What takes words of a person, which are easily left without quotes."""
-Tell = Callable[[Command, str, Output], None]
+"""Matches click's message about an unexpected argument."""
+TEXT_EXAMPLES = {"capture": "before the upgrade", "effect": "deployed to staging"}
+"""Commands that take free text, with an example; the quotes around it are often forgotten."""
+Printer = Callable[[Command, str, Output], None]
 
 
 def read_by_click(
     command: Command, words: Sequence[str], program: str, output: Output
 ) -> dict[str, Any] | None:
-    """The values of the options by their names; None where all that was asked for has been told."""
+    """Return the values of the options by name; None if help or the version was printed."""
     reader = click.Command(
         command.name,
         params=[
@@ -35,21 +40,21 @@ def read_by_click(
         add_help_option=False,
     )
     try:
-        # Not by click's own main(), which has words of its own for Ctrl-C.
+        # Not click's main(): it handles Ctrl-C in its own way.
         with reader.make_context(command.name, list(words)) as context:
             return context.params
     except click.UsageError as failure:
-        _refuse_another_tools_word(command, words)
+        _refuse_foreign_subcommand(command, words)
         raise usage_error(failure, command, words) from failure
     except click.exceptions.Exit:
         return None
 
 
-def _refuse_another_tools_word(command: Command, words: Sequence[str]) -> None:
-    """`git envlog commit -m x`: the option is none because the word before it is no subcommand."""
-    from git_envhist.cli.main import unknown_subcommand  # loaded late: likewise
-    from git_envhist.cli.parser import first_operand  # loaded late: only a slip of the pen needs it
-    from git_envhist.cli.subcommands import did_you_mean  # loaded late: likewise
+def _refuse_foreign_subcommand(command: Command, words: Sequence[str]) -> None:
+    """Raise the error for an unknown subcommand in `git envlog commit -m x`, instead of one for its option."""
+    from git_envhist.cli.main import unknown_subcommand  # loaded late: only a usage error needs it
+    from git_envhist.cli.parser import first_operand  # loaded late: only a usage error needs it
+    from git_envhist.cli.subcommands import did_you_mean  # loaded late: only a usage error needs it
 
     at = first_operand(words, command.valued) if command.name == "envlog" else None
     if at is not None and did_you_mean(words[at]) is not None:
@@ -57,14 +62,14 @@ def _refuse_another_tools_word(command: Command, words: Sequence[str]) -> None:
 
 
 def click_argument(argument: Argument) -> click.Argument:
-    """The same for click."""
+    """Return the argument as a click argument."""
     if argument.many:
         return click.Argument([argument.name], nargs=-1)
     return click.Argument([argument.name], required=False, default=argument.default, metavar=argument.metavar)
 
 
 def click_option(option: Option, command: Command, program: str, output: Output) -> click.Option:
-    """The same for click."""
+    """Return the option as a click option."""
     words = [*option.spellings, option.name]
     if option.prints_and_exits:
         return click.Option(
@@ -72,54 +77,62 @@ def click_option(option: Option, command: Command, program: str, output: Output)
             is_flag=True,
             is_eager=True,
             expose_value=False,
-            callback=_teller(TELLERS[option.name], command, program, output),
+            callback=_print_callback(PRINTERS[option.name], command, program, output),
         )
     kind = click.Choice(option.choices) if option.choices else click.INT if option.number else None
     return click.Option(
         words,
         metavar=option.metavar or None,
-        # Not False: click takes that for a flag which may have a value, too.
+        # None, because click reads False as a flag with an optional value.
         is_flag=option.is_flag or None,
         multiple=option.multiple,
         type=click.BOOL if option.is_flag else kind,
     )
 
 
-def _teller(
-    tell: Tell, command: Command, program: str, output: Output
+def _print_callback(
+    print_text: Printer, command: Command, program: str, output: Output
 ) -> Callable[[click.Context, click.Parameter, bool], None]:
     def callback(context: click.Context, option: click.Parameter, wanted: bool) -> None:
         if wanted:
-            tell(command, program, output)
+            print_text(command, program, output)
             context.exit(0)
 
     return callback
 
 
-def _tell_help(command: Command, program: str, output: Output) -> None:
+def _print_help(command: Command, program: str, output: Output) -> None:
     output.prose(short_help(command, program).rstrip("\n"))
 
 
-def _tell_all(command: Command, program: str, output: Output) -> None:
+def _print_manual(command: Command, program: str, output: Output) -> None:
     if not show_page(program, output, command.name if command.name in SUBCOMMANDS else None):
-        _tell_help(command, program, output)
+        _print_help(command, program, output)
 
 
-def _tell_version(command: Command, program: str, output: Output) -> None:
+def _print_version(command: Command, program: str, output: Output) -> None:
     output.line(f"git-envhist {__version__}")
 
 
-TELLERS: dict[str, Tell] = {"short_help": _tell_help, "long_help": _tell_all, "version": _tell_version}
+PRINTERS: dict[str, Printer] = {
+    "short_help": _print_help,
+    "long_help": _print_manual,
+    "version": _print_version,
+}
 
 
 def usage_error(
     failure: click.UsageError, command: Command | None = None, words: Sequence[str] = ()
 ) -> UsageError:
-    """click's complaint in the words of this project."""
+    """Return a click usage error as a UsageError with a hint."""
     message = failure.format_message().strip().rstrip(".")
-    lists = f"'{called(command)} -h' lists the options" if command is not None else "-h lists the options"
+    lists = (
+        f"'{spelled_command(command)} -h' lists the options"
+        if command is not None
+        else "-h lists the options"
+    )
     if (extra := EXTRA.search(message)) is not None:
-        return UsageError(f"one word too many: '{extra[1]}'", hint=_hint_at_words(command, words) or lists)
+        return UsageError(f"unexpected argument: '{extra[1]}'", hint=_hint_at_words(command, words) or lists)
     if isinstance(failure, click.NoSuchOption):
         return UsageError(
             f"no such option: '{failure.option_name}'", hint=_hint_at_option(failure, command) or lists
@@ -132,7 +145,7 @@ def usage_error(
 
 
 def _hint_at_value(spelling: str, command: Command | None) -> str | None:
-    """What the option is to be given, as the short help has it."""
+    """Return the option with its value and help, as the short help prints it."""
     found = [one for one in command.options if spelling in one.spellings] if command is not None else []
     return f"{spelling} {found[0].metavar}: {found[0].help}" if found else None
 
@@ -148,8 +161,8 @@ def _hint_at_option(failure: click.NoSuchOption, command: Command | None) -> str
 
 
 def _alike(option: str, others: Sequence[str]) -> list[str]:
-    """Those that were probably meant: the dashes that all of them begin with make none alike."""
-    from difflib import get_close_matches  # loaded late: only a slip of the pen needs it
+    """Return the options that were probably meant, compared without leading dashes."""
+    from difflib import get_close_matches  # loaded late: only a usage error needs it
 
     bare = {other.lstrip("-"): other for other in others}
     cut_off = [other for word, other in bare.items() if option[2:] and word.startswith(option[2:])]
@@ -158,37 +171,37 @@ def _alike(option: str, others: Sequence[str]) -> list[str]:
     return [bare[one] for one in get_close_matches(option.lstrip("-"), bare, cutoff=0.7)]
 
 
-def called(command: Command) -> str:
-    """What a person types for it."""
+def spelled_command(command: Command) -> str:
+    """Return the command as a user types it."""
     return f"git {command.name}" if command.name.startswith("env") else f"git envlog {command.name}"
 
 
 def _hint_at_words(command: Command | None, words: Sequence[str]) -> str | None:
-    """What the words may have been meant as: a path where git would take one, or an intent that was not quoted."""
+    """Return a hint for an unexpected argument: paths need `--`, an intent needs quotes."""
     if command is None:
         return None
     if "[-- <path" in command.usage:
-        hint = f"paths stand behind '--': {command.usage.partition('[-- ')[0].strip()} -- <path>"
+        hint = f"paths go after '--': {command.usage.partition('[-- ')[0].strip()} -- <path>"
         return hint.replace(" [<options>]", "")
-    if command.name in OF_WORDS:
-        return f"several words stand in quotes: {called(command)} '{OF_WORDS[command.name]}'"
+    if command.name in TEXT_EXAMPLES:
+        return f"quote several words: {spelled_command(command)} '{TEXT_EXAMPLES[command.name]}'"
     return f"usage: {command.usage}"
 
 
-# Options that fingers know from git or another tool, and what is typed here for that.
+# Options of git and other tools, and the command that does the same here.
 
-EVERYTHING = "everything is taken, tracked or not: git envlog capture 'why'"
-NO_INDEX = "moments are compared, and there is no index among them: git envdiff"
-FIRST = "the moment stands first: git envrestore <rev> -- <path>"
+EVERYTHING = "a snapshot contains all files, tracked or not: git envlog capture '<intent>'"
+NO_INDEX = "snapshots do not include git's index: git envdiff"
+FIRST = "the snapshot comes first: git envrestore <rev> -- <path>"
 LIKE_SHOW = "git envlog -1 {option} <rev>"
-MEANT = {
+FOREIGN_OPTIONS = {
     "envlog": {
         "--limit": "git envlog -n 3",
         "--count": "git envlog -n 3",
-        "--author": "git envlog --full tells whose each is, --grep searches intents, -S contents",
-        "--first-parent": "timelines do not branch: git envlog",
-        "--verbose": "git envlog --full has all of each, --stat what it changed",
-        "-v": "git envlog --full has all of each, --stat what it changed",
+        "--author": "git envlog --full prints the author, --grep searches intents, -S contents",
+        "--first-parent": "a timeline does not branch: git envlog",
+        "--verbose": "git envlog --full prints each in full, --stat what it changed",
+        "-v": "git envlog --full prints each in full, --stat what it changed",
     },
     "show": dict.fromkeys(
         ("--stat", "-p", "-u", "--patch", "--name-only", "--name-status", "--oneline", "--format"), LIKE_SHOW
@@ -197,29 +210,29 @@ MEANT = {
         "-a": EVERYTHING,
         "-A": EVERYTHING,
         "--all": EVERYTHING,
-        "--amend": "a moment stays as it is: git envlog note -m <text> adds to it, git envlog drop forgets it",
+        "--amend": "a snapshot never changes: git envlog note -m <text> adds a note, git envlog drop removes it",
         "--tag": "git envlog capture --name <name>",
     },
-    "name": dict.fromkeys(("-l", "--list"), "git envlog name: all names"),
-    "export": dict.fromkeys(("-o", "--output"), "the file stands first: git envlog export <file> [<rev>...]"),
+    "name": dict.fromkeys(("-l", "--list"), "git envlog name lists all names"),
+    "export": dict.fromkeys(("-o", "--output"), "the file comes first: git envlog export <file> [<rev>...]"),
     "envdiff": {"--staged": NO_INDEX, "--cached": NO_INDEX},
     "envrestore": {
-        "--hard": "git envrestore @: all of the newest moment; what is here is saved first",
+        "--hard": "git envrestore @ restores the newest snapshot; your files are saved first",
         "--source": FIRST,
         "-s": FIRST,
-        "--worktree": "what stands here is what comes back: git envrestore <rev> -- <path>",
-        "-W": "what stands here is what comes back: git envrestore <rev> -- <path>",
-        "--patch": "files come back whole: git envdiff -p <rev> -- <path> shows what would",
-        "-p": "files come back whole: git envdiff -p <rev> -- <path> shows what would",
-        "--staged": "git's index stays as it is: git envrestore <rev> -- <path>",
-        "--list": "git envrestore alone shows the likeliest moments, git envlog all of them",
-        "--yes": "nothing is asked: what is here is saved first, and --undo brings it back",
-        "-y": "nothing is asked: what is here is saved first, and --undo brings it back",
+        "--worktree": "files of the working tree are restored: git envrestore <rev> -- <path>",
+        "-W": "files of the working tree are restored: git envrestore <rev> -- <path>",
+        "--patch": "whole files are restored: git envdiff -p <rev> -- <path> shows the changes",
+        "-p": "whole files are restored: git envdiff -p <rev> -- <path> shows the changes",
+        "--staged": "git's index is not changed: git envrestore <rev> -- <path>",
+        "--list": "git envrestore lists likely snapshots, git envlog lists all",
+        "--yes": "there is no question: your files are saved first, and --undo restores them",
+        "-y": "there is no question: your files are saved first, and --undo restores them",
     },
 }
 
 
 def hint_for_foreign_option(command: str, option: str) -> str | None:
-    """The hint for an option that the command does not have, if it is one of these."""
-    found = MEANT.get(command, {}).get(option)
+    """Return the hint for an option of another tool; None if it is not known."""
+    found = FOREIGN_OPTIONS.get(command, {}).get(option)
     return found and found.format(option=option)

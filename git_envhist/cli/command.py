@@ -1,4 +1,4 @@
-"""What all commands share: their common options, the session they run in, and how click's words become ours.
+"""Commands: their common options, the session that they run in, and how they are invoked.
 
 A command is a function from a `Session` and its own options to an exit status (None is 0), wrapped by `command`.
 """
@@ -26,14 +26,14 @@ COLOUR_WORDS = ("always", "never", "auto")
 
 
 class CannotChangeDirectory(EnvhistError):
-    """The directory of `-C` is not one that can be entered."""
+    """The directory of `-C` cannot be entered."""
 
     code = "no-such-directory"
-    usual_hint = "-C takes a directory that is there"
+    usual_hint = "-C takes an existing directory"
 
 
 class Session:
-    """One run of a command: where the answer goes, how it is to look, and the history it is about."""
+    """One run of a command: the output, its style, and the history that it works on."""
 
     def __init__(
         self,
@@ -53,13 +53,13 @@ class Session:
         self.colour = colour
         self.json = json
         self.bare = bare
-        """Whether the command can do its work in a bare repository."""
+        """True if the command works in a bare repository."""
         output.plain = json is None and not shows_symbols(os.environ, terminal=output.terminal)
 
     @cached_property
     def history(self) -> EnvHistory:
-        """The history of the directory the program stands in."""
-        from git_envhist.api import EnvHistory  # loaded late: -h and a slip of the pen need no history
+        """The history of the current directory."""
+        from git_envhist.api import EnvHistory  # loaded late: -h and a usage error need no history
 
         history = EnvHistory.open(".", workers="fork", bare=self.bare, one_command=True)
         history.waiting = report_waiting
@@ -71,50 +71,50 @@ class Session:
 
         if self.json:
             return PLAIN
-        # A history that is open has read the configuration already.
+        # An open history has read the configuration already.
         opened = self.__dict__.get("history")
         config = opened.repository.read_config() if opened is not None else None
         return choose_palette(self.colour, terminal=self.output.terminal, config=config)
 
     @cached_property
     def columns(self) -> int | None:
-        """The width to keep to; None where the answer does not go to a terminal."""
+        """The width of the terminal; None if the output does not go to a terminal."""
         return self.output.columns
 
     def signed(self, text: str) -> str:
-        """Return a text of counts with the signs that its reader expects: ASCII where no terminal shows it."""
+        """Return a text with ASCII minus signs if it does not go to a terminal."""
         from git_envhist.diff.summary import with_ascii_signs  # loaded late: most commands print no counts
 
         return with_ascii_signs(text) if self.columns is None else text
 
     def date_style(self, given: str | None = None) -> str | None:
-        """How times are told: as `--date` says, else as git's own `log.date` does; None: as each place does."""
+        """Return the date style: that of `--date`, else of `log.date`, else None (each view has its own default)."""
         from git_envhist.cli.formats import date_style  # loaded late: JSON needs none
 
         configured = dict(self.history.repository.read_config()).get("log.date") if given is None else None
         return date_style(given, configured, terminal=self.output.terminal)
 
     def page(self) -> None:
-        """Let the pager show what follows, unless the user wants none."""
+        """Start the pager unless `--no-pager` is given."""
         if self.paging:
             self.output.page()
 
     def line(self, text: str = "") -> None:
-        """Say a line; on a terminal it is broken between words where it is too long."""
+        """Print a line for people, wrapped on a terminal."""
         if self.json:
             self.output.exact(text + "\n")
         else:
             self.output.prose(text)
 
     def verbatim(self, text: str) -> None:
-        """A line, or several, as they are: what is to be copied whole, or what somebody else wrote."""
+        """Print text unchanged: it is meant to be copied, or was written by another program."""
         self.output.line(text)
 
     def paint(self, slot: str, text: str) -> str:
         return self.palette.paint(slot, text)
 
     def print_json(self, value: object) -> None:
-        """Print one object."""
+        """Print one JSON object."""
         from git_envhist.cli.json_values import dump  # loaded late: keeps envlog fast
 
         self.output.exact(dump(value) + "\n")
@@ -127,17 +127,17 @@ class Session:
             errors.warn(warning)
 
     def done(self, what: str) -> None:
-        """From here on something has changed, whether or not the answer can be written."""
+        """Record what was changed, for the error message if the output cannot be written."""
         self.output.done = what
 
     def no_paths(self) -> None:
-        """Refuse pathspecs where none make sense."""
+        """Raise UsageError if pathspecs are given."""
         if self.paths:
-            raise UsageError(f"no paths are expected here: '{self.paths[0]}'")
+            raise UsageError(f"this command takes no paths: '{self.paths[0]}'")
 
 
 class Command:
-    """A command: what it is called, what words it takes, and the function that does it."""
+    """A command: its name, its options and arguments, and the function that runs it."""
 
     def __init__(
         self,
@@ -155,12 +155,12 @@ class Command:
         self.usage = usage
         self.help = "\n".join(map(str.strip, (run.__doc__ or "").strip().split("\n")))
         self.counts = counts
-        """Whether `-5` stands for `--max-count=5`."""
+        """True if `-5` means `--max-count=5`."""
         self.ends_in_command = ends_in_command
-        """Whether the first operand begins another program's command line, as after `nice` or `sudo`."""
+        """True if the first operand starts the command line of another program, as after `nice` or `sudo`."""
         own = declared(run)
         self.arguments = [each for each in own if isinstance(each, Argument)]
-        common = [*([HUSH] if writes else []), *common_options(json_lines)]
+        common = [*([QUIET] if writes else []), *common_options(json_lines)]
         self.options = [*(each for each in own if isinstance(each, Option)), *common]
         self._run = run
         self._bare = bare
@@ -175,7 +175,7 @@ class Command:
     def invoke(
         self, words: Sequence[str], program: str, paths: tuple[str, ...] | None, output: Output
     ) -> int:
-        """Do it, as the words say, and return the status to end with."""
+        """Parse the words, run the command, and return the exit status."""
         values = read_plainly(words, self.options, self.arguments)
         if values is None:
             from git_envhist.cli.click_parser import read_by_click  # loaded late: keeps envlog fast
@@ -218,10 +218,10 @@ def command(
     bare: bool = False,
     ends_in_command: bool = False,
 ) -> Callable[[Run], Command]:
-    """Make a function a command: it is called with the session and its options by name.
+    """Turn a function into a command, called with the session and its options by name.
 
-    `writes`: it changes something, and need not say so. `bare`: it needs no working tree. `ends_in_command`: all words
-    from the first operand on are another program's command line.
+    `writes`: it changes something and accepts `--quiet`. `bare`: it needs no working tree. `ends_in_command`: all
+    words from the first operand on are the command line of another program.
     """
     return lambda run: Command(
         name,
@@ -235,11 +235,11 @@ def command(
     )
 
 
-HUSH = make_option("-q", "--quiet", "hushed", is_flag=True, help="print only warnings and errors")
+QUIET = make_option("-q", "--quiet", "hushed", is_flag=True, help="print only warnings and errors")
 
 
 def common_options(json_lines: bool) -> list[Option]:
-    """The options that every command has."""
+    """Return the options of every command."""
     styles = ("array", "lines") if json_lines else ("array",)
     return [
         make_option(
@@ -261,15 +261,15 @@ def common_options(json_lines: bool) -> list[Option]:
     ]  # fmt: skip
 
 
-def report_waiting(whom: str) -> None:
-    """Say why nothing happens."""
-    from git_envhist.cli.errors import print_error_line  # loaded late: hardly anybody waits
+def report_waiting(operation: str) -> None:
+    """Print which operation the program waits for."""
+    from git_envhist.cli.errors import print_error_line  # loaded late: the program seldom waits
 
-    print_error_line(f"waiting for {whom} of this repository to end")
+    print_error_line(f"waiting for {operation} of this repository to finish")
 
 
 def enter_directory(directory: str) -> None:
-    """Go there, as `git -C` does; an empty name is here."""
+    """Change the directory as `git -C` does; an empty name is the current directory."""
     try:
         os.chdir(directory or ".")
     except OSError as failure:

@@ -1,4 +1,9 @@
-"""How a failure is told: one line that says what, one that says what to type next, and never a traceback."""
+"""Errors, warnings and hints on standard error.
+
+`report_error` prints one `error:` line and a `hint:` with the command to type next, or the error as JSON. Errors of the
+system become `EnvhistError`s with a hint; any other exception is written to a report file. The advice functions print
+hints after a command succeeded, each switched off by `advice.envhist<Word>`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from git_envhist.cli.output import Output
-from git_envhist.cli.terminal import SPELLED_PLAINLY, as_bytes, shows_symbols
+from git_envhist.cli.terminal import ASCII_SYMBOLS, as_bytes, shows_symbols
 from git_envhist.errors import EnvhistError, Interrupted, Refused
 from git_envhist.text import escape
 
@@ -23,34 +28,34 @@ if TYPE_CHECKING:
     from git_envhist.model import CaptureResult, Verdict
 
 
-OUT_OF = {
+LIMIT_HINTS = {
     errno.EMFILE: "raise the limit: ulimit -n 1024",
     errno.ENFILE: "close some programs, or raise fs.file-max",
     errno.ENOMEM: "close some programs, or raise the limit: ulimit -v",
     errno.EAGAIN: "close some programs, or raise the limit: ulimit -u",
 }
-"""What the system may run out of, and no program of ours can help."""
-AGAIN = "type it again: it goes on where it stood"
+"""Hints for limits of the system that this program cannot change."""
+RUN_AGAIN = "run the command again: it continues where it stopped"
 
 
-LOOK_AFTER_THE_DISK = "see whether the disk or the server that holds it fails, then run the command again"
-MAKE_ROOM = "make room there (or raise the quota), then run the command again"
+CHECK_DISK = "check the disk or its server, then run the command again"
+FREE_SPACE = "free some space there (or raise the quota), then run the command again"
 MOVED = "it was moved or removed: run the command again in its new place"
-ALLOW = "a sandbox, another owner or a read-only file system closes it: allow it, then run the command again"
+ALLOW_ACCESS = (
+    "a sandbox, another owner or a read-only file system denies access: allow it, then run the command again"
+)
 REFUSALS = {
-    **dict.fromkeys(
-        (errno.EIO, errno.ENXIO, errno.ENODEV, errno.ENOTCONN, errno.ETIMEDOUT), LOOK_AFTER_THE_DISK
-    ),
-    **dict.fromkeys((errno.ESTALE, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.EUCLEAN), LOOK_AFTER_THE_DISK),
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), MAKE_ROOM),
-    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), ALLOW),
-    **dict.fromkeys((errno.EINTR, errno.EBUSY, errno.ETXTBSY, errno.ENOLCK, errno.EDEADLK), AGAIN),
+    **dict.fromkeys((errno.EIO, errno.ENXIO, errno.ENODEV, errno.ENOTCONN, errno.ETIMEDOUT), CHECK_DISK),
+    **dict.fromkeys((errno.ESTALE, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.EUCLEAN), CHECK_DISK),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FREE_SPACE),
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), ALLOW_ACCESS),
+    **dict.fromkeys((errno.EINTR, errno.EBUSY, errno.ETXTBSY, errno.ENOLCK, errno.EDEADLK), RUN_AGAIN),
 }
-"""Errors of the system at any call: a failure of the machine, not a defect of this program. With hints."""
+"""Hints for errors of the machine that any system call may return; they are no defects of this program."""
 
 
 class SignalReceived(KeyboardInterrupt):
-    """A signal that asks us to end, told to the code that runs in the same way as Ctrl-C."""
+    """A signal asked the program to end; handled like Ctrl-C."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -59,7 +64,7 @@ class SignalReceived(KeyboardInterrupt):
 
 @contextmanager
 def stoppable(what: str, hint: str) -> Iterator[None]:
-    """Whoever stops what follows is told what became of it."""
+    """Turn an interruption of the block into an `Interrupted` error that says what was completed."""
     try:
         yield
     except KeyboardInterrupt as stopped:
@@ -67,28 +72,28 @@ def stoppable(what: str, hint: str) -> Iterator[None]:
 
 
 class InternalError(EnvhistError):
-    """Something failed that must not fail."""
+    """An unexpected exception: a defect of this program."""
 
     code = "defect"
 
 
-_hushed = False
+_quiet = False
 
 
 def set_quiet() -> None:
-    """From here on nothing is said beside the answer but warnings, and why it failed."""
-    global _hushed  # noqa: PLW0603 - one program, one conversation
-    _hushed = True
+    """Print only warnings and errors from now on."""
+    global _quiet  # noqa: PLW0603 - one program, one conversation
+    _quiet = True
 
 
-def is_hushed() -> bool:
-    return _hushed
+def is_quiet() -> bool:
+    return _quiet
 
 
 def report_error(error: EnvhistError, output: Output, *, as_json: bool) -> int:
-    """Say what failed, to a person or to a program, and return the status to end with."""
-    global _hushed  # noqa: PLW0603 - likewise
-    _hushed = False
+    """Print the error as text or JSON, and return the exit status."""
+    global _quiet  # noqa: PLW0603 - likewise
+    _quiet = False
     if as_json:
         from git_envhist.cli.json_values import dump  # loaded late: only a failure under --json needs it
 
@@ -102,8 +107,8 @@ def report_error(error: EnvhistError, output: Output, *, as_json: bool) -> int:
 
 
 def _is_unwanted() -> bool:
-    """Whether the hint of a refusal was switched off; a failure is told in full whatever is configured."""
-    from git_envhist.git.process import SAFE_GIT, spawn  # loaded late: likewise
+    """Return whether the configuration turns off the hints of refusals; other errors always have their hint."""
+    from git_envhist.git.process import SAFE_GIT, spawn  # loaded late: only a refusal needs it
 
     if os.environ.get("GIT_ADVICE", "1").lower() in FALSE_VALUES:
         return True
@@ -115,29 +120,29 @@ def _is_unwanted() -> bool:
 
 
 def print_error_line(line: str) -> None:
-    """A line on stderr, as wide as the terminal; where that is full or gone, the exit status says it alone."""
-    if _hushed and not line.startswith("warning: "):
+    """Print a line to stderr, wrapped on a terminal; a stderr that cannot be written is ignored."""
+    if _quiet and not line.startswith("warning: "):
         return
     with suppress(OSError):
         terminal = sys.stderr.isatty()
         if not shows_symbols(os.environ, terminal=terminal):
-            line = line.translate(SPELLED_PLAINLY)
+            line = line.translate(ASCII_SYMBOLS)
         _write("\n".join(_fitted(line)) if terminal else line, end="\n")
 
 
 def ask_for(prompt: str) -> None:
-    """Write a question to stderr; the answer follows on the same line."""
+    """Print a question to stderr; the answer follows on the same line."""
     _write(prompt, end="")
 
 
 def _write(text: str, end: str) -> None:
-    # The only place that writes to stderr: no text brings a control character along.
+    # The only place that writes to stderr, so that control characters are always escaped.
     print(as_bytes(text).decode("utf-8"), end=end, file=sys.stderr, flush=True)
 
 
 def _fitted(text: str) -> list[str]:
     from git_envhist.cli.terminal import (
-        all_wrapped,  # loaded late: likewise
+        all_wrapped,  # loaded late: most errors go to programs
         terminal_columns,  # loaded late: most errors go to programs
     )
 
@@ -146,10 +151,10 @@ def _fitted(text: str) -> list[str]:
 
 
 def error_object(error: EnvhistError) -> dict[str, object]:
-    """What `--json` prints instead of an answer."""
+    """Return the object that `--json` prints for an error."""
     from git_envhist.text import escape_invalid  # loaded late: only a failure under --json needs it
 
-    told: dict[str, object] = {
+    value: dict[str, object] = {
         "code": error.code,
         "message": escape_invalid(error.message),
         "hint": escape_invalid(error.hint) if error.hint else None,
@@ -157,8 +162,8 @@ def error_object(error: EnvhistError) -> dict[str, object]:
     }
     candidates = getattr(error, "candidates", None)
     if candidates:
-        told["candidates"] = [escape_invalid(candidate) for candidate in candidates]
-    return {"schema": 1, "error": told}
+        value["candidates"] = [escape_invalid(candidate) for candidate in candidates]
+    return {"schema": 1, "error": value}
 
 
 warned: set[str] = set()
@@ -166,46 +171,48 @@ warned: set[str] = set()
 
 
 def warn(text: str) -> None:
-    """Print one line about something that did not stop the command."""
+    """Print a warning."""
     warned.add(text)
     print_error_line(f"warning: {escape(text)}")
 
 
 def as_defect(failure: Exception, program: str) -> EnvhistError:
-    """An unexpected exception as one line; where it came from is kept in a file for a report."""
+    """Return an unexpected exception as an error; its traceback is written to a report file."""
     said = f"{type(failure).__name__}: {failure}".splitlines()[0]
     if isinstance(failure, NotADirectoryError) and failure.filename:
         message = f"cannot access '{os.fsdecode(failure.filename)}': not a directory"
-        return EnvhistError(message, hint="something stands in the place of a directory: move it away")
+        return EnvhistError(message, hint="a file is in the place of a directory: move it away")
     if isinstance(failure, FileNotFoundError) and isinstance(failure.filename, str | bytes):
         above = os.path.dirname(os.fsdecode(failure.filename))
         if above and not os.path.lexists(above):
-            return EnvhistError(f"the directory '{above}' is gone", hint=MOVED)
+            return EnvhistError(f"the directory '{above}' does not exist any more", hint=MOVED)
     number = errno.ENOMEM if isinstance(failure, MemoryError) else getattr(failure, "errno", None)
-    if isinstance(failure, OSError | MemoryError) and number in OUT_OF:
-        return EnvhistError(f"the system refused: {os.strerror(number).lower()}", hint=OUT_OF[number])
+    if isinstance(failure, OSError | MemoryError) and number in LIMIT_HINTS:
+        return EnvhistError(f"the system refused: {os.strerror(number).lower()}", hint=LIMIT_HINTS[number])
     if isinstance(failure, OSError) and number in REFUSALS:
         place = f" '{os.fsdecode(failure.filename)}'" if isinstance(failure.filename, str | bytes) else ""
         return EnvhistError(
             f"the system refused{place}: {os.strerror(number).lower()}", hint=REFUSALS[number]
         )
     if isinstance(failure, ImportError):
-        # The files of a module are read when a command needs them; the import system hides the error of the disk.
+        # Modules are read when a command needs them; the import system hides an error of the disk.
         return EnvhistError(
-            f"a part of this program cannot be loaded: {said.partition(': ')[2]}",
+            f"cannot load a module of git-envhist: {said.partition(': ')[2]}",
             hint="run the command again; if that fails too, install git-envhist again",
         )
     try:
         place = write_report(failure, program)
     except OSError:
-        return InternalError(f"unexpected failure: '{said}'", hint="GIT_ENVHIST_TRACE=1 shows where")
+        return InternalError(
+            f"unexpected failure: '{said}'", hint="run it with GIT_ENVHIST_TRACE=1 to see where"
+        )
     return InternalError(
         f"unexpected failure: '{said}'", hint=f"the details are in '{place}'; please report them"
     )
 
 
 def write_report(failure: Exception, program: str) -> str:
-    """Keep the traceback in the user's state directory; returns the file's path."""
+    """Write the traceback to the user's state directory, and return the path of the file."""
     import traceback  # loaded late: only a defect needs it
 
     directory = reports()
@@ -220,12 +227,12 @@ def write_report(failure: Exception, program: str) -> str:
 
 
 def reports() -> str:
-    """Where what is known of unexpected failures is kept."""
+    """Return the directory of the report files."""
     return os.path.join(state_home(), "git-envhist", "reports")
 
 
 def newest_report() -> str | None:
-    """The last unexpected failure that was kept."""
+    """Return the path of the newest report file."""
     try:
         names = os.listdir(reports())
     except OSError:
@@ -234,14 +241,14 @@ def newest_report() -> str | None:
 
 
 def versions(program: str) -> list[str]:
-    """What a report has to say of where it comes from; nothing of the environment's own contents."""
+    """Return the versions of the program, Python, git and the system, without anything from the environment."""
     from git_envhist._version import __version__  # loaded late: only a defect needs it
-    from git_envhist.git.process import spawn  # loaded late: likewise
+    from git_envhist.git.process import spawn  # loaded late: only a defect needs it
 
     try:
         git = spawn(["git", "--version"], os.environb).out.decode("ascii", "replace").strip()
     except (EnvhistError, OSError):
-        git = "git could not be asked"
+        git = "git did not run"
     system = os.uname()
     return [
         f"{' '.join([program, *redacted_command_line(sys.argv[1:])])}, git-envhist {__version__}",
@@ -252,7 +259,7 @@ def versions(program: str) -> list[str]:
 
 
 def redacted_command_line(words: Sequence[str]) -> Iterator[str]:
-    """What was typed, without what it was about: subcommand and options; a path, a name or a reason is nobody's."""
+    """Yield the words that were typed, with paths, names and texts replaced."""
     from git_envhist.cli.subcommands import SUBCOMMANDS  # loaded late: only a defect needs it
 
     for word in words:
@@ -263,34 +270,33 @@ def redacted_command_line(words: Sequence[str]) -> Iterator[str]:
 
 
 def state_home() -> str:
-    """The directory for a user's state, as the XDG base directories have it."""
+    """Return the user's state directory according to the XDG base directory specification."""
     configured = os.environ.get("XDG_STATE_HOME", "")
     if configured.startswith("/"):
         return configured
     return os.path.join(os.path.expanduser("~"), ".local", "state")
 
 
-# What to type next: one hint, which `advice.envhist<Word>` switches off, as with git's own.
-#
-# After what went well it is said to a person only, where standard error is a terminal: a script has no use for it.
+# Hints about the next step, one per command, turned off by `advice.envhist<Word>` as in git. After a success they
+# are printed only if standard error is a terminal.
 
 CAPTURE = "envhistCapture"
 """After a capture."""
 VERDICT = "envhistVerdict"
 """After a check that did not pass."""
 RESTORE = "envhistRestore"
-"""How to come back from a restore."""
+"""How to undo a restore."""
 EMPTY = "envhistEmpty"
 """How to take the first snapshot."""
 REFUSAL = "envhistRefusal"
-"""The option that overrides what was refused."""
+"""The option that overrides a refusal."""
 ADVICE_KEYS = (CAPTURE, VERDICT, RESTORE, EMPTY, REFUSAL)
 FALSE_VALUES = ("false", "no", "off", "0", "")
 STDERR = 2
 
 
 def is_wanted(session: Session, key: str) -> bool:
-    """Whether a hint is to be given: GIT_ADVICE for all of them, the configuration for each."""
+    """Return whether a hint is wanted: GIT_ADVICE turns off all, the configuration each."""
     if os.environ.get("GIT_ADVICE", "1").lower() in FALSE_VALUES:
         return False
     said = dict(session.history.repository.read_config()).get(f"advice.{key.lower()}", "true")
@@ -298,55 +304,55 @@ def is_wanted(session: Session, key: str) -> bool:
 
 
 def print_hint(session: Session, key: str, text: str | Callable[[], str]) -> None:
-    """Give the hint, and say how to be rid of it."""
+    """Print the hint, and on a terminal how to turn it off."""
     if session.json or not is_wanted(session, key):
         return
     session.output.flush()
     print_error_line(f"hint: {text if isinstance(text, str) else text()}")
     if os.isatty(STDERR):
-        print_error_line(f"hint: (not again: git config --global advice.{key} false)")
+        print_error_line(f"hint: (turn off: git config --global advice.{key} false)")
 
 
 def hint_if_empty(session: Session) -> None:
-    """How to begin, where a list is empty because nothing was captured."""
+    """Print how to take the first snapshot if the history is empty."""
     if not session.history.log(limit=1) and is_wanted(session, EMPTY):
         from git_envhist.history.resolve import (
-            nothing_captured,  # loaded late: nearly every history holds something
+            nothing_captured,  # loaded late: most histories are not empty
         )
 
         print_error_line(f"hint: {nothing_captured(session.history.catalog)}")
 
 
 def after_capture(session: Session, captured: CaptureResult) -> None:
-    """Where one can go from a moment that was just taken."""
+    """Print a hint after a snapshot was taken."""
     if captured.snapshot is None or captured.verdict is not None or not os.isatty(STDERR):
         return
-    back = f"back to it at any time: git envrestore {captured.snapshot.id[:7]}"
-    more = "'git envlog' lists the moments" if captured.first else "what changes from here: git envdiff"
+    back = f"restore it at any time: git envrestore {captured.snapshot.id[:7]}"
+    more = "list snapshots: git envlog" if captured.first else "see later changes: git envdiff"
     print_hint(session, CAPTURE, f"{back}; {more}")
 
 
 def after_verdict(session: Session, verdict: Verdict) -> None:
-    """How to find what broke it."""
+    """Print a hint after a check failed."""
     from git_envhist.history.timeline import by_verdict  # loaded late: most checks pass
-    from git_envhist.model import VerdictStatus  # loaded late: likewise
+    from git_envhist.model import VerdictStatus  # loaded late: most checks pass
 
     if verdict.status is VerdictStatus.PASS:
         return
 
     def words() -> str:
         if by_verdict(session.history.catalog.own, VerdictStatus.PASS):
-            return "what changed since it last passed: git envdiff good; which moment broke it: git envlog bisect"
-        return "what it said: git envlog show; what changed before: git envdiff @~1..@"
+            return "changes since the check last passed: git envdiff good; first failing snapshot: git envlog bisect"
+        return "output of the check: git envlog show; changes before it: git envdiff @~1..@"
 
     print_hint(session, VERDICT, words)
 
 
-# What a restore left half way, told by commands that only look.
+# Warnings about an interrupted restore, printed by commands that only read.
 
 
 def warn_if_half_way(history: EnvHistory) -> None:
-    """Say so: what is here is neither of two moments, and whoever changes it first would not know."""
+    """Warn that the files are in a state between two snapshots."""
     from git_envhist.worktree.unfinished_restore import (
         has_unfinished_restore,  # loaded late: only a failure needs it
     )
@@ -357,17 +363,21 @@ def warn_if_half_way(history: EnvHistory) -> None:
         )
 
 
-# What a list cannot hold yet: the capture that a hook of git has just asked for.
+# A note about the running capture of a git hook, which a list does not contain yet.
 
 FRESH = 60.0
-"""A mark older than that tells of a capture that waits or was given up: `git envlog status` says which."""
+"""Seconds after which the mark of a hook means a waiting or failed capture; `git envlog status` prints it."""
 
 
 def report_running_capture(repository: Repository) -> None:
-    """Who looks right after `git commit` is told that its moment comes."""
+    """Print a note if the capture of the last `git commit` is still running."""
     if not os.path.exists(os.path.join(repository.state, "hooks", "pending")):
         return
-    from git_envhist.integrations.git_hooks import place_of, read_mark, read_outcomes  # loaded late: as said
+    from git_envhist.integrations.git_hooks import (
+        place_of,
+        read_mark,
+        read_outcomes,
+    )  # loaded late: most lists have no running capture
 
     place = place_of(repository.state)
     mark = read_mark(place)
@@ -377,4 +387,4 @@ def report_running_capture(repository: Repository) -> None:
     if last and last[0].result == "waiting" and last[0].at >= mark.at:
         print_error_line(f"note: {last[0].message}")
     else:
-        print_error_line(f"note: a capture is under way ({mark.event}), and is not in this list yet")
+        print_error_line(f"note: a capture is running ({mark.event}); it is not in this list yet")

@@ -1,7 +1,7 @@
-"""Commands that install the requirements of an extra beside the running program.
+"""The command that installs the requirements of an extra.
 
-No package index has git-envhist itself, so `pip install 'git-envhist[mcp]'` finds nothing: the command names what the
-extra requires. Each installer has its own: an environment of pipx or uv is theirs to change, and one of uv has no pip.
+No package index contains git-envhist, so `pip install 'git-envhist[mcp]'` finds nothing: the command names the
+requirements themselves. pipx and uv change their environments with their own commands, and those of uv have no pip.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ MARKER = re.compile(r"extra\s*==\s*['\"](?P<extra>[a-z]+)['\"]")
 
 
 def how_to_add(extra: str) -> str:
-    """Return the command that installs the requirements of an extra beside this program."""
+    """Return the command that installs the requirements of an extra into the environment of this program."""
     wanted = requirements_of(extra, _declared())
     return command_for(wanted, os.listdir(sys.prefix), sys.executable, _installers())
 
 
 def requirements_of(extra: str, declared: list[str]) -> list[str]:
-    """Return what an extra requires, from the metadata of the distribution; its own name if nothing is declared."""
+    """Return the requirements of an extra, from the metadata of the distribution; its own name if none are declared."""
     found = [line.partition(";")[0].strip() for line in declared if _extra_of(line) == extra]
     return found or [f"{NAME}[{extra}]"]
 
 
 def command_for(wanted: list[str], prefix: list[str], python: str, installers: frozenset[str]) -> str:
-    """Return the command for an environment with these files at its top and these installers at hand."""
+    """Return the command for an environment with these marker files and these installers on the PATH."""
     words = shlex.join(wanted)
     if PIPX in prefix:
         return f"pipx inject {NAME} {words}"

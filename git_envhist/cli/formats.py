@@ -1,8 +1,7 @@
-"""`--format`: git's placeholders for snapshots, and words of our own in parentheses.
+"""Text for one snapshot: dates, counts and sizes, check results, and `--format` templates.
 
-A template is read once into pieces, each a function from a moment to text, so that a slip in it is told before the
-first line is printed. `%(word)` stands for one of WORDS; `%(, word)` puts the text before the word in front of its
-value, and is nothing at all where the value is nothing.
+`read_format` compiles a template once, so that an error in it is reported before the first line is printed. `%(word)`
+is one of WORDS; `%(, word)` prints the text before the word only if the word has a value.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from git_envhist.model import Effect
 
 
-# The spellings of a moment that `--date=` knows, as git spells them (git-log(1), "--date").
+# The date styles of `--date=`, as in git-log(1).
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -33,7 +32,7 @@ MINUTE, HOUR, DAY = 60, 3600, 86400
 
 
 def format_date(at: datetime, style: str, now: datetime) -> str:
-    """A moment in one of git's styles; a style that git does not know is a usage error."""
+    """Return a time in one of git's styles; raise UsageError for an unknown style."""
     if style.startswith(("format:", "format-local:")):
         word, _, pattern = style.partition(":")
         return (at.astimezone() if word == "format-local" else at).strftime(pattern)
@@ -49,16 +48,16 @@ def format_date(at: datetime, style: str, now: datetime) -> str:
 
 
 def date_style(given: str | None, configured: str | None, *, terminal: bool) -> str | None:
-    """The style that was asked for, else that of `log.date`; None: as each place tells its times by itself."""
+    """Return the given style, else that of `log.date`; None means the default of each view."""
     style = configured if given is None else given
     if style is not None and style.startswith("auto:"):
-        # As git has it: this style for a person, the usual one for a program.
+        # As in git: this style on a terminal, the default elsewhere.
         return style.removeprefix("auto:") if terminal else None
     return style
 
 
 def relative_date(at: datetime, now: datetime) -> str:
-    """How long ago, in git's words and with git's rounding."""
+    """Return how long ago a time was, with git's words and rounding."""
     ago = int(now.timestamp()) - int(at.timestamp())
     if ago < 0:
         return "in the future"
@@ -112,7 +111,7 @@ def _iso(at: datetime, now: datetime, local: bool) -> str:
 
 
 def _iso_strict(at: datetime, now: datetime, local: bool) -> str:
-    # Newer git writes Z for UTC; both are the same moment, and one spelling is easier to compare.
+    # Newer git writes Z for UTC; one spelling is easier to compare.
     zone = _zone(at)
     return f"{at:%Y-%m-%dT%H:%M:%S}{zone[:3]}:{zone[3:]}"
 
@@ -145,7 +144,7 @@ STYLES: dict[str, Callable[[datetime, datetime, bool], str]] = {
 }
 
 
-# The few words in which a snapshot is told: its verdict, what it changed, sizes and counts. Pure.
+# Short texts about a snapshot: check result, changes, sizes and counts.
 
 SYMBOLS = {VerdictStatus.PASS: "✓", VerdictStatus.FAIL: "✗", VerdictStatus.ERROR: "!"}
 NOT_CHECKED = "·"
@@ -159,7 +158,7 @@ UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def body(snapshot: Snapshot) -> str:
-    """What follows the line that a list prints of an intent."""
+    """Return the intent without its first line."""
     lines = snapshot.intent.lstrip("\n").split("\n")
     for number, line in enumerate(lines):
         if not line.strip():
@@ -178,28 +177,28 @@ def symbol(verdict: Verdict | None) -> str:
 
 
 def verdict_symbol(verdict: Verdict | None) -> str:
-    """The sign before a moment in a list: of a check that ran on it; what an equal one came to is told behind."""
+    """Return the symbol before a snapshot in a list; a result carried over from an equal snapshot has none."""
     carried = verdict is not None and verdict.carried_from is not None and verdict.claimed_by is None
     return NOT_CHECKED if carried else symbol(verdict)
 
 
 def verdict_phrase(verdict: Verdict | None) -> str:
-    """`verify failing`; nothing where nothing was checked."""
+    """Return `verify failing`; an empty text without a check."""
     if verdict is None:
         return ""
-    claimed = f", claimed by {verdict.claimed_by}" if verdict.claimed_by is not None else ""
+    claimed = f", unsigned (says: {verdict.claimed_by})" if verdict.claimed_by is not None else ""
     return PHRASES[verdict.status] + claimed
 
 
 def services_phrase(verdict: Verdict) -> str:
-    """Return where the services of a verdict carried over stand: `, services differ`; empty where they agree."""
+    """Return `, services differ` for a result carried over between different service states, else an empty text."""
     return {"differ": ", services differ", "unknown": ", services not compared"}.get(
         verdict.services or "", ""
     )
 
 
 def verdict_cause(verdict: Verdict | None) -> str:
-    """What a check that did not pass did: `npm test exit 1`."""
+    """Return why a check did not pass: `npm test exit 1`."""
     if verdict is None or verdict.status is VerdictStatus.PASS or verdict.claimed_by is not None:
         return ""
     command = first_line(verdict.command)
@@ -209,12 +208,12 @@ def verdict_cause(verdict: Verdict | None) -> str:
         return f"{command} signal {verdict.signal}"
     if verdict.exit_code is None:
         return f"{command} did not run"
-    told = f"exit {verdict.exit_code}"
-    return command if command.endswith(told) else f"{command} {told}"
+    ending = f"exit {verdict.exit_code}"
+    return command if command.endswith(ending) else f"{command} {ending}"
 
 
 def story_line(snapshot: Snapshot) -> str:
-    """What a list tells of a snapshot after its intent: what changed, a failed check, what is missing."""
+    """Return the text after the intent in a list: changes, the failed check, missing paths."""
     parts = [claim(snapshot), changes_phrase(snapshot), _ended(snapshot), verdict_cause(snapshot.verdict)]
     if not snapshot.complete:
         parts.append(f"partial: {count(snapshot.missing_count, 'path')} missing")
@@ -222,7 +221,7 @@ def story_line(snapshot: Snapshot) -> str:
 
 
 def _ended(snapshot: Snapshot) -> str:
-    """`exit 3`, of a moment after a command that failed."""
+    """Return `exit 3` for the snapshot after a failed command."""
     if snapshot.trigger is not Trigger.RUN:
         return ""
     status = dict(snapshot.meta).get("exit", "0")
@@ -230,27 +229,27 @@ def _ended(snapshot: Snapshot) -> str:
 
 
 def claim(snapshot: Snapshot) -> str:
-    """Who a snapshot says took it, where no key that is here vouches for that."""
-    return f"claimed by {snapshot.actor.name or 'nobody'}" if snapshot.trusted is False else ""
+    """Return `unsigned (says: <name>)` if none of the user's keys signed the snapshot, else an empty text."""
+    return f"unsigned (says: {snapshot.actor.name or 'no name'})" if snapshot.trusted is False else ""
 
 
 def effect_words(effect: Effect) -> str:
-    """`deployed to staging (irreversible, exit 1)`."""
-    told = ["irreversible"] if effect.irreversible else []
+    """Return `deployed to staging (irreversible, exit 1)`."""
+    remarks = ["irreversible"] if effect.irreversible else []
     if effect.refused:
-        told.append("refused, not done")
+        remarks.append("refused, not done")
     elif effect.command is not None and effect.exit_code != 0:
-        told.append("it never ended" if effect.exit_code is None else f"exit {effect.exit_code}")
-    return first_line(effect.text) + (f" ({', '.join(told)})" if told else "")
+        remarks.append("it did not finish" if effect.exit_code is None else f"exit {effect.exit_code}")
+    return first_line(effect.text) + (f" ({', '.join(remarks)})" if remarks else "")
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
-    """`1 file`, `1,204 files`."""
+    """Return `1 file`, `1,204 files`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def size(number: int) -> str:
-    """Bytes as people read them: `812 B`, `3.4 MiB`."""
+    """Return a number of bytes as `812 B`, `3.4 MiB`."""
     amount = float(number)
     for unit in UNITS:
         if amount < 1000 or unit == UNITS[-1]:
@@ -260,7 +259,7 @@ def size(number: int) -> str:
 
 
 def seconds(duration: float) -> str:
-    """`0.31 s`, `4.2 s`, `2 min 05 s`."""
+    """Return a duration as `0.31 s`, `4.2 s`, `2 min 05 s`."""
     if duration < 10:
         return f"{duration:.2f} s" if duration < 1 else f"{duration:.1f} s"
     minutes, rest = divmod(round(duration), 60)
@@ -269,25 +268,25 @@ def seconds(duration: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FormatContext:
-    """What a line needs besides its snapshot: the reader's moment, the style of dates, the length of an id."""
+    """The settings of a line besides its snapshot: the current time, the date style, the length of ids."""
 
     now: datetime
     date: str | None = None
     id_length: int = 7
     by_day: bool = False
-    """Whether a heading names the day."""
+    """True if a heading names the day."""
     ascii_signs: bool = False
-    """Spell the minus signs of summaries in ASCII: the text goes to no terminal."""
+    """True to write minus signs in ASCII, because the output goes to no terminal."""
 
     def time(self, snapshot: Snapshot) -> str:
-        """Return the time as a list prints it; with the day of the heading, each spelling finds the snapshot."""
+        """Return the time as a list prints it; together with the day of the heading it names the snapshot."""
         if self.by_day:
             return f"{snapshot.at.astimezone(self.now.tzinfo):%H:%M}"
         return self.printed(snapshot.at)
 
     @property
     def today(self) -> str:
-        """Return the heading of the present day."""
+        """Return the heading of the current day."""
         return f"{self.now.date().isoformat()} {DAYS[self.now.weekday()].capitalize()}, today"
 
     def day(self, snapshot: Snapshot) -> str:
@@ -298,61 +297,61 @@ class FormatContext:
         return f"{day.isoformat()} {DAYS[day.weekday()].capitalize()}{near}"
 
     def printed(self, at: datetime) -> str:
-        """A moment as a list prints it."""
+        """Return a time as a list prints it."""
         return format_date(at, self.date, self.now) if self.date else printed_time(at, self.now)
 
     def words(self, snapshot: Snapshot) -> str:
-        """The words that a list has for a moment."""
+        """Return the title of a snapshot in a list."""
         return escape(title(snapshot))
 
     def signed(self, summary: str) -> str:
-        """Return a summary with the signs that its reader expects."""
+        """Return a summary with ASCII minus signs if these are wanted."""
         return with_ascii_signs(summary) if self.ascii_signs else summary
 
     def short_id(self, snapshot: Snapshot) -> str:
         return snapshot.id[: self.id_length]
 
 
-def carried_words(snapshot: Snapshot, look: FormatContext) -> str:
-    """Return `✓ from 10:02` if the verdict is that of an equal snapshot before; else nothing."""
+def carried_words(snapshot: Snapshot, context: FormatContext) -> str:
+    """Return `✓ from 10:02` if an equal snapshot was checked before, else an empty text."""
     verdict = snapshot.verdict
     if verdict is None or verdict.carried_from is None:
         return ""
-    return f"{symbol(verdict)} from {look.printed(verdict.at)}{services_phrase(verdict)}"
+    return f"{symbol(verdict)} from {context.printed(verdict.at)}{services_phrase(verdict)}"
 
 
 Piece = Callable[[Snapshot, FormatContext], str]
 
 LETTERS: dict[str, Piece] = {
-    "H": lambda snapshot, look: snapshot.id,
-    "h": lambda snapshot, look: look.short_id(snapshot),
-    "T": lambda snapshot, look: snapshot.tree,
-    "s": lambda snapshot, look: escape(subject(snapshot.intent)),
-    "b": lambda snapshot, look: escape(body(snapshot), lines=True),
-    "B": lambda snapshot, look: escape(snapshot.intent or NO_INTENT, lines=True),
-    "an": lambda snapshot, look: escape(snapshot.actor.name),
-    "ae": lambda snapshot, look: escape(snapshot.actor.email),
-    "ad": lambda snapshot, look: format_date(snapshot.at, look.date or "default", look.now),
-    "ar": lambda snapshot, look: format_date(snapshot.at, "relative", look.now),
-    "ai": lambda snapshot, look: format_date(snapshot.at, "iso", look.now),
-    "aI": lambda snapshot, look: format_date(snapshot.at, "iso-strict", look.now),
-    "aD": lambda snapshot, look: format_date(snapshot.at, "rfc", look.now),
-    "as": lambda snapshot, look: format_date(snapshot.at, "short", look.now),
-    "at": lambda snapshot, look: format_date(snapshot.at, "unix", look.now),
-    "n": lambda snapshot, look: "\n",
-    "%": lambda snapshot, look: "%",
+    "H": lambda snapshot, context: snapshot.id,
+    "h": lambda snapshot, context: context.short_id(snapshot),
+    "T": lambda snapshot, context: snapshot.tree,
+    "s": lambda snapshot, context: escape(subject(snapshot.intent)),
+    "b": lambda snapshot, context: escape(body(snapshot), lines=True),
+    "B": lambda snapshot, context: escape(snapshot.intent or NO_INTENT, lines=True),
+    "an": lambda snapshot, context: escape(snapshot.actor.name),
+    "ae": lambda snapshot, context: escape(snapshot.actor.email),
+    "ad": lambda snapshot, context: format_date(snapshot.at, context.date or "default", context.now),
+    "ar": lambda snapshot, context: format_date(snapshot.at, "relative", context.now),
+    "ai": lambda snapshot, context: format_date(snapshot.at, "iso", context.now),
+    "aI": lambda snapshot, context: format_date(snapshot.at, "iso-strict", context.now),
+    "aD": lambda snapshot, context: format_date(snapshot.at, "rfc", context.now),
+    "as": lambda snapshot, context: format_date(snapshot.at, "short", context.now),
+    "at": lambda snapshot, context: format_date(snapshot.at, "unix", context.now),
+    "n": lambda snapshot, context: "\n",
+    "%": lambda snapshot, context: "%",
 }
-# git's second person and second time: a moment has one of each.
+# git's committer fields: a snapshot has one person and one time.
 LETTERS |= {f"c{letter[1]}": piece for letter, piece in LETTERS.items() if len(letter) > 1}
 WORDS: dict[str, Piece] = {
-    "time": lambda snapshot, look: look.time(snapshot),
-    "verdict": lambda snapshot, look: escape(verdict_phrase(snapshot.verdict)),
-    "story": lambda snapshot, look: escape(with_ascii_signs(story_line(snapshot))),
-    "carried": lambda snapshot, look: escape(carried_words(snapshot, look)),
-    "name": lambda snapshot, look: escape(", ".join(snapshot.names)),
-    "trigger": lambda snapshot, look: snapshot.trigger.value,
-    "title": lambda snapshot, look: escape(title(snapshot)),
-    "complete": lambda snapshot, look: "complete" if snapshot.complete else "partial",
+    "time": lambda snapshot, context: context.time(snapshot),
+    "verdict": lambda snapshot, context: escape(verdict_phrase(snapshot.verdict)),
+    "story": lambda snapshot, context: escape(with_ascii_signs(story_line(snapshot))),
+    "carried": lambda snapshot, context: escape(carried_words(snapshot, context)),
+    "name": lambda snapshot, context: escape(", ".join(snapshot.names)),
+    "trigger": lambda snapshot, context: snapshot.trigger.value,
+    "title": lambda snapshot, context: escape(title(snapshot)),
+    "complete": lambda snapshot, context: "complete" if snapshot.complete else "partial",
 }
 PRESETS = {"oneline": "%h %s"}
 TOKEN = pattern(
@@ -361,9 +360,9 @@ TOKEN = pattern(
 
 
 def read_format(template: str) -> Callable[[Snapshot, FormatContext], str]:
-    """The function that writes a snapshot by a template; an unknown placeholder is a usage error."""
+    """Return the function that formats a snapshot by a template; raise UsageError for an unknown placeholder."""
     pieces = list(_pieces(_template(template)))
-    return lambda snapshot, look: "".join(piece(snapshot, look) for piece in pieces)
+    return lambda snapshot, context: "".join(piece(snapshot, context) for piece in pieces)
 
 
 def _template(text: str) -> str:
@@ -398,23 +397,23 @@ def _piece(token: re.Match[str]) -> Piece:
         return _field(LETTERS[token["letter"]])
     words = " ".join(f"%({word})" for word in WORDS)
     letters = " ".join(f"%{letter}" for letter in LETTERS)
-    # Of `%x` without digits, or `%(`, a letter more says what was meant.
+    # Include one letter more of `%x` without digits, or of `%(`, in the error.
     what = token.string[token.start() : max(token.end(), token.start() + 2)]
     raise UsageError(f"unknown placeholder '{what}' in --format", hint=f"known: {letters} %x00 {words}")
 
 
 def _field(piece: Piece) -> Piece:
-    """A field as it is printed, whatever its own function leaves in it: a template is written exactly."""
-    return lambda snapshot, look: for_people(piece(snapshot, look))
+    """Return the field with control characters escaped, because templates are printed exactly."""
+    return lambda snapshot, context: for_people(piece(snapshot, context))
 
 
 def _constant(text: str) -> Piece:
-    return lambda snapshot, look: text
+    return lambda snapshot, context: text
 
 
 def _conditional(lead: str, piece: Piece) -> Piece:
-    def write(snapshot: Snapshot, look: FormatContext) -> str:
-        value = piece(snapshot, look)
+    def write(snapshot: Snapshot, context: FormatContext) -> str:
+        value = piece(snapshot, context)
         return lead + value if value else ""
 
     return write

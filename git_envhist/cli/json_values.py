@@ -1,4 +1,7 @@
-"""Snapshots and what a capture did as plain values for JSON: docs/schema/ describes them, keys are only ever added."""
+"""Snapshots, captures, diffs, plans and restores as values for JSON.
+
+docs/schema/ describes them. Keys are only ever added. `dump` writes a value as one line that is safe on a terminal.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ Json = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """What a snapshot's tree holds beside the files, and how it differs from the snapshot before."""
+    """The parts of a snapshot that are read from its tree: facts, changes, missing paths."""
 
     missing: tuple[MissingPath, ...] = ()
     git_changed: tuple[GitChange, ...] = ()
@@ -58,14 +61,14 @@ class Details:
 
 
 def snapshot_json(snapshot: Snapshot, details: Details, *, most_paths: int | None = None) -> Json:
-    """A snapshot as contract and schema have it; `most_paths` cuts the list of changed paths."""
+    """Return a snapshot according to the schema; `most_paths` limits the list of changed paths."""
     latest = snapshot.verdict
     return {
         "schema": SCHEMA,
         "id": snapshot.id,
         "commit": snapshot.commit,
         "timeline": snapshot.timeline,
-        "at": moment(snapshot.at),
+        "at": iso_time(snapshot.at),
         **text_fields("intent", snapshot.intent),
         "intent_source": snapshot.intent_source.value,
         "title": escape_invalid(title(snapshot)),
@@ -78,7 +81,7 @@ def snapshot_json(snapshot: Snapshot, details: Details, *, most_paths: int | Non
         "verify": verdict_json(latest) if latest else None,
         "verdicts": [verdict_json(verdict) for verdict in snapshot.verdicts],
         "notes": [
-            {"text": escape_invalid(remark.text), "at": moment(remark.at)} for remark in snapshot.remarks
+            {"text": escape_invalid(remark.text), "at": iso_time(remark.at)} for remark in snapshot.remarks
         ],
         "meta": {escape_invalid(key): escape_invalid(value) for key, value in snapshot.meta},
         "attachments": [
@@ -95,7 +98,7 @@ def snapshot_json(snapshot: Snapshot, details: Details, *, most_paths: int | Non
         "story": [fact_json(fact) for fact in details.facts],
         "services": [escape_invalid(name) for name in details.services],
         "tasks": [
-            {"text": escape_invalid(task.text), "status": task.status.value, "at": moment(task.at)}
+            {"text": escape_invalid(task.text), "status": task.status.value, "at": iso_time(task.at)}
             for task in tasks_of((snapshot,))
         ],
         "effects": [effect_json(effect) for effect in effects_of((snapshot,))],
@@ -106,7 +109,7 @@ def snapshot_json(snapshot: Snapshot, details: Details, *, most_paths: int | Non
 
 
 def extent_json(extent: EnvironmentSize) -> Json:
-    """How large the environment was, and where what changed lies."""
+    """Return the size of an environment, and the directories with changes."""
     return {
         "files": extent.files,
         "bytes": extent.bytes,
@@ -126,11 +129,11 @@ def extent_json(extent: EnvironmentSize) -> Json:
 
 
 def observed_json(observed: ObservedCheckpoint) -> Json:
-    """A checkpoint of the platform that was made without us."""
+    """Return a recorded checkpoint of the platform."""
     return {
         "external_id": escape_invalid(observed.external_id),
-        "taken_at": moment(observed.taken_at),
-        "found_at": moment(observed.at),
+        "taken_at": iso_time(observed.taken_at),
+        "found_at": iso_time(observed.at),
         "comment": escape_invalid(observed.comment),
         "source": escape_invalid(observed.source),
         "intent": None,
@@ -139,10 +142,10 @@ def observed_json(observed: ObservedCheckpoint) -> Json:
 
 
 def effect_json(effect: Effect) -> Json:
-    """Something done outside the machine."""
+    """Return an effect."""
     return {
         "text": escape_invalid(effect.text),
-        "at": moment(effect.at),
+        "at": iso_time(effect.at),
         "irreversible": effect.irreversible,
         "command": effect.command and escape_invalid(effect.command),
         "exit_code": effect.exit_code,
@@ -152,7 +155,7 @@ def effect_json(effect: Effect) -> Json:
 
 
 def captured_json(captured: CaptureResult, snapshot: Json | None) -> Json:
-    """What a capture did: the snapshot, null where none was made, and the counts."""
+    """Return the result of a capture: the snapshot, null if none was taken, and the counts."""
     return {
         "schema": SCHEMA,
         "id": captured.snapshot and captured.snapshot.id,
@@ -194,7 +197,7 @@ def verdict_json(verdict: Verdict) -> Json:
         "timed_out": verdict.timed_out,
         "command": escape_invalid(verdict.command),
         "duration_ms": verdict.duration_ms,
-        "at": moment(verdict.at),
+        "at": iso_time(verdict.at),
         "output_tail": escape_invalid(verdict.output_tail),
         "tree_before": verdict.tree_before,
         "tree_after": verdict.tree_after,
@@ -221,18 +224,18 @@ def missing_json(missing: MissingPath) -> Json:
 
 
 def fact_json(fact: FactChange) -> Json:
-    told: Json = {
+    fields: Json = {
         "probe": fact.probe,
         "key": fact.key,
         "before": fact.before,
         "after": fact.after,
         "role": fact.role.value,
     }
-    return {**told, "command": fact.by} if fact.probe == "service" else told
+    return {**fields, "command": fact.by} if fact.probe == "service" else fields
 
 
 def path_fields(path: EnvPath) -> Json:
-    """`path`, and beside it `path_b64` where the path is no UTF-8."""
+    """Return `path`, and `path_b64` if the path is not UTF-8."""
     text = path.decode("utf-8", "surrogateescape")
     if not SURROGATE.search(text):
         return {"path": text}
@@ -240,14 +243,14 @@ def path_fields(path: EnvPath) -> Json:
 
 
 def text_fields(key: str, text: str) -> Json:
-    """A text, and beside it its bytes in base64 where they are no UTF-8."""
+    """Return a text, and its bytes in base64 if they are not UTF-8."""
     if not SURROGATE.search(text):
         return {key: text}
     raw = text.encode("utf-8", "surrogateescape")
     return {key: escape_invalid(text), f"{key}_b64": _base64(raw)}
 
 
-def moment(at: datetime) -> str:
+def iso_time(at: datetime) -> str:
     return at.isoformat(timespec="seconds")
 
 
@@ -257,7 +260,7 @@ def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-# A diff as plain values for JSON; docs/schema/ describes it.
+# Diffs.
 
 KIND_WORDS = {
     "f": "file",
@@ -272,9 +275,9 @@ KIND_WORDS = {
 
 
 def diff_json(before: str, after: str, changes: Sequence[Change], facts: Iterable[FactChange]) -> Json:
-    """Two moments, by id or `now`, with every path and every fact that differs."""
+    """Return the paths and facts that differ between two snapshots, each an id or `now`."""
     moved = sum(change.kind is ChangeKind.RENAMED for change in changes)
-    # A file that moved is told as that, and not a second time as one that came and one that went.
+    # A renamed file is counted once, not as one added and one removed.
     counts = count(change for change in changes if change.kind is not ChangeKind.RENAMED)
     return {
         "schema": SCHEMA,
@@ -290,7 +293,7 @@ def diff_json(before: str, after: str, changes: Sequence[Change], facts: Iterabl
 
 
 def change_json(change: Change) -> Json:
-    """One path: what it was, what it is, and what else than its bytes differs."""
+    """Return one changed path: both sides and the attributes that differ."""
     fields: Json = {"status": change.kind.value, **path_fields(change.path)}
     if change.kind is ChangeKind.RENAMED and change.before is not None:
         fields.update({f"old_{key}": value for key, value in path_fields(change.before.path).items()})
@@ -320,11 +323,11 @@ def _fact(fact: FactChange) -> Json:
     }
 
 
-# Plans and restores as plain values for JSON.
+# Plans and restores.
 
 
 def restored_json(restored: RestoreResult, back: str, *, dry_run: bool) -> Json:
-    """The plan, what came of it, and what takes it back; the plan of a dry run is the same."""
+    """Return the plan and the result of a restore; the plan of a dry run is the same."""
     from git_envhist.cli.views.restore import plan_id  # loaded late: only a plan needs it
     from git_envhist.diff.facts import without_secrets  # loaded late: only changed facts need it
 
@@ -363,12 +366,12 @@ def restored_json(restored: RestoreResult, back: str, *, dry_run: bool) -> Json:
 def _outside(change: FactChange) -> Json:
     from git_envhist.diff.facts import command_for  # loaded late: only changed facts need it
 
-    told = {**fact_json(change), "command": command_for(change)}
-    return {key: escape_invalid(value) if isinstance(value, str) else value for key, value in told.items()}
+    fields = {**fact_json(change), "command": command_for(change)}
+    return {key: escape_invalid(value) if isinstance(value, str) else value for key, value in fields.items()}
 
 
 def _executables(restored: RestoreResult) -> list[Json] | None:
-    """The programs that are new or changed, where somebody else made them."""
+    """Return the new and changed programs of an unsigned snapshot; None for others."""
     from git_envhist.restore.untrusted import executables  # loaded late: only a plan needs it
 
     if restored.target.trusted is not False:
@@ -377,7 +380,7 @@ def _executables(restored: RestoreResult) -> list[Json] | None:
 
 
 def plan_json(plan: RestorePlan) -> Json:
-    """What is going to be done, path by path."""
+    """Return the steps of a plan, path by path."""
     return {
         "counts": {action.value: number for action, number in plan.counts.items()},
         "steps": [_step(step) for step in plan.steps],
@@ -386,7 +389,7 @@ def plan_json(plan: RestorePlan) -> Json:
 
 
 def ended_json(carried: ExecuteResult) -> Json:
-    """How a restore that was broken off came to its end."""
+    """Return the result of `--continue` or `--abort`."""
     return {
         "schema": SCHEMA,
         "undone": carried.undone,
@@ -409,11 +412,11 @@ def _left(item: SkippedPath) -> Json:
     return {**path_fields(item.path), "why": escape_invalid(item.why)}
 
 
-# JSON as it is printed: one line, UTF-8, and nothing in it that could command a terminal.
+# Printing.
 
 
 def dump(value: object) -> str:
-    """A value as one line of JSON; letters that are not for showing stand as \\u escapes."""
+    r"""Return a value as one line of JSON; unprintable characters become \u escapes."""
     text = json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
     if text.isprintable():
         return text
@@ -421,5 +424,5 @@ def dump(value: object) -> str:
 
 
 def _escape(letter: str) -> str:
-    # Such letters stand only inside strings, where JSON allows this spelling of every one of them.
+    # Unprintable characters occur only inside strings, where JSON allows this escape for each of them.
     return json.dumps(letter)[1:-1]

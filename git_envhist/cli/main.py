@@ -1,7 +1,8 @@
-"""The four programs: what happens before a command runs, and how every one of them ends.
+"""The four programs: choose the command, run it, and end the process.
 
-Nothing is imported here before it is needed: `git envlog` stands or falls with how soon it answers. Of its 60 ms, two
-went into collecting garbage while modules load, and five into taking the interpreter apart at the end.
+`run_program` handles every error: it prints one error line with a hint and returns the exit status. Modules are
+imported as late as possible, because `git envlog` takes only 60 ms: the garbage collector is tuned for the many
+imports (2 ms), and the process ends without finalizing the interpreter (5 ms).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from git_envhist import trace
-from git_envhist.cli import hear_interrupts, is_echo
+from git_envhist.cli import enable_interrupts, is_repeated_signal
 from git_envhist.cli.errors import SignalReceived, as_defect, report_error
 from git_envhist.cli.output import Output, OutputClosed
 from git_envhist.cli.parser import first_operand, split_words, wants_json, with_dashes
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from git_envhist.cli.command import Command
 
 
-# As a shell tells of a program that a signal ended.
+# The exit statuses that a shell reports for a program ended by a signal.
 INTERRUPTED = 128 + signal.SIGINT
 BROKEN_PIPE = 128 + signal.SIGPIPE
 
@@ -33,25 +34,25 @@ gc.set_threshold(50_000, 20, 20)
 
 
 def envlog() -> NoReturn:
-    """`git envlog`: read and keep the history."""
+    """Run `git envlog`: read and keep the history."""
     keep_standard_streams()
     leave(run_program("git-envlog", sys.argv[1:]))
 
 
 def envdiff() -> NoReturn:
-    """`git envdiff`: what changed."""
+    """Run `git envdiff`: show what changed."""
     keep_standard_streams()
     leave(run_program("git-envdiff", sys.argv[1:]))
 
 
 def envrestore() -> NoReturn:
-    """`git envrestore`: go back, losing nothing."""
+    """Run `git envrestore`: restore a snapshot."""
     keep_standard_streams()
     leave(run_program("git-envrestore", sys.argv[1:]))
 
 
 def envhist() -> NoReturn:
-    """`git envhist`: what hooks call; every subcommand of `git envlog`."""
+    """Run `git envhist`: hooks, shell completion, and every subcommand of `git envlog`."""
     keep_standard_streams()
     if sys.argv[1:2] == ["hook"]:
         from git_envhist.handlers.git_hook import (
@@ -76,14 +77,14 @@ def envhist() -> NoReturn:
 
         leave(complete(sys.argv[2:]))
     if sys.argv[1:2] == ["workbench"]:
-        from git_envhist.compat.workbench import main  # loaded late: only who speaks so needs it
+        from git_envhist.compat.workbench import main  # loaded late: only the workbench interface needs it
 
         leave(main(sys.argv[2:]))
     leave(run_program("git-envhist", sys.argv[1:]))
 
 
 def upkeep() -> NoReturn:
-    """Run the daily upkeep of a repository of ours; started by a capture, in the background."""
+    """Run the daily upkeep; a capture starts it in the background."""
     keep_standard_streams()
     from git_envhist.handlers.upkeep import run_upkeep  # loaded late: once per day
 
@@ -91,19 +92,19 @@ def upkeep() -> NoReturn:
 
 
 def keep_standard_streams() -> None:
-    """Where one is closed, nothing that is opened later may take its number: an answer would be written there."""
+    """Open /dev/null for closed standard streams, so that no file opened later gets their number and the output."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(number)
         except OSError:
-            # The lowest number that is free is this one; as git does it, what is said there is lost.
+            # The lowest free number is this one; as in git, what is written to it is lost.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
 def leave(status: int) -> NoReturn:
-    """End the process: everything is written and closed by now, and the kernel frees memory faster than Python."""
+    """Flush and end the process without finalizing the interpreter; all files are closed already."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
@@ -111,17 +112,17 @@ def leave(status: int) -> NoReturn:
 
 
 def run_program(program: str, words: list[str]) -> int:
-    """Run a program to its end and return its exit status; whatever fails is told in one line and a hint."""
+    """Run a program and return its exit status; every failure becomes one error line and a hint."""
     output = Output()
     began = trace.now()
     try:
-        hear_interrupts()
+        enable_interrupts()
         _stop_at_signals()
         status = _run(program, words, output)
         output.close()
         return status
     except EnvhistError as error:
-        return _tell(error, output, words)
+        return _report(error, output, words)
     except OutputClosed:
         return BROKEN_PIPE
     except SignalReceived as stopped:
@@ -130,13 +131,13 @@ def run_program(program: str, words: list[str]) -> int:
         return INTERRUPTED
     except Exception as failure:
         if isinstance(failure.__cause__, KeyboardInterrupt):
-            # Python before 3.12 wraps what a signal's handler raises while a class is made.
+            # Python before 3.12 wraps an exception of a signal handler that is raised while a class is created.
             return 128 + getattr(failure.__cause__, "number", signal.SIGINT)
         if trace.ON:
             import traceback  # loaded late: only a defect needs it
 
             traceback.print_exception(failure)
-        return _tell(as_defect(failure, program), output, words)
+        return _report(as_defect(failure, program), output, words)
     finally:
         _leave_pager(output)
         trace.trace(f"{program} ends", began)
@@ -144,7 +145,7 @@ def run_program(program: str, words: list[str]) -> int:
 
 def _run(program: str, words: list[str], output: Output) -> int:
     _follow_prefix()
-    _ask_ahead(program, words)
+    _start_config_listing(program, words)
     command, words = choose_command(program, words)
     if command.ends_in_command:
         words = with_dashes(words, command.valued)
@@ -152,21 +153,21 @@ def _run(program: str, words: list[str], output: Output) -> int:
     return command.invoke(options, program, paths, output)
 
 
-def _ask_ahead(program: str, words: list[str]) -> None:
-    """Have git list the configuration while the modules of a quick command are still being loaded."""
+def _start_config_listing(program: str, words: list[str]) -> None:
+    """Start git's listing of the configuration while the modules of a fast command are loaded."""
     if program not in PROGRAMS or (words[:1] != ["capture"] and words[:1] and words[0] in SUBCOMMANDS):
         return
-    # Help needs no repository, and `-C` may mean another one.
+    # Help needs no repository, and `-C` may name another one.
     if any(word in ("--help", "--version") or word[:2] in ("-h", "-C") for word in words):
         return
-    from git_envhist.git.repository import begin_listing  # loaded late: whoever leaves earlier needs no git
+    from git_envhist.git.repository import begin_listing  # loaded late: only these commands need git at once
 
     with suppress(OSError):
         begin_listing()
 
 
 def choose_command(program: str, words: list[str]) -> tuple[Command, list[str]]:
-    """The command that the words ask for, and the words that are left for it."""
+    """Return the command that the words name, and the remaining words."""
     if program == "git-envhist":
         return _subcommand_of_envhist(words)
     if program != "git-envlog":
@@ -183,9 +184,9 @@ def choose_command(program: str, words: list[str]) -> tuple[Command, list[str]]:
 def _subcommand_of_envhist(words: list[str]) -> tuple[Command, list[str]]:
     at = first_operand(words, ("-C",))
     if at is None:
-        # Without a subcommand there is only help to give.
-        told: list[str] = [word for word in ("--help", "--version") if word in words]
-        return _load(SUBCOMMANDS["help"].place), told[:1] or ["envhist"]
+        # Without a subcommand only help can be printed.
+        requested: list[str] = [word for word in ("--help", "--version") if word in words]
+        return _load(SUBCOMMANDS["help"].place), requested[:1] or ["envhist"]
     word = words[at]
     if word not in SUBCOMMANDS:
         raise unknown_subcommand(word)
@@ -193,18 +194,18 @@ def _subcommand_of_envhist(words: list[str]) -> tuple[Command, list[str]]:
 
 
 def unknown_subcommand(word: str) -> UsageError:
-    """The complaint about a word that is no subcommand, with the one that was probably meant."""
+    """Return the error for an unknown subcommand, with the probable one as hint."""
     meant = did_you_mean(word)
     hint = f"did you mean '{meant}'?" if meant else "'git envlog -h' lists the subcommands"
     return UsageError(f"no such subcommand: '{word}'", hint=hint)
 
 
-def is_slip(word: str) -> bool:
-    """Whether a word that names no snapshot was probably meant to be a subcommand."""
+def is_probable_subcommand(word: str) -> bool:
+    """Return whether a word that names no snapshot was probably meant as a subcommand."""
     return word in SYNONYMS or did_you_mean(word) is not None
 
 
-def _tell(error: EnvhistError, output: Output, words: list[str]) -> int:
+def _report(error: EnvhistError, output: Output, words: list[str]) -> int:
     try:
         status = report_error(error, output, as_json=wants_json(words))
         output.close()
@@ -212,7 +213,7 @@ def _tell(error: EnvhistError, output: Output, words: list[str]) -> int:
     except OutputClosed:
         return BROKEN_PIPE
     except EnvhistError:
-        # Not even the error can be written to where the answer should go.
+        # The error cannot be written as JSON either.
         return report_error(error, output, as_json=False)
 
 
@@ -226,7 +227,7 @@ def _load(place: str) -> Command:
 
 
 def _follow_prefix() -> None:
-    """Go to where an alias `!git-envlog` was called: git runs it at the top and tells the place."""
+    """Change to the directory where an alias `!git-envlog` was called: git runs it at the top and sets GIT_PREFIX."""
     prefix = os.environ.get("GIT_PREFIX", "")
     if not prefix or not os.path.isdir(prefix) or not (os.path.lexists(".git") or "GIT_DIR" in os.environ):
         return
@@ -238,12 +239,12 @@ def _follow_prefix() -> None:
 
 
 def _stop_at_signals() -> None:
-    # What a caller ignores (nohup) stays ignored.
+    # A signal that the caller ignores (nohup) stays ignored.
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _stop)
 
 
 def _stop(number: int, frame: object) -> None:
-    if not is_echo(number):
+    if not is_repeated_signal(number):
         raise SignalReceived(number)

@@ -1,11 +1,9 @@
-"""Standard output, and the pager in front of it, as git has them.
+"""Standard output, the pager and colours, as in git.
 
-Every text for people is spelled out here, after which our own colours are put in: no field that a command prints can
-bring a control character along. What programs read (`exact`) is not changed, nor is the content of files (`content`)
-unless it goes to a terminal.
-
-A reader that goes away (`git envlog | head`, `q` in the pager) is no failure: it becomes `OutputClosed`, which ends
-the program quietly. Any other broken pipe keeps its meaning.
+`Output.write` escapes control characters in every text and then inserts the program's own colours. Output for programs
+(`exact`) is unchanged; contents of files (`content`) are escaped on a terminal only. If the reader closes the pipe
+(`git envlog | head`, `q` in the pager), `OutputClosed` ends the program silently. `choose_palette` decides about
+colours.
 """
 
 from __future__ import annotations
@@ -13,15 +11,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 
-from git_envhist.cli.terminal import MARK, SPELLED_PLAINLY, as_bytes, coloured_only, marked, terminal_columns
+from git_envhist.cli.terminal import ASCII_SYMBOLS, MARK, as_bytes, coloured_only, marked, terminal_columns
 from git_envhist.errors import EnvhistError
 from git_envhist.git.process import SAFE_GIT, spawn
 from git_envhist.lazy import dataclass
 
-# Whether to colour, decided as git does it, and with which colours.
-#
-# `--color` wins; then NO_COLOR and FORCE_COLOR; then `color.envhist` and `color.ui`, which git itself reads and joins
-# with whether there is a terminal that can show it.
+# Colours: `--color` first, then NO_COLOR and FORCE_COLOR, then `color.envhist` and `color.ui`, which git itself
+# reads.
 
 Config = Iterable[tuple[str, str | None]]
 
@@ -46,7 +42,7 @@ DEFAULTS = {
 
 @dataclass(frozen=True, slots=True)
 class Palette:
-    """The colour of each kind of word; an empty palette leaves texts as they are."""
+    """The colour of each kind of word; an empty palette changes nothing."""
 
     colours: Mapping[str, str]
 
@@ -65,7 +61,7 @@ PLAIN = Palette({})
 def wants_colour(
     when: str | None, environ: Mapping[str, str], terminal: bool, configured: Callable[[bool], bool]
 ) -> bool:
-    """The decision, from the word of `--color`, the environment, the terminal and what is configured."""
+    """Return whether to use colour, from `--color`, the environment, the terminal and the configuration."""
     if when in ("always", "never"):
         return when == "always"
     if environ.get("NO_COLOR"):
@@ -77,7 +73,7 @@ def wants_colour(
 
 
 def ask_git(terminal: bool) -> bool:
-    """What `color.envhist` and `color.ui` say, in git's own reading."""
+    """Return git's value of `color.envhist` and `color.ui`."""
     answer = spawn(
         [*SAFE_GIT, "config", "--get-colorbool", "color.envhist", "true" if terminal else "false"],
         os.environb,
@@ -86,14 +82,14 @@ def ask_git(terminal: bool) -> bool:
 
 
 def _never_without_terminal(terminal: bool) -> bool:
-    # Where nothing is configured, git's answer is "auto".
+    # Without configuration git's answer is "auto".
     return terminal and ask_git(terminal)
 
 
 def choose_palette(when: str | None, *, terminal: bool, config: Config | None = None) -> Palette:
-    """The palette for this run: the defaults under what `color.envhist.<slot>` says, or none at all.
+    """Return the palette of this run: the defaults, changed by `color.envhist.<slot>`, or an empty one.
 
-    `config` is what git's configuration says, where that is known: then git is asked only if it has a say.
+    `config` is git's configuration if it is known: git is then asked only if the configuration sets a colour key.
     """
     # With `git -p` the other end of the pipe is git's own pager, which shows colours.
     shown = terminal or os.environ.get("GIT_PAGER_IN_USE") == "true"
@@ -116,58 +112,58 @@ def _ask_colour(slot: str) -> str:
 
 STDOUT = 1
 STDERR = 2
-DONE_UNTOLD = 5
-"""As of whatever is done, though not all is as it should be."""
-# Characters that make git run its pager by the shell; any other command is run directly, which is one process less.
+OUTPUT_LOST_STATUS = 5
+"""Exit status if something was changed, but the output could not be written."""
+# Characters that make git run its pager with the shell; other commands are run directly, which saves a process.
 SHELL_CHARACTERS = frozenset("|&;<>()$`\\\"' \t\n*?[#~=%")
 
 
 class OutputClosed(Exception):
-    """Nobody reads the answer any more."""
+    """The reader has closed the output."""
 
 
 class OutputFailed(EnvhistError):
-    """The answer could not be written; `result_text` says what is done all the same."""
+    """The output could not be written; the message names what was changed already."""
 
     code = "output"
-    usual_hint = "make room where the answer goes, or send it elsewhere"
+    usual_hint = "free some space there, or write the output to another file"
 
     def __init__(self, reason: str, done: str | None = None) -> None:
-        super().__init__(f"{done + ', but ' if done else ''}cannot write the answer: {reason}")
+        super().__init__(f"{done + ', but ' if done else ''}cannot write the output: {reason}")
         if done:
-            self.exit_code = DONE_UNTOLD
+            self.exit_code = OUTPUT_LOST_STATUS
 
 
 class Output:
-    """Standard output, written in large pieces."""
+    """Standard output, written in large blocks."""
 
     def __init__(self) -> None:
         self._waiting: list[bytes] = []
         self._size = 0
         self._pager: int | None = None
         self.plain = False
-        """Whether our own symbols are spelled with plain letters."""
+        """True to write symbols as ASCII letters."""
         self.quiet = False
-        """Whether nothing is to be said."""
+        """True to print nothing."""
         self.done: str | None = None
-        """What was changed already, for whoever cannot be given the answer."""
+        """The changes made so far, for the error message if the output cannot be written."""
 
     @property
     def terminal(self) -> bool:
         return self._pager is not None or os.isatty(STDOUT)
 
     def write(self, text: str | bytes) -> None:
-        """Write text for people, without any control character but newlines, tabs and our colours."""
+        """Write text for people; only newlines, tabs and the program's colours remain as control characters."""
         if self.plain and isinstance(text, str):
-            text = text.translate(SPELLED_PLAINLY)
+            text = text.translate(ASCII_SYMBOLS)
         self._write(as_bytes(text))
 
     def content(self, data: bytes) -> None:
-        """Write the content of files or a list of paths: exact for programs, spelled out on a terminal."""
+        """Write contents of files or lists of paths: exact for programs, escaped on a terminal."""
         self._write(as_bytes(data) if self.terminal else coloured_only(data))
 
     def exact(self, data: str | bytes) -> None:
-        """Write what is for programs alone: JSON, templates, lists that end with NUL."""
+        """Write output for programs: JSON, templates, lists that end with NUL."""
         raw = data if isinstance(data, bytes) else data.encode("utf-8", "backslashreplace")
         self._write(coloured_only(raw))
 
@@ -181,14 +177,14 @@ class Output:
 
     @property
     def columns(self) -> int | None:
-        """The width to keep to; None where the answer does not go to a terminal."""
+        """The width of the terminal; None if the output does not go to a terminal."""
         return terminal_columns(STDERR) if self.terminal else None
 
     def line(self, text: str = "") -> None:
         self.write(text + "\n")
 
     def prose(self, text: str) -> None:
-        """Lines for people: on a terminal they are broken between words where they are too long."""
+        """Write lines for people, wrapped between words on a terminal."""
         columns = self.columns
         for line in text.split("\n"):
             if columns is None or (len(line) <= columns and line.isascii()):
@@ -211,7 +207,7 @@ class Output:
             raise OutputFailed(failure.strerror or str(failure), self.done) from failure
 
     def page(self) -> None:
-        """Send what follows through the user's pager, if git would."""
+        """Send further output through the user's pager, if git would."""
         if self._pager is None and os.isatty(STDOUT) and "GIT_PAGER_IN_USE" not in os.environ:
             command = ask_pager()
             if command:
@@ -219,7 +215,7 @@ class Output:
                 os.environ["GIT_PAGER_IN_USE"] = "true"
 
     def close(self) -> None:
-        """Write what is left and wait until the pager's reader is done."""
+        """Write the rest and wait until the pager ends."""
         try:
             self.flush()
         finally:
@@ -231,14 +227,14 @@ class Output:
 
 
 def ask_pager() -> str | None:
-    """The pager that git would use here; None where that is no pager."""
+    """Return the pager that git would use; None if there is none."""
     answer = spawn([*SAFE_GIT, "var", "GIT_PAGER"], os.environb)
     command = os.fsdecode(answer.out).strip()
     return None if answer.status != 0 or command in ("", "cat") else command
 
 
 def pager_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment a pager starts in: git's defaults for less and lv where the user has none."""
+    """Return the environment of the pager, with git's defaults for less and lv."""
     return {"LESS": "FRX", "LV": "-c", **environ}
 
 
@@ -247,7 +243,7 @@ def pager_words(command: str) -> list[str]:
 
 
 def start_pager(command: str) -> int | None:
-    """Start the pager in front of standard output; None, and no pager, where it cannot be started."""
+    """Start the pager in front of standard output; return None if it cannot be started."""
     words = pager_words(command)
     reading, writing = os.pipe()
     try:
@@ -273,7 +269,7 @@ def _wait_for(child: int) -> None:
             os.waitpid(child, 0)
             return
         except KeyboardInterrupt:
-            # Ctrl-C belongs to the pager while it shows something; git waits for it likewise.
+            # As in git, Ctrl-C belongs to the pager while it runs.
             continue
         except ChildProcessError:
             return

@@ -104,11 +104,11 @@ class Option(NamedTuple):
     number: bool = False
     choices: tuple[str, ...] = ()
     prints_and_exits: bool = False
-    """Whether it only prints something (`-h`, `--version`), whatever else is given."""
+    """True if it only prints something (`-h`, `--version`), whatever else is given."""
 
     @property
     def takes_next(self) -> bool:
-        """Whether the next word is its value. An optional value is given with `=` only."""
+        """True if the next word is its value. An optional value is given with `=` only."""
         return not self.is_flag and not any(spelling in BARE for spelling in self.spellings)
 
 

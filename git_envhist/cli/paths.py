@@ -1,4 +1,4 @@
-"""Paths as git prints them: in quotes where a letter would mislead a reader (pure)."""
+"""Names and paths: which names are allowed, quoting as git prints paths, and pathspecs without `--`."""
 
 from __future__ import annotations
 
@@ -18,28 +18,30 @@ from git_envhist.lazy import pattern
 from git_envhist.model import Snapshot
 from git_envhist.snapshots.names import stored_path
 
-# What a moment must not be called, because the word already means something where a revision stands.
+# Names that are refused because they already mean something as a revision.
 
 
 def refuse_name(name: str) -> None:
-    """Refuse a name that could not be typed as a revision, or that is a subcommand."""
+    """Refuse a name that cannot be typed as a revision, or that is a subcommand."""
     reason = why_not_a_name(name)
     if reason is None and (name in SUBCOMMANDS or name in SYNONYMS):
-        reason = "a subcommand is called so"
+        reason = "it is a subcommand"
     if reason is None and parse_time_span(name, datetime.now(UTC)) is not None:
-        reason = "it reads as a time"
+        reason = "it looks like a time"
     if reason is None and is_id(name):
-        reason = "it reads as the id of a snapshot"
+        reason = "it looks like a snapshot id"
     if reason is None and _holds_secret(name):
-        raise Refused("not usable as a name: there is a secret in it", hint="names are stored in the clear")
+        raise Refused("not usable as a name: it contains a secret", hint="names are stored unencrypted")
     if reason is not None:
         raise Refused(
-            f"not usable as a name: '{name}' ({reason})", hint="take another, like 'before-refactor'"
+            f"not usable as a name: '{name}' ({reason})", hint="use another name, e.g. 'before-refactor'"
         )
 
 
 def _holds_secret(name: str) -> bool:
-    from git_envhist.secrets.masking import mask_secrets  # loaded late: most names are told apart without it
+    from git_envhist.secrets.masking import (
+        mask_secrets,
+    )  # loaded late: most refused names need no check for secrets
 
     plain = name.encode("utf-8", "surrogateescape")
     return mask_secrets(plain) != plain
@@ -58,13 +60,13 @@ SHORT = {
 }
 ALWAYS = pattern(rb'[\x00-\x1f"\\\x7f]')
 ALL = pattern(rb'[\x00-\x1f"\\\x7f-\xff]')
-# Control characters beyond ASCII, spelled in UTF-8: `core.quotePath=false` lets letters through, but nothing that
-# commands a terminal.
+# Control characters beyond ASCII, in UTF-8: `core.quotePath=false` allows letters, but nothing that controls a
+# terminal.
 COMMANDING = pattern(rb"\xc2[\x80-\x9f]|\xe2\x80[\x8e\x8f\xaa-\xae]|\xe2\x81[\xa6-\xa9]")
 
 
 def quoted(path: bytes, *, quote_all: bool) -> bytes:
-    """The path, in git's quotes if it holds what wants them; `quote_all` is core.quotePath."""
+    """Return the path, in git's quotes if it needs them; `quote_all` is core.quotePath."""
     wanting = ALL if quote_all or COMMANDING.search(path) or not _is_text(path) else ALWAYS
     if wanting.search(path) is None:
         return path
@@ -72,7 +74,7 @@ def quoted(path: bytes, *, quote_all: bool) -> bytes:
 
 
 def all_plain(paths: Sequence[bytes]) -> bool:
-    """Whether git quotes none of them, whatever is configured."""
+    """Return whether git quotes none of the paths, whatever is configured."""
     return ALL.search(b"/".join(paths)) is None
 
 
@@ -95,12 +97,10 @@ def _is_text(path: bytes) -> bool:
 
 
 def take_paths(session: Session, words: Sequence[str], snapshot: Snapshot, usage: str) -> None:
-    """Make the words after a revision the pathspecs; `UsageError` if one exists neither now nor in the snapshot."""
+    """Make the words after a revision the pathspecs; raise UsageError if one exists neither now nor in the snapshot."""
     for word in words:
         if session.paths is not None or not (os.path.lexists(word) or _holds(session, snapshot, word)):
-            raise UsageError(
-                f"one word too many: '{word}'", hint=f"paths stand behind '--': {usage} -- <path>"
-            )
+            raise UsageError(f"unexpected argument: '{word}'", hint=f"paths go after '--': {usage} -- <path>")
     session.paths = tuple(words)
 
 
@@ -113,12 +113,12 @@ def _holds(session: Session, snapshot: Snapshot, word: str) -> bool:
     name = b"%b:%b" % (snapshot.commit.encode("ascii"), stored_path(path))
     if git.try_run("cat-file", "-e", name).status == 0:
         return True
-    # A tree of git holds no empty directory, no socket and no pipe: the manifest does.
+    # A git tree contains no empty directory, socket or pipe; the manifest does.
     with closing(session.history.reader(snapshot)) as files:
         return files.entry(path) is not None
 
 
-# The judgement of a path to write to, for commands that an agent runs: see `consent.py`.
+# Refuse paths that an agent may not write to; see `consent.py`.
 
 
 def refuse_place(session: Session, path: str | None) -> None:
@@ -128,6 +128,6 @@ def refuse_place(session: Session, path: str | None) -> None:
     history = session.history
     if path is None or not is_unattended(history.environ):
         return
-    from git_envhist import consent  # loaded late: a person is present, mostly
+    from git_envhist import consent  # loaded late: mostly a person is present
 
     consent.refuse_place(path, history.repository, history.environ)

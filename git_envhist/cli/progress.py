@@ -1,4 +1,4 @@
-"""Progress on standard error while a capture runs: after half a second, and only for a person who can see it."""
+"""Show progress on a terminal while a command runs for more than half a second."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from git_envhist.cli.errors import is_hushed
+from git_envhist.cli.errors import is_quiet
 from git_envhist.cli.formats import count, size
 from git_envhist.cli.terminal import as_bytes
 
@@ -25,8 +25,8 @@ STDERR = 2
 
 @contextmanager
 def shown_progress(what: str = "capturing") -> Iterator[Callable[[CaptureProgress], None] | None]:
-    """What a capture is to call as it goes on, and what that is called; None where nobody watches."""
-    if is_hushed() or not os.isatty(STDERR):
+    """Return the callback for the progress of a capture; None without a terminal."""
+    if is_quiet() or not os.isatty(STDERR):
         yield None
         return
     display = ProgressBar(time.monotonic(), what=what)
@@ -38,8 +38,8 @@ def shown_progress(what: str = "capturing") -> Iterator[Callable[[CaptureProgres
 
 @contextmanager
 def shown_steps() -> Iterator[Callable[[str], None]]:
-    """What a long command is to call with each step that it begins; a person who watches sees it on one line."""
-    if is_hushed() or not os.isatty(STDERR):
+    """Return the callback for the steps of a long command; a terminal shows the current one on one line."""
+    if is_quiet() or not os.isatty(STDERR):
         yield lambda step: None
         return
     try:
@@ -54,7 +54,7 @@ def _write_over(text: str) -> None:
 
 
 class ProgressBar:
-    """A bar that appears once the work has taken half a second, and goes when it is done."""
+    """A progress bar that appears after half a second and disappears at the end."""
 
     def __init__(
         self, started: float, clock: Callable[[], float] = time.monotonic, *, what: str = "capturing"
@@ -66,12 +66,12 @@ class ProgressBar:
         self._task: TaskID | None = None
 
     def update(self, progress: CaptureProgress) -> None:
-        """Show how far the capture is; a terminal that is gone by now is no reason to end."""
+        """Show the progress; a terminal that was closed is ignored."""
         with suppress(OSError):
             self._show(progress)
 
     def close(self) -> None:
-        """Take the bar away: what stays is the line that tells the result."""
+        """Remove the bar; only the result line remains."""
         bar, self._bar = self._bar, None
         if bar is not None:
             with suppress(OSError):
@@ -95,8 +95,15 @@ class ProgressBar:
 
 def _open_bar(what: str) -> tuple[Bar, TaskID]:
     from rich.console import Console  # loaded late: only a capture of more than half a second needs it
-    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn  # loaded late: likewise
-    from rich.progress import Progress as Bar  # loaded late: likewise
+    from rich.progress import (
+        BarColumn,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )  # loaded late: only a capture of more than half a second needs it
+    from rich.progress import (
+        Progress as Bar,
+    )  # loaded late: only a capture of more than half a second needs it
 
     bar = Bar(
         SpinnerColumn(),
@@ -106,7 +113,7 @@ def _open_bar(what: str) -> tuple[Bar, TaskID]:
         TimeElapsedColumn(),
         console=Console(stderr=True),
         transient=True,
-        # Without a thread of its own: the workers of a capture are forked.
+        # Without a thread of its own, because the workers of a capture are forked.
         auto_refresh=False,
     )
     bar.start()

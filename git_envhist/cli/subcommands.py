@@ -1,4 +1,4 @@
-"""The subcommands there are, where each lives, and what is meant by words that are none."""
+"""The table of subcommands, synonyms for mistyped ones, and the short help (`-h`, `git envlog help`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from git_envhist.errors import UsageError
 
 
 class Subcommand(NamedTuple):
-    """Where a subcommand is defined, and the line that short help has for it."""
+    """The place of a subcommand's function, and its line in the short help."""
 
     place: str
     summary: str
@@ -102,7 +102,7 @@ PROGRAMS = {
     "git-envdiff": "git_envhist.cli.commands.diff:envdiff",
     "git-envrestore": "git_envhist.cli.commands.restore:restore",
 }
-# Words of other tools, and the command that does here what they do there.
+# Words of other tools, and the command that does the same here.
 SYNONYMS = {
     "list": "git envlog",
     "ls": "git envlog",
@@ -117,7 +117,7 @@ SYNONYMS = {
     "forget": "git envlog drop",
     "tag": "git envlog name",
 }
-# The same, of words that are good for a name: where a moment bears one, that is meant.
+# The same for words that can also be the name of a snapshot: then the name is meant.
 WEAK_SYNONYMS = {
     "add": "git envlog capture",
     "create": "git envlog capture",
@@ -176,32 +176,33 @@ WEAK_SYNONYMS = {
 
 
 def load(place: str) -> object:
-    """What stands at `module:name`."""
-    import importlib  # loaded late: only to load a command
+    """Return the object at `module:name`."""
+    import importlib  # loaded late: only needed to load a command
 
     module, _, name = place.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 def did_you_mean(word: str) -> str | None:
-    """The command that a word was probably meant to be."""
+    """Return the command that a word was probably meant to be."""
     meant = {**WEAK_SYNONYMS, **SYNONYMS}
     if word in meant:
         return meant[word]
-    import difflib  # loaded late: only a slip of the pen needs it
+    import difflib  # loaded late: only a usage error needs it
 
-    # Near to one of those many short words is nearly every word: a name that is none would be taken for a slip.
+    # Nearly every word is close to one of these many short words, so an unknown name would be taken for a typing
+    # error.
     near = difflib.get_close_matches(word, [*SUBCOMMANDS, *SYNONYMS], n=1, cutoff=0.75)
     if not near:
         return None
     return meant.get(near[0], f"git envlog {near[0]}")
 
 
-# `-h` and `--help`: the short help, made from the options themselves, and the way to the man page.
+# The short help, made from the declared options, and the link to the man page.
 
 INDENT = 28
 HEADING = b"   "
-"""What man puts before a heading below a section; text stands further to the right."""
+"""The indent that man prints before a subheading; text has a larger one."""
 GROUPS = {
     "take snapshots": ("capture", "run", "watch", "name", "note"),
     "look at snapshots": ("show", "recent", "browse", "status"),
@@ -212,11 +213,11 @@ GROUPS = {
     "clean up and repair": ("drop", "undrop", "prune", "purge", "gc", "du", "fsck"),
     "set up": ("init", "install", "uninstall", "key", "mcp", "help"),
 }
-"""The subcommands by what somebody wants who looks for one."""
+"""The subcommands by purpose."""
 
 
 def short_help(shown: Command, program: str) -> str:
-    """How a command is written, what it does, and its options."""
+    """Return the usage of a command, its description, and its options."""
     lines = [f"usage: {shown.usage}", "", shown.help.strip(), ""]
     if f"git {shown.name}" == program.replace("-", " ", 1) == "git envlog":
         lines += [
@@ -230,13 +231,13 @@ def short_help(shown: Command, program: str) -> str:
 
 
 def umbrella_help() -> str:
-    """What `git envhist` alone answers."""
+    """Return the help of `git envhist` without a subcommand."""
     head = ["usage: git envhist <subcommand> [<options>]", "", "Every subcommand of 'git envlog':", ""]
     return "\n".join([*head, *subcommand_lines(), "'git help envhist' shows the full manual."]) + "\n"
 
 
 def subcommand_lines() -> list[str]:
-    """One line a subcommand, group by group, with an empty line behind each."""
+    """Return one line per subcommand, in groups, with an empty line after each group."""
     lines = []
     for wish, names in GROUPS.items():
         lines += [f"{wish}:", *(_entry(name, SUBCOMMANDS[name].summary) for name in names), ""]
@@ -244,12 +245,12 @@ def subcommand_lines() -> list[str]:
 
 
 def option_lines(shown: Command) -> list[str]:
-    """One line an option, in the order in which they were declared."""
+    """Return one line per option, in the order of declaration."""
     return [_entry(spelling(each), each.help) for each in shown.options]
 
 
 def spelling(shown: Option) -> str:
-    """`-n, --max-count <n>`, as help and man page have it."""
+    """Return `-n, --max-count <n>`, as in help and man page."""
     names = ", ".join(shown.spellings)
     if shown.is_flag or not shown.metavar:
         return names
@@ -263,7 +264,7 @@ def _entry(head: str, text: str) -> str:
 
 
 def show_page(program: str, output: Output, section: str | None = None) -> bool:
-    """Let man(1) show the program's page, at a subcommand's section; False where there is no terminal, man or page."""
+    """Show the man page at the section of a subcommand; return False without a terminal, man or page."""
     page = find_page(program)
     if page is None or not output.terminal:
         return False
@@ -275,7 +276,7 @@ def show_page(program: str, output: Output, section: str | None = None) -> bool:
 
 
 def opened_at(section: str | None) -> dict[bytes, bytes]:
-    """The environment for man: less, which it uses unless told otherwise, begins at the heading; others at the top."""
+    """Return the environment for man: less starts at the heading, other pagers at the top."""
     environment = dict(os.environb)
     if section is not None:
         kept = environment.get(b"LESS", b"")
@@ -284,7 +285,7 @@ def opened_at(section: str | None) -> dict[bytes, bytes]:
 
 
 def find_page(program: str) -> str | None:
-    """The man page that was installed with this package, or that of the checkout it runs from."""
+    """Return the path of the man page, installed with this package or in the checkout."""
     checkout = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     places = (os.path.join(sys.prefix, "share", "man", "man1"), os.path.join(checkout, "docs", "man", "man1"))
     pages = [os.path.join(place, f"{program}.1") for place in places]

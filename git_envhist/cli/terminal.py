@@ -1,7 +1,7 @@
-"""Text on its way to a person: what could command a terminal is made visible, and widths are counted in columns.
+"""Text for a terminal: escaping, width in columns, and wrapping.
 
-A name, an intent or a note may come from anywhere, so its bytes are never shown as they are: an escape sequence would
-run, a right-to-left override would lie. The same holds for a pipe, whose other end is often a terminal after all.
+Names, intents and notes may contain anything, so control characters are always escaped: an escape sequence would be
+executed, a right-to-left override would mislead. This also applies to a pipe, which often ends at a terminal.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from git_envhist.text import for_people
 
 ELLIPSIS = "…"
 MARK = f"\x1b{os.urandom(8).hex()}"
-"""Begins a colour of ours until the text is written; no text can contain it, for each process makes its own."""
+"""Marks a colour of the program until the text is written; no text can contain it, because it is random."""
 PAINT = pattern(rf"{MARK}(\[[0-9;]*m)")
 SGR = pattern(r"\x1b(\[[0-9;]*m)\Z")
 ZERO_WIDTH_CATEGORIES = frozenset(("Mn", "Me", "Cf"))
 
 
-# One letter for one, so that columns stay where they are; less marks a line that is cut in the same way.
-SPELLED_PLAINLY = str.maketrans({"✓": "v", "✗": "x", "·": "-", "−": "-", "→": ">", "…": ">"})
+# One letter for one symbol, so that columns stay aligned; less marks a cut line in the same way.
+ASCII_SYMBOLS = str.maketrans({"✓": "v", "✗": "x", "·": "-", "−": "-", "→": ">", "…": ">"})
 
 
 def shows_symbols(environ: Mapping[str, str], *, terminal: bool) -> bool:
-    """Whether ✓, · and → can be read where a text goes: not on a dumb terminal, nor where letters are of 8 bits."""
+    """Return whether ✓, · and → can be displayed: not on a dumb terminal, nor in an 8-bit character set."""
     if terminal and environ.get("TERM") == "dumb":
         return False
     language = environ.get("LANG", "")
     named = environ.get("LC_ALL") or environ.get("LC_CTYPE") or language
     if not environ.get("LC_ALL") and named == "C.UTF-8" and language in ("C", "POSIX"):
-        # Python puts this there by itself, in the place of the plain C that was asked for.
+        # Python sets C.UTF-8 itself if plain C is configured.
         named = language
-    # Where nothing is said at all, as in most containers, git writes UTF-8 too.
+    # Without any setting, as in most containers, git writes UTF-8 too.
     return not named or named.partition("@")[0].lower().replace("-", "").endswith("utf8")
 
 
 def terminal_columns(descriptor: int) -> int | None:
-    """The width of a terminal, as COLUMNS or the terminal itself says."""
+    """Return the width of a terminal, from COLUMNS or the terminal itself."""
     if os.environ.get("COLUMNS", "").isdecimal():
         return int(os.environ["COLUMNS"]) or None
     try:
@@ -49,14 +49,14 @@ def terminal_columns(descriptor: int) -> int | None:
 
 
 def width(text: str) -> int:
-    """How many columns an escaped text takes."""
+    """Return how many columns an escaped text needs."""
     if text.isascii():
         return len(text)
     return sum(_columns(letter) for letter in text)
 
 
 def shorten(text: str, columns: int) -> str:
-    """The text if it fits, else as much of it as fits before an ellipsis."""
+    """Return the text if it fits, else its beginning with an ellipsis."""
     if columns <= 0:
         return ""
     if width(text) <= columns:
@@ -70,13 +70,13 @@ def shorten(text: str, columns: int) -> str:
 
 
 def marked(colour: str) -> str:
-    """Return a colour with the mark that lets it through to the terminal; nothing if it is no colour."""
+    """Return a colour with the mark that lets it pass to the terminal; an empty text if it is no colour."""
     found = SGR.match(colour)
     return MARK + found[1] if found is not None else ""
 
 
 def as_bytes(text: str | bytes) -> bytes:
-    """Return a text as it is printed: control characters spelled out, and only then our own colours put in."""
+    """Return a text as it is printed: control characters escaped, then the program's colours inserted."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "surrogateescape")
     if MARK not in text:
@@ -88,13 +88,13 @@ def as_bytes(text: str | bytes) -> bytes:
 
 
 def coloured_only(data: bytes) -> bytes:
-    """Return the same bytes with nothing but our own colours put in."""
+    """Return the same bytes with the program's colours inserted."""
     mark = MARK.encode("ascii")
     return data.replace(mark, b"\x1b") if mark in data else data
 
 
 def pad(text: str, columns: int) -> str:
-    """The text filled with spaces up to a column; never cut."""
+    """Return the text filled with spaces up to a column; it is never cut."""
     return text + " " * (columns - width(text))
 
 
@@ -108,11 +108,9 @@ def _columns(letter: str) -> int:
     return 2 if unicodedata.east_asian_width(letter) in ("W", "F") else 1
 
 
-# How what we say keeps to the width of a terminal: the one place that breaks lines.
-#
-# Prose breaks between words. A path, an id and a command are never broken, however narrow the terminal: they are there
-# to be copied. What goes on stands below where it began: in the last column of a row, behind a label. In a pipe nothing
-# is broken, nor is anything that somebody else wrote as lines: a patch, a file, a list of names.
+# Wrapping: the only place that breaks lines. Text breaks between words. A path, an id and a command are never
+# broken, so that they can be copied. Continuation lines are indented below the last column of a row or behind a
+# label. In a pipe nothing is broken, nor are lines of other programs: a patch, a file, a list of names.
 
 PAINT_SEQUENCE = pattern(rf"{MARK}\[[0-9;]*m")
 WHOLE = pattern(
@@ -126,13 +124,13 @@ WHOLE = pattern(
 SAID = pattern(r"(?:error|hint|warning|note): ")
 GAP = pattern(r"(?<=\S) {2,}(?=\S)")
 NARROWEST = 16
-"""A column with less room than this holds no prose: it goes on at the left."""
+"""A column narrower than this is not used for continuation lines."""
 RESET = f"{MARK}[m"
 HANGING = 2
 
 
 def wrapped(line: str, columns: int) -> list[str]:
-    """The line as lines of so many columns, as far as words allow that."""
+    """Return the line as lines of at most `columns`, as far as words allow it."""
     if shown_width(line) <= columns:
         return [line]
     hanging = hanging_indent(line, columns)
@@ -155,18 +153,18 @@ def all_wrapped(lines: Iterable[str], columns: int) -> list[str]:
 
 
 def hanging_indent(line: str, columns: int) -> int:
-    """Where a line goes on: below its last column that has room, behind its label, else a little to the right."""
-    told = PAINT_SEQUENCE.sub("", line)
-    lead = len(told) - len(told.lstrip(" "))
-    said = SAID.match(told)
+    """Return the indent of continuation lines: the last column with space, else the label, else a small indent."""
+    plain = PAINT_SEQUENCE.sub("", line)
+    lead = len(plain) - len(plain.lstrip(" "))
+    said = SAID.match(plain)
     if said is not None:
         return said.end()
-    ends = [width(told[: gap.end()]) for gap in GAP.finditer(told)]
+    ends = [width(plain[: gap.end()]) for gap in GAP.finditer(plain)]
     return max((end for end in ends if end <= columns - NARROWEST), default=lead or HANGING)
 
 
 def shown_width(text: str) -> int:
-    """The columns that a text takes, whatever paints it."""
+    """Return the columns that a text needs, without its colours."""
     return width(PAINT_SEQUENCE.sub("", text)) if MARK in text else width(text)
 
 
@@ -176,8 +174,8 @@ def _tokens(line: str, lead: int) -> Iterator[tuple[int, int, str]]:
 
 
 def _recoloured(lines: list[str]) -> list[str]:
-    """A colour that goes on is put off at the end of a line and on again behind the next one's indent."""
-    told, colour = [], ""
+    """End a colour at the end of each line, and continue it after the indent of the next one."""
+    recoloured, colour = [], ""
     for line in lines:
         before = colour
         for code in PAINT_SEQUENCE.findall(line):
@@ -185,5 +183,5 @@ def _recoloured(lines: list[str]) -> list[str]:
         if before:
             text = line.lstrip(" ")
             line = line[: len(line) - len(text)] + before + text
-        told.append(line + (RESET if colour else ""))
-    return told
+        recoloured.append(line + (RESET if colour else ""))
+    return recoloured

@@ -2,7 +2,7 @@
 
 A shim that agents call runs `git-envhist agent-hook`. It prints nothing and exits with 0, whatever happens. Before a
 tool that may change files (`before`) a forked process captures, and the hook waits for it as long as the tool may be
-delayed (`envhist.agentWait`); if the agent ends the hook, the capture continues. All other events are spooled by the
+delayed (`envhist.agentTimeout`); if the agent ends the hook, the capture continues. All other events are spooled by the
 shim and handled in the background (`spooled`), or before the end of a session (`ended`). A snapshot has the prompt as
 intent, and the prompt and the transcript as attachments. The result of each capture is a line for
 `git envlog status`.
@@ -90,17 +90,17 @@ def _ignore(_data: bytes) -> bool:
 
 def _timeout(event: AgentEvent, environ: Mapping[str, str]) -> float:
     """Return the seconds that a tool may be delayed; the waiting process reads them, because the other one is busy."""
-    from git_envhist.config import AGENT_WAIT, parse_duration  # loaded late: most tools are not delayed
+    from git_envhist.config import AGENT_TIMEOUT, parse_duration  # loaded late: most tools are not delayed
     from git_envhist.git.process import SAFE_GIT, clean_environment, spawn  # loaded late: as above
 
     variables = {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
     directory = next(iter(event.directories), ".")
-    words = [*SAFE_GIT, "-C", directory, "config", "--get", "envhist.agentwait"]
+    words = [*SAFE_GIT, "-C", directory, "config", "--get", "envhist.agenttimeout"]
     with suppress(Exception):
         output = spawn(words, clean_environment(variables)).out.decode("utf-8", "replace")
         seconds = parse_duration(output.strip())
-        return AGENT_WAIT if seconds is None else seconds
-    return AGENT_WAIT
+        return AGENT_TIMEOUT if seconds is None else seconds
+    return AGENT_TIMEOUT
 
 
 def _delay(work: Callable[[Report], None], timeout: Callable[[], float]) -> None:
@@ -162,7 +162,7 @@ PROMPT = "prompt.txt"
 """The name of the attachment with the whole prompt."""
 SEALED_AS = b"prompt"
 LATE = (
-    "the tool did not wait for the end of this capture (envhist.agentWait passed): "
+    "the tool did not wait for the end of this capture (envhist.agentTimeout passed): "
     "some of its changes may be in this snapshot"
 )
 # Variables that git sets for its own commands; they do not name the repository of an agent.

@@ -284,12 +284,14 @@ def _plan(plans: Shown) -> Callable[..., Any]:
         revision: Revision,
         paths: Paths = [],  # noqa: B006 - as above
         only: Annotated[list[Class], Field(description="Only these classes of things")] = [],  # noqa: B006 - as above
-        keep_code: Annotated[bool, Field(description="Leave the files alone that git's HEAD tracks")] = False,
+        keep_tracked: Annotated[
+            bool, Field(description="Leave the files alone that git's HEAD tracks")
+        ] = False,
         keep_new: Annotated[bool, Field(description="Remove nothing that came after the moment")] = False,
         cursor: Cursor = None,
     ) -> Json:
         """What going back to a moment would do, path by path; changes nothing. `restore` takes its plan_id."""
-        chosen = [("--keep-tracked", keep_code), ("--keep-new", keep_new)]
+        chosen = [("--keep-tracked", keep_tracked), ("--keep-new", keep_new)]
         words = [*(word for word, wanted in chosen if wanted), *_given("--only", ",".join(only) or None)]
         told = await run(
             "envrestore", ["--json", "--dry-run", *words, *_operands(revision), *_paths(paths)], {}

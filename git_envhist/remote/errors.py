@@ -70,7 +70,7 @@ def says_nothing(remote: Reached, seconds: float, verb: str) -> RemoteTimeout:
     return RemoteTimeout(
         f"'{remote.name}' ({remote.shown}) has said nothing for {seconds:,.0f} s",
         hint="type it again: it goes on where it stood; "
-        f"to wait longer: git -c envhist.{verb}Patience=1h envlog {verb}",
+        f"to wait longer: git -c envhist.{verb}Timeout=1h envlog {verb}",
     )
 
 

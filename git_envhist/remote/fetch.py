@@ -196,7 +196,7 @@ def transport_for(
     """The way to a remote that something is fetched from."""
     limits = read_limits(repository.read_config())
     config = own_config(repository)
-    memory, patience = limits.fetch_memory, limits.fetch_patience
+    memory, patience = limits.fetch_memory, limits.fetch_timeout
     return Transport(fetched.git, remote, environ, config, memory=memory, patience=patience, step=step)
 
 

@@ -247,7 +247,7 @@ def push(
     with locked(os.path.join(place, "lock"), waiting=waiting):
         limits = read_limits(repository.read_config())
         transport = Transport(
-            repository.git, remote, environ, patience=limits.push_patience, verb="push", step=step
+            repository.git, remote, environ, patience=limits.push_timeout, verb="push", step=step
         )
         return _Push(repository, transport, limits, wish, own, signing).run()
 

@@ -518,16 +518,16 @@ UPLOAD_SIZE = 200_000_000
 MAX_OBJECT = 100_000_000
 """The common hosts refuse an object of 100 MB and keep it out for ever."""
 SMALLEST = 1 << 16
-FETCH_PATIENCE = 300.0
+FETCH_TIMEOUT = 300.0
 """A server that packs what nobody has asked for before tells how far it is; one that asks for a password waits, too."""
-PUSH_PATIENCE = 900.0
+PUSH_TIMEOUT = 900.0
 """What a server does with what it was sent, checks and hooks, takes its time, and it may not tell how far it is."""
 SIZES = {
     "envhist.uploadsize": UPLOAD_SIZE,
     "envhist.largestobject": MAX_OBJECT,
     "envhist.fetchmemory": FETCH_MEMORY,
 }
-DURATIONS = {"envhist.fetchpatience": FETCH_PATIENCE, "envhist.pushpatience": PUSH_PATIENCE}
+DURATIONS = {"envhist.fetchtimeout": FETCH_TIMEOUT, "envhist.pushtimeout": PUSH_TIMEOUT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -537,9 +537,9 @@ class TransferLimits:
     upload_size: int = UPLOAD_SIZE
     largest_object: int = MAX_OBJECT
     fetch_memory: int = FETCH_MEMORY
-    fetch_patience: float = FETCH_PATIENCE
+    fetch_timeout: float = FETCH_TIMEOUT
     """Seconds."""
-    push_patience: float = PUSH_PATIENCE
+    push_timeout: float = PUSH_TIMEOUT
     warnings: tuple[str, ...] = ()
 
 

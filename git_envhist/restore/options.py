@@ -28,7 +28,7 @@ class RestoreOptions:
     """Relative to the top."""
     classes: frozenset[str] | None = None
     keep_new: bool = False
-    keep_code: bool = False
+    keep_tracked: bool = False
     head: bool = False
     relocate: bool = False
     """Replace the path of another working tree in restored files."""
@@ -57,7 +57,7 @@ class RestoreOptions:
     @property
     def is_part(self) -> bool:
         """Return whether only a part of the snapshot is restored."""
-        return bool(self.pathspecs) or self.classes is not None or self.keep_new or self.keep_code
+        return bool(self.pathspecs) or self.classes is not None or self.keep_new or self.keep_tracked
 
 
 DEFAULT_OPTIONS = RestoreOptions()
@@ -71,7 +71,7 @@ class RestoreKeywords(TypedDict, total=False):
     only: Iterable[str]
     """Classes of paths: packages, env, databases, files."""
     keep_new: bool
-    keep_code: bool
+    keep_tracked: bool
     head: bool
     relocate: bool
     services: bool

@@ -382,7 +382,7 @@ class Planner:
             self._now,
             roots=self._survey.bases,
             chosen=chosen,
-            code=tracked(self._git) if options.keep_code else (),
+            code=tracked(self._git) if options.keep_tracked else (),
         )
         rules = PlanRules(scope.keep_existing, options.keep_new, self._directory_guard(pairs))
         rules = skip_submodules(rules, self.spared)

@@ -77,7 +77,7 @@ def test_package_is_found_among_sixty_snapshots_in_seven_tries(repo: Repo) -> No
     forge_timeline(repo, 60, {41: lambda: repo.write(package, '{"version": "1.3.0"}\n')})
     done = repo.run("envlog", "bisect", "--good", "@~59", "--", f"grep -q 1.0.0 {package}", check=True)
     assert done.out.splitlines()[1].endswith("m41")
-    assert "node_modules" in done.out.partition("what that step changed:")[2]
+    assert "node_modules" in done.out.partition("what it changed:")[2]
     tried = [line for line in done.err.splitlines() if line.startswith("  ")]
     assert 0 < len(tried) <= 7
     # Known results of the same check are not tried again.
@@ -103,7 +103,7 @@ def test_database_row_is_found_with_the_check_that_good_passed(repo: Repo) -> No
     done = repo.run("envlog", "bisect")
     assert done.status == 0, done.err
     assert done.out.splitlines()[1].endswith("m3")
-    assert "app.db" in done.out.partition("what that step changed:")[2]
+    assert "app.db" in done.out.partition("what it changed:")[2]
 
 
 def test_exit_status_125_skips_and_all_candidates_are_printed(repo: Repo) -> None:

@@ -44,7 +44,7 @@ def test_failed_check_prints_a_warning_and_keeps_the_snapshot(repo: Repo) -> Non
     done = repo.run("envlog", "capture", "x", "--verify", "echo boom; exit 3")
     told, hint = done.err.split("hint: ")
     assert (done.status, told) == (0, "boom\nwarning: the check failed: echo boom; exit 3\n")
-    assert hint == "what it said: git envlog show; what changed before: git envdiff @~1..@\n"
+    assert hint == "output of the check: git envlog show; changes before it: git envdiff @~1..@\n"
     first, *_, last = done.out.splitlines()
     assert first.endswith("] x")
     assert last.startswith(" ✗ echo boom; exit 3 (")
@@ -86,7 +86,7 @@ def test_exit_code_option_returns_the_status_of_the_check(repo: Repo, check: str
 def test_exit_code_option_needs_a_check(repo: Repo) -> None:
     done = repo.run("envlog", "capture", "--exit-code")
     assert done.status == 129
-    assert "there was no check" in done.err
+    assert "--exit-code needs a check" in done.err
 
 
 def test_porcelain_and_json_keep_their_form(repo: Repo) -> None:
@@ -104,11 +104,11 @@ def test_porcelain_and_json_keep_their_form(repo: Repo) -> None:
 
 def test_check_that_changed_the_environment_is_reported(repo: Repo) -> None:
     done = repo.run("envlog", "capture", "--verify", "touch left-behind", check=True)
-    assert "it changed the environment" in done.out
+    assert "it changed files" in done.out
     found = latest(repo)
     assert found["status"] == "pass"
     assert found["tree_before"] != found["tree_after"]
-    assert "the check changed the environment" in repo.run("envlog", "show").out
+    assert "the check changed files" in repo.run("envlog", "show").out
 
 
 def test_configured_check_runs_for_the_named_triggers(repo: Repo) -> None:
@@ -132,7 +132,7 @@ def test_configured_check_runs_for_the_named_triggers(repo: Repo) -> None:
 def test_check_is_ended_at_its_timeout(repo: Repo) -> None:
     repo.git("config", "envhist.verifyTimeout", "1s")
     done = repo.run("envlog", "capture", "--verify", "echo begun; sleep 1000", "--exit-code")
-    assert "the check could not tell: echo begun; sleep 1000 took too long" in done.err
+    assert "the check could not run: echo begun; sleep 1000 took too long" in done.err
     found = latest(repo)
     assert (found["status"], found["timed_out"], found["output_tail"]) == ("error", True, "begun\n")
 

@@ -40,7 +40,7 @@ def test_verdict_without_our_signature_is_ignored(repo: Repo) -> None:
     assert repo.run("envlog", "--verdict=pass").out == ""
     assert repo.run("envlog", "--verdict=none", "--format=%s").out == "x\n"
     assert " ? x" in repo.run("envlog").out
-    assert "Verdict:   ? verify passing, claimed by Mallory (true)" in repo.run("envlog", "show").out
+    assert "Verdict:   ? verify passing, unsigned (says: Mallory) (true)" in repo.run("envlog", "show").out
     assert shown(repo)["verify"]["claimed_by"] == "Mallory"  # type: ignore[index]
     # An unsigned verdict hides none of our own.
     repo.run("envlog", "verify", "@", "--", "false")

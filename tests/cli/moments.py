@@ -24,7 +24,7 @@ def at(hour: int, minute: int, day: int = 18) -> datetime:
 
 
 def moment(digits: str, intent: str = "", **fields: object) -> Snapshot:
-    """A snapshot whose id begins with these digits."""
+    """Return a snapshot whose id starts with these digits."""
     known: dict[str, object] = {
         "id": SnapshotId(digits.ljust(40, "0")),
         "commit": digits.ljust(40, "0"),
@@ -46,7 +46,7 @@ def verdict(status: VerdictStatus, **fields: object) -> Verdict:
 
 
 def timeline() -> list[Snapshot]:
-    """The four moments of the contract's example, newest first."""
+    """Return the four snapshots of the contract's example, newest first."""
     passed = (verdict(VerdictStatus.PASS),)
     failed = (verdict(VerdictStatus.FAIL, exit_code=1, duration_ms=812, output_tail="not ok 3\n"),)
     return [

@@ -1,4 +1,4 @@
-"""What to type next: one hint after a capture, a failed check, a restore, a refusal, each can be switched off."""
+"""Hints after a capture, a failed check, a restore and a refusal, and how to turn them off."""
 
 from __future__ import annotations
 
@@ -21,64 +21,66 @@ def switched_off(repo: Repo, key: str) -> Repo:
     return repo
 
 
-def test_a_person_is_told_where_to_go_from_a_capture(repo: Repo) -> None:
+def test_capture_prints_a_hint_on_a_terminal(repo: Repo) -> None:
     repo.env["COLUMNS"] = "200"
     shown, _ = on_terminal(repo, "git-envlog", "capture", "one")
     said = hints(shown)
     assert re.fullmatch(
-        r"hint: back to it at any time: git envrestore [0-9a-f]{7}; 'git envlog' lists .*", said[0]
+        r"hint: restore it at any time: git envrestore [0-9a-f]{7}; list snapshots: git envlog", said[0]
     )
-    assert said[1:] == ["hint: (not again: git config --global advice.envhistCapture false)"]
+    assert said[1:] == ["hint: (turn off: git config --global advice.envhistCapture false)"]
     shown, _ = on_terminal(repo, "git-envlog", "capture", "two")
-    assert hints(shown)[0].endswith("what changes from here: git envdiff")
+    assert hints(shown)[0].endswith("see later changes: git envdiff")
     shown, _ = on_terminal(switched_off(repo, "envhistCapture"), "git-envlog", "capture", "three")
     assert not hints(shown)
 
 
-def test_a_program_is_told_nothing_after_what_went_well(repo: Repo) -> None:
+def test_capture_prints_no_hint_in_a_pipe(repo: Repo) -> None:
     assert repo.run("envlog", "capture", "one", check=True).err == ""
 
 
-def test_a_failed_check_is_followed_by_what_finds_the_cause(repo: Repo) -> None:
+def test_failed_check_prints_a_hint(repo: Repo) -> None:
     done = repo.run("envlog", "capture", "--verify", "false")
-    assert hints(done.err) == ["hint: what it said: git envlog show; what changed before: git envdiff @~1..@"]
+    assert hints(done.err) == [
+        "hint: output of the check: git envlog show; changes before it: git envdiff @~1..@"
+    ]
     repo.run("envlog", "capture", "--verify", "true", check=True)
     for words in (("capture", "--verify", "exit 3"), ("verify", "--", "exit 3")):
         (said,) = hints(repo.run("envlog", *words).err)
-        assert said.startswith("hint: what changed since it last passed: git envdiff good;")
+        assert said.startswith("hint: changes since the check last passed: git envdiff good;")
     assert not hints(switched_off(repo, "envhistVerdict").run("envlog", "verify", "--", "exit 3").err)
 
 
-def test_a_restore_says_how_to_come_back(repo: Repo) -> None:
+def test_restore_prints_the_undo_command(repo: Repo) -> None:
     repo.run("envlog", "capture", "one", check=True)
     repo.write("app.py", "changed\n")
-    assert "go back with: git envrestore --undo\n" in repo.run("envrestore", "@", check=True).out
+    assert "to undo: git envrestore --undo\n" in repo.run("envrestore", "@", check=True).out
     repo.write("app.py", "again\n")
-    assert "go back with" not in switched_off(repo, "envhistRestore").run("envrestore", "@", check=True).out
+    assert "to undo" not in switched_off(repo, "envhistRestore").run("envrestore", "@", check=True).out
 
 
-def test_an_empty_history_says_how_to_begin(repo: Repo) -> None:
+def test_empty_history_prints_the_capture_command(repo: Repo) -> None:
     assert hints(repo.run("envlog").err) == ["hint: nothing was captured here yet: git envlog capture"]
     assert not hints(switched_off(repo, "envhistEmpty").run("envlog").err)
 
 
-def test_in_a_clone_it_says_too_where_others_have_theirs(repo: Repo) -> None:
+def test_empty_history_of_a_clone_names_fetch(repo: Repo) -> None:
     repo.git("remote", "add", "origin", "../elsewhere")
     elsewhere = "git envlog capture; snapshots of a remote: git envlog fetch"
     assert hints(repo.run("envlog").err) == [f"hint: nothing was captured here yet: {elsewhere}"]
     assert hints(repo.run("envrestore", "@").err) == [f"hint: {elsewhere}"]
 
 
-def test_a_refusal_says_what_overrides_it(repo: Repo) -> None:
+def test_refusal_names_the_overriding_option(repo: Repo) -> None:
     refused = repo.run("envlog", "capture", "--name", "list")
     assert (refused.status, len(hints(refused.err))) == (3, 1)
     quiet = switched_off(repo, "envhistRefusal").run("envlog", "capture", "--name", "list")
     assert (quiet.status, quiet.err.count("\n")) == (3, 1)
-    # What is wrong with the words is told in full all the same.
+    # The hint of a usage error is always printed.
     assert hints(repo.run("envlog", "--bogus").err)
 
 
-def test_gits_own_switch_is_one_for_all(repo: Repo) -> None:
+def test_git_advice_turns_off_all_hints(repo: Repo) -> None:
     repo.env["GIT_ADVICE"] = "0"
     assert not hints(repo.run("envlog").err)
     assert not hints(repo.run("envlog", "capture", "--verify", "false").err)
@@ -88,12 +90,12 @@ def test_gits_own_switch_is_one_for_all(repo: Repo) -> None:
 
 
 @pytest.mark.parametrize("key", ADVICE_KEYS)
-def test_every_hint_stands_in_the_manual(key: str) -> None:
+def test_every_advice_key_is_in_the_man_page(key: str) -> None:
     manual = Path(__file__).resolve().parents[2] / "docs" / "man" / "git-envlog.rst"
     assert f"**advice.{key}**" in manual.read_text()
 
 
-def test_words_that_are_nearly_right_are_answered_with_the_right_ones(repo: Repo) -> None:
+def test_mistyped_word_is_answered_with_the_right_one(repo: Repo) -> None:
     repo.git("config", "envhist.timeline", "laptop/app-4f2a91")
     repo.run("envlog", "capture", "one", "--name", "before-refactor", check=True)
     for words, meant in (
@@ -111,7 +113,7 @@ def test_words_that_are_nearly_right_are_answered_with_the_right_ones(repo: Repo
         assert hints(done.err) == [f"hint: {meant}"]
 
 
-def test_each_step_is_told_with_its_time(repo: Repo, tmp_path: Path) -> None:
+def test_trace_prints_each_step_with_its_time(repo: Repo, tmp_path: Path) -> None:
     line = re.compile(r"\d\d:\d\d:\d\d\.\d{6} envhist\[\d+\] +(\d+\.\d{4} s)?  \S.*")
     done = repo.run("envlog", "capture", "one", env={"GIT_ENVHIST_TRACE": "1"}, check=True)
     told = [one for one in done.err.splitlines() if "envhist[" in one]
@@ -132,6 +134,6 @@ def test_each_step_is_told_with_its_time(repo: Repo, tmp_path: Path) -> None:
         assert words in place.read_text()
 
 
-def test_nothing_is_traced_where_nobody_asked(repo: Repo) -> None:
+def test_nothing_is_traced_without_the_variable(repo: Repo) -> None:
     for value in ("", "0", "false"):
         assert repo.run("envlog", "capture", "x", env={"GIT_ENVHIST_TRACE": value}).err == ""

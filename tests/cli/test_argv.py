@@ -36,13 +36,13 @@ VALUED = frozenset({"-m", "--message", "-n", "--max-count", "-C", "--date"})
         ("-m", ["-m"], None),
     ],
 )
-def test_a_line_is_split_at_its_first_separator(
+def test_command_line_is_split_at_the_first_separator(
     line: str, options: list[str], paths: tuple[str, ...] | None
 ) -> None:
     assert split_words(line.split(), VALUED, counts=True) == Words(options, paths)
 
 
-def test_a_number_is_a_count_only_where_there_is_one() -> None:
+def test_number_is_a_count_only_for_commands_with_counts() -> None:
     assert split_words(["-5"], VALUED).options == ["-5"]
 
 
@@ -50,11 +50,11 @@ def test_a_number_is_a_count_only_where_there_is_one() -> None:
     ("line", "place"),
     [("capture x", 0), ("-C capture name", 2), ("-Cdir show", 1), ("--oneline", None), ("-- capture", None)],
 )
-def test_the_subcommand_is_the_first_word_that_belongs_to_no_option(line: str, place: int | None) -> None:
+def test_subcommand_is_the_first_operand(line: str, place: int | None) -> None:
     assert first_operand(line.split(), VALUED) == place
 
 
-def test_json_is_seen_even_in_words_that_make_no_command() -> None:
+def test_json_option_is_found_in_invalid_command_lines() -> None:
     assert wants_json(["--bogus", "--json"])
     assert wants_json(["--json=lines"])
     assert not wants_json(["--", "--json"])
@@ -64,7 +64,7 @@ def test_json_is_seen_even_in_words_that_make_no_command() -> None:
     st.lists(st.sampled_from(["a", "-m", "--message", "-zm", "--json", "-7", "-", "--date"])),
     st.lists(st.text()),
 )
-def test_what_follows_the_separator_is_never_touched(before: list[str], after: list[str]) -> None:
+def test_words_after_the_separator_are_unchanged(before: list[str], after: list[str]) -> None:
     if before and takes_next(before[-1], VALUED):
         before.append("value")
     assert split_words([*before, "--", *after], VALUED, counts=True).paths == tuple(after)

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from git_envhist.cli.command import Session
-from git_envhist.cli.commands.capture import dry_run_lines, tell_that_we_wait, why_missing
+from git_envhist.cli.commands.capture import dry_run_lines, report_lock_holder, why_missing
 from git_envhist.cli.output import Output
 from git_envhist.model import CaptureResult, EnvPath, MissingPath, MissingReason
 from tests.end_to_end.captures import capture
@@ -87,9 +87,9 @@ def test_waiting_capture_names_a_restore(
 ) -> None:
     monkeypatch.chdir(repo.path)
     session = Session("git-envlog", None, Output())
-    tell_that_we_wait(session)
+    report_lock_holder(session)
     repo.write(".git/envhist/restore/journal", b"")
-    tell_that_we_wait(session)
+    report_lock_holder(session)
     first, second = capsys.readouterr().err.splitlines()
-    assert first == "waiting for another capture of this working tree to end"
-    assert second == "waiting for a restore of this working tree to end"
+    assert first == "waiting for another capture of this working tree to finish"
+    assert second == "waiting for a restore of this working tree to finish"

@@ -37,21 +37,21 @@ def git_says(directory: Path, style: str, at: datetime, now: datetime) -> str:
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_a_date_reads_as_git_writes_it(tmp_path: Path, style: str) -> None:
+def test_dates_are_formatted_as_git_does(tmp_path: Path, style: str) -> None:
     assert format_date(AT, style, NOW) == git_says(tmp_path, style, AT, NOW)
 
 
-def test_utc_stands_as_a_zone_whatever_git_is_installed() -> None:
+def test_utc_is_formatted_as_a_zone() -> None:
     assert format_date(AT.astimezone(UTC), "iso-strict", NOW) == "2026-03-05T01:38:09+00:00"
 
 
 @pytest.mark.parametrize("days", [0.0005, 0.02, 0.3, 1.4, 6, 20, 100, 400, 730, 1000, 3000])
-def test_how_long_ago_is_counted_as_git_counts(tmp_path: Path, days: float) -> None:
+def test_relative_dates_are_rounded_as_git_does(tmp_path: Path, days: float) -> None:
     at = NOW - timedelta(days=days)
     assert relative_date(at, NOW) == git_says(tmp_path, "relative", at, NOW)
 
 
-def test_a_pattern_of_ones_own() -> None:
+def test_custom_date_format_is_applied() -> None:
     assert format_date(AT, "format:%d.%m.%y", NOW) == "05.03.26"
 
 

@@ -81,7 +81,7 @@ def plain(repo: Repo, git: Git) -> Views:
     return Views(repo, git, *PLAIN)
 
 
-def test_a_patch_of_plain_files_is_gits_own(plain: Views) -> None:
+def test_patch_of_plain_files_equals_gits(plain: Views) -> None:
     assert plain.show("patch") == plain.said_by_git("-p")
     whole = plain.show("patch", DiffStyle(full_index=True))
     assert whole == plain.said_by_git("-p", "--full-index") != plain.show("patch")
@@ -89,7 +89,7 @@ def test_a_patch_of_plain_files_is_gits_own(plain: Views) -> None:
     assert plain.show("patch") == plain.said_by_git("-p")
 
 
-def test_a_patch_of_plain_files_can_be_applied(plain: Views) -> None:
+def test_patch_of_plain_files_can_be_applied(plain: Views) -> None:
     there = plain.repo.path / "then"
     plain.repo.git("worktree", "add", "-q", "--detach", "--no-checkout", str(there))
     texts = Views(plain.repo, plain.git, {b"a": file(TEXT)}, {b"a": file(TEXT + b"more\n", 0o755)})
@@ -99,12 +99,12 @@ def test_a_patch_of_plain_files_can_be_applied(plain: Views) -> None:
 
 
 @pytest.mark.parametrize("columns", [30, 50, 80, 200])
-def test_stat_is_laid_out_as_gits(plain: Views, columns: int) -> None:
+def test_stat_has_the_layout_of_git(plain: Views, columns: int) -> None:
     assert plain.show("stat", DiffStyle(columns=columns)) == plain.said_by_git(f"--stat={columns}")
 
 
 @pytest.mark.parametrize("columns", [40, 80])
-def test_stat_of_long_names_and_long_graphs_is_laid_out_as_gits(repo: Repo, git: Git, columns: int) -> None:
+def test_stat_of_long_names_has_the_layout_of_git(repo: Repo, git: Git, columns: int) -> None:
     long = b"directory/" * 8
     views = Views(repo, git, {long + b"a": file(TEXT * 9)}, {long + b"a": file(b"x\n"), b"b": file(TEXT * 3)})
     assert views.show("stat", DiffStyle(columns=columns)) == views.said_by_git(f"--stat={columns}")
@@ -112,19 +112,19 @@ def test_stat_of_long_names_and_long_graphs_is_laid_out_as_gits(repo: Repo, git:
 
 @pytest.mark.parametrize("form", ["--name-only", "--name-status"])
 @pytest.mark.parametrize("nul", [False, True])
-def test_lists_of_names_are_gits(plain: Views, form: str, nul: bool) -> None:
+def test_lists_of_names_equal_gits(plain: Views, form: str, nul: bool) -> None:
     shown = plain.show(form[2:].replace("-", "_"), DiffStyle(ended_by_nul=nul))
     assert shown == plain.said_by_git(form, *(["-z"] if nul else []))
 
 
 @pytest.mark.parametrize("nul", [False, True])
-def test_the_raw_view_is_gits(plain: Views, nul: bool) -> None:
+def test_raw_format_equals_gits(plain: Views, nul: bool) -> None:
     said = plain.said_by_git("--raw", "--no-abbrev", *(["-z"] if nul else []))
     assert plain.show("raw", DiffStyle(ended_by_nul=nul)) == said
 
 
 @pytest.mark.parametrize(("added", "letter"), [(b"x\n", "R09"), (b"", "R100")])
-def test_a_moved_file_is_shown_as_git_shows_it(repo: Repo, git: Git, added: bytes, letter: str) -> None:
+def test_renamed_file_is_shown_as_git_does(repo: Repo, git: Git, added: bytes, letter: str) -> None:
     views = Views(repo, git, {b"src/old/app.py": file(TEXT)}, {b"src/new/app.py": file(TEXT + added)})
     found = subprocess.run(
         ["git", "diff", "-M50%", "--stat", "-p", views.before, views.after, "--", ":(exclude).envhist"],
@@ -151,7 +151,7 @@ def test_a_rename_is_shortened_as_git_does(old: bytes, new: bytes, told: bytes) 
     assert renamed(old, new, DiffStyle()) == told
 
 
-def test_escaped_names_stand_as_they_are_in_every_view(repo: Repo, git: Git) -> None:
+def test_escaped_names_are_decoded_in_every_format(repo: Repo, git: Git) -> None:
     views = Views(
         repo,
         git,
@@ -173,7 +173,7 @@ def test_a_link_in_place_of_a_file_of_an_escaped_name_is_shown_on_both_sides(rep
     assert "new file mode 120000" in patch
 
 
-def test_the_users_attributes_and_programs_have_no_say(plain: Views) -> None:
+def test_attributes_and_external_diff_programs_are_ignored(plain: Views) -> None:
     said = plain.show("patch")
     plain.repo.write(".gitattributes", "* binary diff=evil\n")
     for key in ("diff.evil.textconv", "diff.evil.command", "diff.external"):
@@ -182,7 +182,7 @@ def test_the_users_attributes_and_programs_have_no_say(plain: Views) -> None:
     assert plain.show("patch") == said
 
 
-def test_what_only_the_manifest_knows_is_shown_as_modes(repo: Repo, git: Git) -> None:
+def test_changes_in_the_manifest_only_are_shown_as_modes(repo: Repo, git: Git) -> None:
     views = Views(
         repo, git, {b"key": file(b"k", 0o644), b"d/x": file(), b"own": file(b"o")},
         {b"key": file(b"k", 0o600), b"d/x": file(), b"d/empty": directory(0o700), b"pipe": fifo(),
@@ -200,7 +200,7 @@ def test_what_only_the_manifest_knows_is_shown_as_modes(repo: Repo, git: Git) ->
     assert views.show("story") == "files     + d/empty/  ~ key (mode)  ~ own (owner)  + pipe\n"
 
 
-def test_modes_that_git_cannot_see_stand_in_the_patch_of_changed_bytes_too(repo: Repo, git: Git) -> None:
+def test_patch_contains_modes_that_git_cannot_store(repo: Repo, git: Git) -> None:
     views = Views(repo, git, {b"key": file(b"1\n", 0o644)}, {b"key": file(b"2\n", 0o600)})
     assert "diff --git a/key b/key\nold mode 100644\nnew mode 100600\nindex " in views.show("patch")
 
@@ -235,7 +235,7 @@ def test_a_sealed_file_of_variables_shows_keys_and_no_value(secret: Views) -> No
         assert "http" not in shown
 
 
-def test_for_eyes_it_has_the_form_of_a_patch_which_pagers_show(secret: Views) -> None:
+def test_sealed_file_is_shown_as_a_hunk_on_a_terminal(secret: Views) -> None:
     patch = secret.show("patch", DiffStyle(columns=80))
     assert (
         "diff --git a/.env.local b/.env.local\n--- a/.env.local\n+++ b/.env.local\n"
@@ -246,7 +246,7 @@ def test_for_eyes_it_has_the_form_of_a_patch_which_pagers_show(secret: Views) ->
     assert "http" not in patch
 
 
-def test_the_story_tells_variables_by_their_keys(secret: Views) -> None:
+def test_default_output_shows_variables_by_name(secret: Views) -> None:
     assert secret.show("story") == (
         "env       .env.local     ~ API_URL   + DEBUG   - OLD\n"
         "env       lost/.env      ~ sealed with key 'abc123', which is not here\n"
@@ -254,7 +254,7 @@ def test_the_story_tells_variables_by_their_keys(secret: Views) -> None:
     )
 
 
-def test_reveal_shows_values_to_whoever_has_the_key(secret: Views) -> None:
+def test_reveal_shows_values_with_the_key(secret: Views) -> None:
     reveal = DiffStyle(reveal=True)
     assert "~ API_URL http://a → http://b   + DEBUG 'yes'   - OLD 1" in secret.show("story", reveal)
     patch = secret.show("patch", reveal)
@@ -274,11 +274,11 @@ def test_variables_are_facts_with_values_masked(secret: Views) -> None:
     assert variable_facts(source, reveal=True)[0].after == "http://b"
 
 
-def test_stat_says_of_a_sealed_file_that_it_is_sealed(secret: Views) -> None:
+def test_stat_marks_a_sealed_file(secret: Views) -> None:
     assert " id_rsa     | sealed\n" in secret.show("stat")
 
 
-def test_a_file_in_pieces_is_told_by_its_sizes(repo: Repo, git: Git) -> None:
+def test_file_in_chunks_is_shown_by_its_sizes(repo: Repo, git: Git) -> None:
     def pieces(size: int) -> Described:
         pointer = b"envhist-pieces 1\nsize %d\ntree %040d\n" % (size, size)
         return Described(content=pointer, stored=StoredAs.PIECES)
@@ -288,7 +288,7 @@ def test_a_file_in_pieces_is_told_by_its_sizes(repo: Repo, git: Git) -> None:
     assert " app.db | Bin 220200960 -> 221249536 bytes\n" in views.show("stat")
 
 
-def test_nested_repositories_and_further_roots_have_their_lines(repo: Repo, git: Git) -> None:
+def test_nested_repositories_and_additional_roots_are_shown(repo: Repo, git: Git) -> None:
     views = Views(
         repo, git, {}, {},
         nested=({"lib": {b"HEAD": file(b"1")}}, {"lib": {b"HEAD": file(b"2")}}),  # type: ignore[arg-type]
@@ -312,12 +312,12 @@ def test_many_changes_fold_into_a_few_lines_of_the_terminals_width(repo: Repo, g
     assert views.show("stat").count("\n") == 342
 
 
-def test_views_of_nothing_are_empty(repo: Repo, git: Git) -> None:
+def test_formats_of_no_changes_are_empty(repo: Repo, git: Git) -> None:
     views = Views(repo, git, {b"a": file()}, {b"a": file()})
     assert [views.show(form) for form in ("story", "patch", "stat", "raw", "name_only")] == [""] * 5
 
 
-def test_colours_leave_the_text_as_it_is(plain: Views) -> None:
+def test_colours_do_not_change_the_text(plain: Views) -> None:
     manner = DiffStyle(palette=Palette(DEFAULTS))
     for form in ("patch", "stat", "story"):
         coloured = as_bytes(plain.show(form, manner)).decode()
@@ -328,7 +328,7 @@ def test_colours_leave_the_text_as_it_is(plain: Views) -> None:
         assert bare == plain.show(form)
 
 
-def test_a_name_can_not_command_the_terminal(repo: Repo, git: Git) -> None:
+def test_control_characters_in_names_are_escaped(repo: Repo, git: Git) -> None:
     views = Views(repo, git, {}, {b"\x1b[2J\xc2\x9b1m\n": file(b"1")})
     for form in ("story", "patch", "stat", "raw", "name_only", "name_status"):
         shown = views.show(form, DiffStyle(quote_all=False))

@@ -1,4 +1,4 @@
-"""`git envdiff` as it is typed: which moments it compares, what it prints, how it ends."""
+"""`git envdiff` as a user types it: the compared snapshots, the output and the exit status."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def three_snapshots(repo: Repo) -> tuple[str, str, str]:
     return first, second, third
 
 
-def test_the_ends_are_what_a_git_user_expects(repo: Repo, three: tuple[str, str, str]) -> None:
+def test_revisions_are_read_as_git_diff_does(repo: Repo, three: tuple[str, str, str]) -> None:
     first, second, third = three
     names = ("--name-status",)
     assert diff(repo, *names) == "A\there.txt\n"
@@ -59,11 +59,11 @@ def test_the_ends_are_what_a_git_user_expects(repo: Repo, three: tuple[str, str,
     assert diff(repo, "now", "now") == ""
 
 
-def test_the_story_is_what_is_shown_by_itself(repo: Repo, three: tuple[str, str, str]) -> None:
+def test_default_output_is_the_summary(repo: Repo, three: tuple[str, str, str]) -> None:
     assert diff(repo, three[0], three[1]) == "files     + build/more.o  ~ build/out.o\n"
 
 
-def test_looking_at_now_leaves_nothing_behind(repo: Repo, three: tuple[str, str, str]) -> None:
+def test_diff_with_now_stores_nothing(repo: Repo, three: tuple[str, str, str]) -> None:
     refs, objects = repo.git("for-each-ref"), repo.git("count-objects", "-v")
     status = repo.git("status", "--porcelain")
     assert "here.txt" in diff(repo, "-p")
@@ -71,14 +71,14 @@ def test_looking_at_now_leaves_nothing_behind(repo: Repo, three: tuple[str, str,
     assert repo.git("status", "--porcelain") == status
 
 
-def test_contents_that_only_now_has_can_be_shown(repo: Repo, three: tuple[str, str, str]) -> None:
+def test_patch_with_now_shows_new_contents(repo: Repo, three: tuple[str, str, str]) -> None:
     repo.write("build/out.o", "3\n")
     patch = diff(repo, "-p", "--", "build")
     assert patch.startswith("diff --git a/build/out.o b/build/out.o\nindex ")
     assert patch.endswith("@@ -1 +1 @@\n-2\n\\ No newline at end of file\n+3\n")
 
 
-def test_exit_code_says_whether_they_differ(repo: Repo, three: tuple[str, str, str]) -> None:
+def test_exit_code_is_1_for_differences(repo: Repo, three: tuple[str, str, str]) -> None:
     assert repo.run("envdiff", "--exit-code").status == 1
     assert repo.run("envdiff", "--exit-code", "--", "build").status == 0
     quiet = repo.run("envdiff", "--quiet")
@@ -86,7 +86,7 @@ def test_exit_code_says_whether_they_differ(repo: Repo, three: tuple[str, str, s
     assert repo.run("envdiff").status == 0
 
 
-def test_pathspecs_are_gits_and_start_where_the_user_stands(repo: Repo, three: tuple[str, str, str]) -> None:
+def test_pathspecs_are_relative_to_the_current_directory(repo: Repo, three: tuple[str, str, str]) -> None:
     first, second, _ = three
     inside = repo.path / "build"
     run = ("envdiff", "--name-only", first, second, "--")
@@ -115,18 +115,18 @@ def test_without_a_snapshot_there_is_nothing_to_compare_with(repo: Repo) -> None
     [
         (("--stat", "--raw"), "--stat and --raw exclude each other"),
         (("--only=packs",), "no such class of changes: 'packs'"),
-        (("-Mmuch",), "not a similarity: 'much'"),
-        (("a", "b", "c"), "more than two moments are given: 'c'"),
+        (("-Mmuch",), "not a percentage: 'much'"),
+        (("a", "b", "c"), "more than two snapshots are given: 'c'"),
         (("--bogus",), "no such option: '--bogus'"),
     ],
 )
-def test_slips_are_usage_errors(repo: Repo, words: tuple[str, ...], message: str) -> None:
+def test_invalid_options_are_usage_errors(repo: Repo, words: tuple[str, ...], message: str) -> None:
     done = repo.run("envdiff", *words)
     assert done.status == 129
     assert done.err.startswith(f"error: {message}")
 
 
-def test_a_moved_file_is_one_change_where_it_is_asked_for(repo: Repo) -> None:
+def test_renames_are_detected_with_the_option(repo: Repo) -> None:
     text = "".join(f"line {number}\n" for number in range(40))
     repo.write("old.txt", text)
     capture(repo, "before")
@@ -154,7 +154,7 @@ def test_a_similarity_is_read_as_git_reads_it(spelled: str, percent: int) -> Non
 
 
 @pytest.mark.parametrize("spelled", ["", "x", "101%", "-5", "5 %"])
-def test_what_is_no_similarity_is_refused(spelled: str) -> None:
+def test_invalid_similarity_is_refused(spelled: str) -> None:
     with pytest.raises(UsageError):
         read_similarity(spelled)
 
@@ -168,7 +168,7 @@ def secret(repo: Repo) -> Repo:
     return repo
 
 
-def test_variables_of_sealed_files_are_told_by_their_keys(secret: Repo) -> None:
+def test_variables_of_sealed_files_are_shown_by_name(secret: Repo) -> None:
     assert diff(secret) == "env       .env.local     ~ API_URL   + DEBUG   - OLD\nfiles     + other\n"
     for form in ("-p", "--stat", "--raw", "--json"):
         assert "http" not in diff(secret, form)
@@ -177,7 +177,7 @@ def test_variables_of_sealed_files_are_told_by_their_keys(secret: Repo) -> None:
     assert "~ API_URL http://a → http://b" in diff(secret, "--reveal")
 
 
-def test_without_the_key_a_sealed_file_is_told_as_sealed(secret: Repo, hermetic: Path) -> None:
+def test_sealed_file_without_key_is_marked(secret: Repo, hermetic: Path) -> None:
     before = capture(secret, "after")
     for keys in (secret.path / ".git/envhist/keys", hermetic / "config/git-envhist/keys"):
         for key in keys.iterdir():
@@ -194,7 +194,7 @@ def test_only_chooses_classes(secret: Repo) -> None:
     assert diff(secret, "--only=files,env", "--name-only") == ".env.local\nother\n"
 
 
-def test_json_tells_the_same_and_is_what_the_schema_says(secret: Repo) -> None:
+def test_json_equals_the_text_and_matches_the_schema(secret: Repo) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     (secret.path / "empty").mkdir()
     (secret.path / "app.py").chmod(0o600)
@@ -246,7 +246,7 @@ def test_strange_names_are_quoted_as_core_quotepath_has_it(repo: Repo) -> None:
     assert diff(repo, "--name-only") == "ümlaut\n"
 
 
-def test_colour_is_shown_only_where_it_is_wanted(secret: Repo) -> None:
+def test_colour_follows_option_and_configuration(secret: Repo) -> None:
     assert "\x1b[" not in diff(secret, "-p")
     assert "\x1b[32m" in diff(secret, "-p", "--color")
     assert diff(secret, "--color=never") == diff(secret)

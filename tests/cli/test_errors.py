@@ -15,7 +15,7 @@ from tests.support.template import start_from
 
 
 class Case(NamedTuple):
-    """What is typed where, and how it fails."""
+    """The typed words, and the expected failure."""
 
     words: tuple[str, ...]
     status: int
@@ -50,9 +50,11 @@ CASES = {
     "option": Case(("envlog", "--bogus"), 129, "usage", "no such option: '--bogus'", "git envlog -h' lists"),
     "subcommand": Case(("envhist", "captrue"), 129, "usage", "no such subcommand: 'captrue'", "did you mean"),
     "excluding": Case(("envlog", "--stat", "-p"), 129, "usage", "exclude each other", "-h lists the options"),
-    "operand": Case(("envlog", "capture", "a", "b"), 129, "usage", "too many: 'b'", "in quotes: git envlog capture"),
-    "word": Case(("envlog", "redo", "1", "x"), 129, "usage", "too many: 'x'", "usage: git envlog redo"),
-    "number": Case(("envlog", "-n", "x"), 129, "usage", "", "-n <n>: at most so many"),
+    "operand": Case(
+        ("envlog", "capture", "a", "b"), 129, "usage", "unexpected argument: 'b'", "quote several words: git envlog",
+    ),
+    "word": Case(("envlog", "redo", "1", "x"), 129, "usage", "unexpected argument: 'x'", "usage: git envlog redo"),
+    "number": Case(("envlog", "-n", "x"), 129, "usage", "", "-n <n>: list at most <n>"),
     "date": Case(
         ("envlog", "--date=odd"), 129, "usage", "unknown date format 'odd'", "one of: default", _opened,
     ),
@@ -61,7 +63,7 @@ CASES = {
         ("envlog", "--grep=("), 129, "usage", "not a pattern: '('", "regular expression", _opened,
     ),
     "time": Case(("envlog", "--since=someday"), 129, "usage", "'someday'", "a time is one of", _opened),
-    "similarity": Case(("envdiff", "-Mx"), 129, "usage", "not a similarity: 'x'", "-M90%"),
+    "similarity": Case(("envdiff", "-Mx"), 129, "usage", "not a percentage: 'x'", "-M90%"),
     "class": Case(
         ("envrestore", "--only=odd", "@"), 129, "usage", "unknown class of paths", "use one of: packages", _opened,
     ),
@@ -97,7 +99,7 @@ CASES = {
         ("envrestore", "--redo"), 4, "nothing-to-undo", "nothing to redo", "git envlog --graph", _opened,
     ),
     "directory": Case(
-        ("envlog", "-C", "nowhere"), 128, "no-such-directory", "'nowhere'", "-C takes a directory",
+        ("envlog", "-C", "nowhere"), 128, "no-such-directory", "'nowhere'", "-C takes an existing directory",
     ),
     "repository": Case(
         ("envlog", "-C", "../bare"), 128, "not-a-repository", "not a git repository", "git init", _elsewhere,
@@ -128,7 +130,7 @@ def prepare(repo: Repo, case: Case) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_failure_says_what_failed_and_what_to_type_next(repo: Repo, name: str) -> None:
+def test_error_has_a_message_and_a_hint(repo: Repo, name: str) -> None:
     case = CASES[name]
     prepare(repo, case)
     done = repo.run(*case.words)
@@ -146,7 +148,7 @@ NO_JSON = ("date", "file", "file of now")
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in NO_JSON])
-def test_the_same_as_json(repo: Repo, name: str) -> None:
+def test_error_as_json_has_code_message_and_hint(repo: Repo, name: str) -> None:
     case = CASES[name]
     prepare(repo, case)
     program, *words = case.words
@@ -157,11 +159,11 @@ def test_the_same_as_json(repo: Repo, name: str) -> None:
     assert done.err == ""
 
 
-def test_a_report_that_cannot_be_written_costs_nothing_but_itself(repo: Repo, hermetic: Path) -> None:
+def test_unwritable_report_does_not_hide_the_error(repo: Repo, hermetic: Path) -> None:
     broken = repo.path / "broken"
     broken.mkdir()
     (broken / "click.py").write_text("raise ValueError('boom')\n")
     (hermetic / "state").write_text("no directory\n")
     done = repo.run("envlog", "-h", env={"PYTHONPATH": str(broken)})
     assert done.status == 128
-    assert done.err.splitlines()[1] == "hint: GIT_ENVHIST_TRACE=1 shows where"
+    assert done.err.splitlines()[1] == "hint: run it with GIT_ENVHIST_TRACE=1 to see where"

@@ -1,8 +1,4 @@
-"""Every kind of error there is, provoked through the programs: status, one line that says what, a hint, no traceback.
-
-`test_errors.py` has what people meet; here is what is rare: what somebody does in a shell, in a repository with two
-moments, `early` and `late`, and the command that fails then. What takes more than a shell is provoked elsewhere.
-"""
+"""Every kind of error, caused through the programs: status, one error line, a hint, no traceback."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ from tests.support.repository import Repo, make_repo
 
 
 class Case(NamedTuple):
-    """How it ends, what was done before, and the command that fails."""
+    """The expected status, the preparation, and the command that fails."""
 
     status: int
     before: str
@@ -127,7 +123,7 @@ ELSEWHERE = {
     "two-directories": ("cli/test_init.py", "there is one history for both"),
     "worker-failed": ("crash/test_stopped.py", "a worker process ended unexpectedly"),
 }
-"""What takes a race, a signal at the right time, a file system of its own: where it is provoked, and by which words."""
+"""Errors that need a race, a signal or a special file system: the test that causes each, and the text to find there."""
 NEVER = {
     "refs-moved": "whoever moves a ref begins again where another was quicker: nobody is told",
     "not-named": "hooks of agents print nothing, and write nothing to a repository that no person named",
@@ -149,9 +145,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("code", CASES)
-def test_each_is_told_in_a_line_and_says_what_comes_next(
-    shelf: Path, tmp_path: Path, hermetic: Path, code: str
-) -> None:
+def test_every_error_is_one_line_with_a_hint(shelf: Path, tmp_path: Path, hermetic: Path, code: str) -> None:
     case = CASES[code]
     shutil.copytree(shelf, tmp_path / "here", symlinks=True)
     repo = Repo(tmp_path / "here" / "repo", dict(os.environ))
@@ -165,13 +159,13 @@ def test_each_is_told_in_a_line_and_says_what_comes_next(
     assert not told[0].endswith(".")
 
 
-def test_every_code_is_provoked() -> None:
+def test_every_error_code_has_a_case() -> None:
     codes = {kind.code for kind in KINDS} | {"no-mcp", "no-tui"}
     assert codes == {*CASES, *ELSEWHERE, *NEVER, *(case.code for case in MET.values())}
 
 
 @pytest.mark.parametrize("code", ELSEWHERE)
-def test_what_is_provoked_elsewhere_is_provoked_there(code: str) -> None:
+def test_error_codes_of_other_tests_occur_there(code: str) -> None:
     place, words = ELSEWHERE[code]
     assert words in (TESTS / place).read_text()
 

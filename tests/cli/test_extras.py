@@ -14,7 +14,7 @@ DECLARED = [
 ]
 
 
-def test_requirements_of_an_extra_are_named_because_no_index_has_the_program() -> None:
+def test_install_command_names_the_requirements() -> None:
     assert requirements_of("mcp", DECLARED) == ["mcp<3,>=2.3"]
     assert requirements_of("tui", DECLARED) == ["textual<9,>=8"]
     assert requirements_of("tui", []) == ["git-envhist[tui]"]
@@ -31,5 +31,7 @@ def test_requirements_of_an_extra_are_named_because_no_index_has_the_program() -
         (["pyvenv.cfg"], set(), "/p/python -m ensurepip && /p/python -m pip install 'mcp<3'"),
     ],
 )
-def test_command_is_that_of_the_installer(prefix: list[str], installers: set[str], command: str) -> None:
+def test_install_command_depends_on_the_installer(
+    prefix: list[str], installers: set[str], command: str
+) -> None:
     assert command_for(["mcp<3"], prefix, "/p/python", frozenset(installers)) == command

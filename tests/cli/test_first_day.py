@@ -1,4 +1,4 @@
-"""What somebody types on the first day, and what it says to that."""
+"""Typical commands of a new user and their output."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ def capture(repo: Repo, intent: str, *words: str) -> str:
     return repo.run("envlog", "capture", "--porcelain", intent, *words, check=True).out.strip()
 
 
-def test_after_a_part_was_restored_the_rest_is_told(repo: Repo) -> None:
+def test_restore_of_paths_reports_other_differing_paths(repo: Repo) -> None:
     repo.write(".env", "A=1\n")
     repo.write("lib/x", "1\n")
     good = capture(repo, "good state")[:7]
     (repo.path / "lib/x").unlink()
     repo.write(".env", "A=2\n")
-    rest = f"1 path beside differs from {good}; to bring all of it back: git envrestore {good}\n"
+    rest = f"1 other path differs from {good}; to restore all: git envrestore {good}\n"
     assert rest in repo.run("envrestore", "@", "--", ".env", check=True).out
     again = repo.run("envrestore", "@", check=True).out
-    assert again == f"nothing to restore: all is as the restore of a part has left it\n{rest}"
+    assert again == f"nothing to restore: nothing changed since the last restore of paths\n{rest}"
     assert "beside differ" not in repo.run("envrestore", good, check=True).out
     assert (repo.path / "lib/x").exists()
 
 
-def test_what_goes_and_what_was_not_committed_is_named(repo: Repo) -> None:
+def test_restore_names_removed_and_uncommitted_files(repo: Repo) -> None:
     good = capture(repo, "good state")
     repo.write("notes.txt", "mine\n")
     repo.write("app.py", "print('newer')\n")
     done = repo.run("envrestore", good, check=True).out
-    saved = done.partition("saved what was here as ")[2][:7]
+    saved = done.partition("saved your files as ")[2][:7]
     assert "  remove 1 · replace 1 · unchanged 0\n  removes notes.txt\n" in done
     assert f"uncommitted changes of app.py were replaced: they are in {saved} (to keep" in done
     for number in range(8):
@@ -49,7 +49,7 @@ def test_what_goes_and_what_was_not_committed_is_named(repo: Repo) -> None:
     assert "\n  removes new-0, new-1, new-2, new-3, 4 more\n" in repo.run("envrestore", good, check=True).out
 
 
-def test_paths_behind_a_revision_need_no_dashes(repo: Repo) -> None:
+def test_paths_after_a_revision_need_no_dashes(repo: Repo) -> None:
     repo.write(".env.local", "A=1\n")
     capture(repo, "one")
     (repo.path / ".env.local").unlink()
@@ -57,10 +57,10 @@ def test_paths_behind_a_revision_need_no_dashes(repo: Repo) -> None:
     assert repo.run("envlog", "show", "@", "app.py", check=True).out == "print('hello')\n"
     for words in (("envrestore", "@", "nowhere"), ("envlog", "show", "@", "app.py", "--", "app.py")):
         done = repo.run(*words)
-        assert (done.status, "one word too many" in done.err) == (129, True)
+        assert (done.status, "unexpected argument" in done.err) == (129, True)
 
 
-def test_who_wants_to_look_at_a_path_is_led_to_what_looks(repo: Repo) -> None:
+def test_path_without_revision_is_answered_with_show(repo: Repo) -> None:
     capture(repo, "one")
     for program in ("envlog", "envdiff"):
         assert (
@@ -86,61 +86,60 @@ def test_a_word_of_git_gets_did_you_mean(repo: Repo, words: tuple[str, ...], mea
     assert done.err.splitlines()[1] == f"hint: did you mean '{meant}'?"
 
 
-def test_a_moment_may_bear_such_a_word_all_the_same(repo: Repo) -> None:
+def test_synonym_can_be_the_name_of_a_snapshot(repo: Repo) -> None:
     made = capture(repo, "one", "--name", "clean")
     assert repo.run("envlog", "clean", "--format=%H", check=True).out.strip() == made
 
 
-def test_a_name_alone_lists_them(repo: Repo) -> None:
-    assert repo.run("envlog", "name", check=True).out.startswith("no moment bears a name")
+def test_name_without_arguments_lists_names(repo: Repo) -> None:
+    assert repo.run("envlog", "name", check=True).out.startswith("no names")
     made = capture(repo, "one", "--name", "a b")
     assert repo.run("envlog", "name", check=True).out.startswith(f"a b  {made[:7]}  ")
     told = json.loads(repo.run("envlog", "name", "--json", check=True).out)
     validate("names", told)
     assert told["names"] == [{"name": "a b", "id": made}]
     repo.write("app.py", "2\n")
-    # What is to be typed can be typed as it stands.
+    # Printed commands can be typed unchanged.
     assert "    git envrestore 'a b'\n" in repo.run("envrestore", check=True).out
     gone = repo.run("envlog", "drop", "a b", check=True).out
     assert "one (a b)\n" in gone
-    assert "names go along; to take one alone: git envlog name -d 'a b'\n" in gone
+    assert "the name is dropped too; to remove only the name: git envlog name -d 'a b'\n" in gone
     assert "was not dropped" not in repo.run("envlog", "undrop", made, check=True).err
     assert f"hint: {made[:7]} was not dropped" in repo.run("envlog", "undrop", made).err
 
 
-def test_room_comes_back_when_somebody_wants_it(repo: Repo) -> None:
+def test_emptying_the_trash_frees_space(repo: Repo) -> None:
     capture(repo, "one")
     repo.write("large", bytes(range(256)) * 4096)
     gone = capture(repo, "by mistake")
     (repo.path / "large").unlink()
     repo.run("envlog", "drop", gone, check=True)
-    assert (
-        "when the trash is emptied: git envlog gc --empty-trash\n" in repo.run("envlog", "du", check=True).out
-    )
+    told = repo.run("envlog", "du", check=True).out.splitlines()[1]
+    assert re.fullmatch(r"deleting the dropped snapshots frees .*: git envlog gc --empty-trash", told)
     repo.run("envlog", "gc", "--empty-trash", check=True)
     assert repo.run_git("cat-file", "-e", gone, check=False).status != 0
-    assert repo.run("envlog", "undrop", check=True).out == "nothing is in the trash\n"
+    assert repo.run("envlog", "undrop", check=True).out == "no snapshots are dropped\n"
     assert repo.run("envlog", "gc", "--empty-trash", "--no-prune").status == 129
 
 
-def test_a_key_can_be_written_for_oneself_alone(repo: Repo, tmp_path: Path) -> None:
+def test_exported_key_is_readable_by_its_owner_only(repo: Repo, tmp_path: Path) -> None:
     repo.write(".env", "A=1\n")
     capture(repo, "one")
     place = tmp_path / "key.txt"
     done = repo.run("envlog", "key", "export", "-o", str(place), check=True)
-    assert "for you alone to read" in done.out
+    assert "readable only by you" in done.out
     assert stat.S_IMODE(place.stat().st_mode) == 0o600
     assert place.read_text() == repo.run("envlog", "key", "export", check=True).out
     assert repo.run("envlog", "key", "export", "-o", str(place)).status == 3
     assert repo.run("envlog", "key", "show", "-o", str(place)).status == 129
 
 
-def test_a_command_that_failed_says_so_in_the_list(repo: Repo) -> None:
+def test_failed_command_is_shown_in_the_list(repo: Repo) -> None:
     repo.run("envlog", "run", "-m", "break", "--", "sh", "-c", "echo x > made; exit 3")
     assert repo.run("envlog", "-1", check=True).out.endswith("· break  +1 file · exit 3\n")
 
 
-def test_the_words_of_envdiff_choose_a_class(repo: Repo) -> None:
+def test_labels_of_envdiff_select_a_class(repo: Repo) -> None:
     capture(repo, "one")
     assert repo.run("envdiff", "--only=pip", check=True).out == repo.run("envdiff", "--only=packages").out
     assert repo.run("envrestore", "-n", "@", "--only=db", check=True).status == 0
@@ -150,7 +149,7 @@ def test_the_words_of_envdiff_choose_a_class(repo: Repo) -> None:
     assert (refused.status, "git envrestore <rev> -- .venv" in refused.err) == (129, True)
 
 
-def test_a_file_of_a_moment_is_spelled_as_git_spells_it(repo: Repo) -> None:
+def test_file_of_a_snapshot_is_named_as_in_git(repo: Repo) -> None:
     repo.write("sub/.env", "A=1\n")
     capture(repo, "one", "--name", "one")
     repo.write("sub/.env", "A=2\n")
@@ -162,12 +161,12 @@ def test_a_file_of_a_moment_is_spelled_as_git_spells_it(repo: Repo) -> None:
     assert repo.run("envlog", "show", ":/nothing:sub/.env").status == 4
 
 
-def test_a_word_that_is_only_near_to_one_of_git_is_no_slip(repo: Repo) -> None:
+def test_word_close_to_a_synonym_is_no_typing_error(repo: Repo) -> None:
     capture(repo, "one")
     assert [repo.run("envlog", word).status for word in ("cats", "hook", "cleaner", "ad")] == [4] * 4
 
 
-def test_an_option_without_its_value_says_what_that_is(repo: Repo) -> None:
+def test_option_without_value_prints_its_help(repo: Repo) -> None:
     told = repo.run("envlog", "install", "--agent").err.splitlines()[1]
     assert told.startswith("hint: --agent <name>: claude-code, codex")
 
@@ -185,7 +184,7 @@ def test_a_man_page_opens_at_the_section_of_a_subcommand() -> None:
         assert next(line for line in plain if line.startswith(wanted)) == f"   {name}"
 
 
-def test_new_is_what_has_other_bytes_and_not_what_was_only_touched(repo: Repo) -> None:
+def test_touched_file_is_not_counted_as_new(repo: Repo) -> None:
     repo.write("large", "x" * 5000)
     repo.write("sub/small", "1\n")
     capture(repo, "one")
@@ -201,7 +200,7 @@ def test_new_is_what_has_other_bytes_and_not_what_was_only_touched(repo: Repo) -
     assert "\n 4 files, 0 new, " in repo.run("envlog", "capture", "four", check=True).out
 
 
-def test_what_is_read_again_because_the_records_were_lost_is_not_new(repo: Repo) -> None:
+def test_file_read_again_without_cache_is_not_counted_as_new(repo: Repo) -> None:
     repo.write("gone", "x\n")
     repo.write("stays", "y\n")
     capture(repo, "one")

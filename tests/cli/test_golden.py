@@ -1,4 +1,4 @@
-"""What the commands print, letter by letter: fixed clock, identity, zone and timeline."""
+"""The exact output of the commands, with a fixed clock, identity, zone and timeline."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def capture(repo: Repo, clock: str, *words: str) -> str:
 
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the history that all tests here start from is kept: it is made once."""
+    """Return the directory of the history that all tests here share."""
     return tmp_path_factory.mktemp("shelf")
 
 
 @pytest.fixture
 def ids(repo: Repo, shelf: Path) -> list[str]:
-    """Four moments, oldest first; the present is 10:30 of their day."""
+    """Return the ids of four snapshots, oldest first; the present is 10:30 of their day."""
     repo.env["GIT_COMMITTER_DATE"] = f"{DAY}10:30:00+00:00"
     if not (shelf / "ids").exists():
         made = make_history(repo)
@@ -118,7 +118,7 @@ def test_which_snapshots_are_listed(repo: Repo, ids: list[str], words: tuple[str
     assert [ids.index(line) + 1 for line in done.out.splitlines()] == [int(number) for number in numbers]
 
 
-def test_a_pathspec_is_read_from_where_one_stands(repo: Repo, ids: list[str]) -> None:
+def test_pathspec_is_relative_to_the_current_directory(repo: Repo, ids: list[str]) -> None:
     done = repo.run("envlog", "--format=%H", "--", "a", cwd="node_modules", check=True)
     assert done.out.split() == [ids[2]]
     assert repo.run("envlog", "-C", "node_modules", "--format=%H", "--", "../app.py").out.split() == [
@@ -166,43 +166,43 @@ Date:      Wed Nov 18 10:18:03 2026 +0000
 Trigger:   manual
 Head:      <hash> (main)
 Meta:      ticket=42
-Story:     +2 -1 files
+Summary:   +2 -1 files
 Complete:  yes
 
     after package install
 """
 
 
-def test_the_card(repo: Repo, ids: list[str]) -> None:
+def test_show_prints_the_snapshot_in_full(repo: Repo, ids: list[str]) -> None:
     done = repo.run("envlog", "show", "@~1")
     assert (shown(done, ids), done.err, done.status) == (CARD, "", 0)
 
 
-def test_the_cards_of_a_list(repo: Repo, ids: list[str]) -> None:
+def test_full_list_prints_each_snapshot_in_full(repo: Repo, ids: list[str]) -> None:
     assert shown(repo.run("envlog", "--full", "-1", "@~1"), ids) == CARD + "\n"
 
 
-def test_a_file_as_it_was(repo: Repo, ids: list[str]) -> None:
+def test_show_prints_a_file_of_the_snapshot(repo: Repo, ids: list[str]) -> None:
     assert repo.run("envlog", "show", "v1", "--", "notes.txt", check=True).stdout == b"one\n"
     assert repo.run("envlog", "show", "@", "--", "index.js", cwd="node_modules/a").stdout == b"1\n"
 
 
-def test_a_file_that_was_not_there_is_told(repo: Repo, ids: list[str]) -> None:
+def test_missing_file_of_a_snapshot_is_an_error(repo: Repo, ids: list[str]) -> None:
     done = repo.run("envlog", "show", "@", "--", "notes.txt")
     assert (done.out, done.status) == ("", 4)
     assert "'notes.txt'" in done.err
 
 
 NOW = """\
-the environment now
+the working tree now
 Timeline:  laptop/app-4f2a91
 Date:      Wed Nov 18 10:30:00 2026 +0000
 Newest:    <4> the \\x1b[2Jintent\\u202e of
-Story:     ~1 file
+Summary:   ~1 file
 """
 
 
-def test_the_live_environment_has_a_card_too(repo: Repo, ids: list[str]) -> None:
+def test_show_now_prints_the_working_tree(repo: Repo, ids: list[str]) -> None:
     repo.write("app.py", "changed\n")
     done = repo.run("envlog", "show", "now")
     assert (shown(done, ids), done.err, done.status) == (NOW, "", 0)
@@ -211,14 +211,14 @@ def test_the_live_environment_has_a_card_too(repo: Repo, ids: list[str]) -> None
     assert (gone.status, gone.out) == (4, "")
 
 
-def test_one_path_at_a_time(repo: Repo, ids: list[str]) -> None:
+def test_show_of_two_paths_is_a_usage_error(repo: Repo, ids: list[str]) -> None:
     assert repo.run("envlog", "show", "@", "--", "a", "b").status == 129
 
 
 def test_naming_and_noting(repo: Repo, ids: list[str]) -> None:
     for words, text in [
         (("name", "release", "@~1"), "<3..> is named 'release': after package install\n"),
-        (("note", "release", "-m", "it was the proxy"), "noted on <3..>: after package install\n"),
+        (("note", "release", "-m", "it was the proxy"), "added a note to <3..>: after package install\n"),
         (("--oneline", "-1", "release"), "<3..> after package install (release)\n"),
         (("name", "-d", "release"), "<3..> is no longer named 'release'\n"),
     ]:
@@ -232,7 +232,7 @@ def test_naming_and_noting(repo: Repo, ids: list[str]) -> None:
     assert (again.status, again.err.splitlines()[0]) == (4, "error: no snapshot matches 'release'")
 
 
-def test_a_name_moves_to_where_it_was_given_last(repo: Repo, ids: list[str]) -> None:
+def test_name_moves_to_the_last_snapshot(repo: Repo, ids: list[str]) -> None:
     repo.env["GIT_COMMITTER_DATE"] = f"{DAY}10:31:00+00:00"
     repo.run("envlog", "name", "v1", "@", check=True)
     assert [line for line in shown(repo.run("envlog"), ids).splitlines() if "(v1)" in line] == [
@@ -244,7 +244,7 @@ def test_a_name_moves_to_where_it_was_given_last(repo: Repo, ids: list[str]) -> 
 @pytest.mark.parametrize(
     "name", ["show", "capture", "bisect", "list", "good", "now", "@", "HEAD", "deadbeef", "a..b"]
 )
-def test_a_name_that_means_something_is_refused(repo: Repo, ids: list[str], name: str) -> None:
+def test_name_with_another_meaning_is_refused(repo: Repo, ids: list[str], name: str) -> None:
     for words in (("name", name), ("capture", "x", "--name", name)):
         done = repo.run("envlog", *words)
         assert done.status == 3
@@ -252,7 +252,7 @@ def test_a_name_that_means_something_is_refused(repo: Repo, ids: list[str], name
     assert len(repo.run("envlog", "--oneline").out.splitlines()) == len(ids)
 
 
-def test_every_line_leads_back_to_its_snapshot(repo: Repo, ids: list[str]) -> None:
+def test_every_word_of_a_line_names_its_snapshot(repo: Repo, ids: list[str]) -> None:
     for line, one in zip(repo.run("envlog").out.splitlines(), reversed(ids), strict=True):
         printed = line.split()
         for word in (printed[0], printed[1]):
@@ -262,7 +262,7 @@ def test_every_line_leads_back_to_its_snapshot(repo: Repo, ids: list[str]) -> No
         assert repo.run("envlog", "-1", "--format=%H", f":/{subject}").out.strip() == one
 
 
-def test_a_capture_says_what_it_did(repo: Repo) -> None:
+def test_capture_prints_its_result(repo: Repo) -> None:
     repo.git("config", "envhist.timeline", "laptop/app-4f2a91")
     repo.run("envlog", "capture", "first", check=True)
     repo.write("new.txt", "x" * 5000)
@@ -274,7 +274,7 @@ def test_a_capture_says_what_it_did(repo: Repo) -> None:
     assert (done.err, done.status) == ("", 0)
 
 
-def test_the_first_capture_says_what_it_stored_and_how_to_leave_it_out(repo: Repo) -> None:
+def test_first_capture_prints_directories_and_how_to_exclude_one(repo: Repo) -> None:
     repo.write("node_modules/a.js", "x" * 50)
     repo.write("data/a.bin", "x" * 100)
     done = repo.run("envlog", "capture", "first")
@@ -315,7 +315,7 @@ def test_a_path_where_a_revision_is_expected(repo: Repo, ids: list[str]) -> None
     assert "it is a path" in repo.run("envlog", "notes.md").err
 
 
-def test_git_envhist_answers_the_same(repo: Repo, ids: list[str]) -> None:
+def test_git_envhist_prints_the_same(repo: Repo, ids: list[str]) -> None:
     assert repo.run("envhist", "show", "v1").out == repo.run("envlog", "show", "v1").out
     assert repo.run("envhist", "-C", ".", "show", "v1").out == repo.run("envlog", "-C", ".", "show", "v1").out
 
@@ -326,7 +326,7 @@ def test_an_alias_is_run_where_it_was_called(repo: Repo, ids: list[str]) -> None
     assert done.out.split() == [ids[2]]
 
 
-def test_git_directs_to_another_directory(repo: Repo, ids: list[str], tmp_path: Path) -> None:
+def test_git_dir_and_work_tree_are_respected(repo: Repo, ids: list[str], tmp_path: Path) -> None:
     done = repo.execute("git", "-C", str(repo.path), "envlog", "-1", "--format=%H", cwd=tmp_path)
     assert done.out.strip() == ids[3]
     apart = repo.execute(

@@ -105,23 +105,23 @@ AS_GIT_HAS_THEM = ("diff-patch", "diff-raw", "log-patch", "log-name-status")
 SIZES_VARY = ("du", "gc", "push", "push-dry", "push-refused", "export", "import", "purge")
 ALONE = re.compile(r"""(?:.*\ \ |\W*|(?:hint|error|warning|note):\ )   # the beginning of a line, or of a column
     (?:\S+|\S*'[^']+'\S*|git\ [^;),]+)""", re.VERBOSE)  # fmt: skip
-"""What may reach beyond the edge: a path, an id or a command that has a line, or the last column, to itself."""
+"""Text that may be longer than a line: a path, an id or a command alone on a line or in the last column."""
 SAID_TOO = ("error", "usage", "recent", "push-dry", "push-refused", "fetch", "purge-dry", "undrop", "init", "uninstall",
             "browse", "watch", "mcp", "name", "note", "effect")  # fmt: skip
-"""What shows no progress: here standard error, too, is the terminal."""
+"""Commands without progress: here standard error is the terminal too."""
 ALL_WAYS = [*product((None, *WIDTHS), ("never", "always"))]
 WAYS = [(None, "never"), (60, "always"), (80, "never"), (200, "always")]
 """Each of them once; every combination for what people look at most."""
 FEW_WAYS = [(None, "never"), (60, "always")]
 """In the default run: a pipe, and the terminal on which most lines are cut or broken."""
 WIDE_WAYS = [(None, "never"), (200, "always")]
-"""For what says the name of the machine, or where we are installed: on these it hangs where a line is broken."""
+"""Replacements for the name of the machine and the place of the installation, on which line breaks depend."""
 LOOKED_AT = ("log", "log-graph", "log-full", "show", "diff", "diff-stat", "restore-likeliest", "status")
 
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
-    """A directory whose path is as long wherever this runs: lines are broken beside it."""
+    """Return a directory with a path of fixed length, because line breaks depend on it."""
     with tempfile.TemporaryDirectory(prefix="golden-", dir="/tmp") as made:
         yield Path(made)
 
@@ -193,15 +193,15 @@ def plain(text: str, repo: Repo) -> str:
     # A check that took longer has more digits, and breaks the line elsewhere.
     text = re.sub(r"<time>, carried over\s+from\s+", "<time>, carried over from ", text)
     # After midnight an hour ago has a date as well, and breaks the line elsewhere.
-    text = re.sub(r"(?ms)^since [^:]*:\d\d.*?, by\s([^:]*): ([\d,]+) paths\s+looked\s+at", _since, text)
+    text = re.sub(r"(?ms)^since [^:]*:\d\d.*?, from\s([^:]*): ([\d,]+) paths\s+read", _since, text)
     text = re.sub(r"[\w.-]+/golden-fork-[0-9a-f]{6}", "<host>/golden-fork-<id>", text)
-    # What is left of an id that was cut.
+    # The rest of an id that was cut.
     text = re.sub(r"(?<= of )[0-9a-f]{1,6}(?=…)", lambda found: "x" * len(found[0]), text)
     return HEX.sub(number, text).replace("\x1b", "^")
 
 
 def _since(found: re.Match[str]) -> str:
-    return f"since <clock>, by {' '.join(found[1].split())}: {found[2]} paths looked at"
+    return f"since <clock>, from {' '.join(found[1].split())}: {found[2]} paths read"
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +214,7 @@ def server() -> Iterator[ProgramServer]:
 def printed(
     repo: Repo, server: ProgramServer, name: str, columns: int | None, colour: str
 ) -> tuple[str, str]:
-    """What comes on a terminal of that width, or in a pipe: there, and beside it; the status stands behind that."""
+    """Return the output on a terminal of this width, or in a pipe, with standard error and the status."""
     if name in CHANGING:
         fresh.__wrapped__(repo)  # type: ignore[attr-defined]
     words = _coloured(READING.get(name) or CHANGING[name], colour)
@@ -236,7 +236,7 @@ def printed(
 def at_terminal(
     repo: Repo, server: ProgramServer, words: tuple[str, ...], env: dict[str, str], *, said: bool
 ) -> tuple[str, str]:
-    """The answer goes to a terminal; what is said beside it, too, if `said`: progress hangs on the hour."""
+    """Return standard output of a terminal, and standard error too if `said`."""
     ours, theirs = pty.openpty()
     with open(os.devnull, "rb") as nothing, tempfile.TemporaryFile() as beside:
         running = server.start(
@@ -251,7 +251,7 @@ def at_terminal(
         beside.seek(0)
         elsewhere = beside.read().decode()
     os.close(ours)
-    # What a line of progress leaves behind when it goes: how often one came hangs on the hour.
+    # The number of progress lines depends on the time.
     text = re.sub(r"\r(?:\x1b\[K)?[^\n]*\r?\x1b\[K", "", shown.decode().replace("\r\n", "\n"))
     return text.replace("\r\x1b[K", ""), f"{elsewhere}[{status}]\n"
 
@@ -294,7 +294,7 @@ def reaching_beyond(text: str, columns: int) -> list[str]:
     return [line for line in lines if width(line) > columns and not ALONE.fullmatch(line)]
 
 
-def test_a_line_that_could_be_broken_is_found() -> None:
+def test_overlong_line_is_detected() -> None:
     assert reaching_beyond("words that go on and on", 10)
     assert reaching_beyond("words beside '/a/long/path'", 10)
     assert not reaching_beyond("  '/a/long path'", 10)

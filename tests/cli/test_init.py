@@ -1,4 +1,4 @@
-"""`git envlog init`: a directory without git has a history, wherever it goes and whatever is put in its place."""
+"""`git envlog init`: the history of a directory without git, after moves, copies and replacements."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def plain(tmp_path: Path) -> Repo:
 
 @pytest.fixture
 def begun(plain: Repo) -> Repo:
-    """The same, with a history of one moment."""
+    """Return the directory with a history of one snapshot."""
     plain.run("envlog", "init", check=True)
     capture(plain, "first")
     return plain
@@ -70,11 +70,11 @@ def error(done: Result, status: int) -> str:
     return done.err
 
 
-def test_everything_works_as_in_a_repository_of_gits(plain: Repo) -> None:
+def test_history_without_git_works_as_in_a_repository(plain: Repo) -> None:
     seen = listing(plain.path, top=True)
     done = plain.run("envlog", "init", check=True)
-    assert done.out.splitlines()[0].startswith(f"the history of '{plain.path}' is kept in '")
-    assert done.out.splitlines()[1] == "its first snapshot: git envlog capture"
+    assert done.out.splitlines()[0].startswith(f"the history of '{plain.path}' is stored in '")
+    assert done.out.splitlines()[1] == "take the first snapshot: git envlog capture"
     first = capture(plain, "first", "--name", "start")
     assert listing(plain.path, top=True) == seen, "nothing is put into the directory"
     plain.write("in/b", b"3\n")
@@ -103,14 +103,14 @@ def test_git_sees_nothing_there_and_no_code_commit_is_known(begun: Repo) -> None
     assert begun.run("envlog", "show", "HEAD").status == 4
 
 
-def test_what_envhistignore_names_is_no_part(plain: Repo) -> None:
+def test_envhistignore_excludes_paths(plain: Repo) -> None:
     plain.run("envlog", "init", check=True)
     plain.write(".envhistignore", b"/in/\n")
     snapshot = capture(plain)
     assert store(plain).git("ls-tree", "--name-only", snapshot).split() == [".envhist", ".envhistignore", "a"]
 
 
-def test_everything_of_it_is_private(begun: Repo) -> None:
+def test_history_is_private_to_its_owner(begun: Repo) -> None:
     os.umask(0)
     try:
         begun.write("more", b"1\n")
@@ -125,15 +125,15 @@ def test_everything_of_it_is_private(begun: Repo) -> None:
     assert top.stat().st_mode & 0o777 == 0o700
 
 
-def test_saying_it_twice_changes_nothing(begun: Repo) -> None:
+def test_second_init_changes_nothing(begun: Repo) -> None:
     before = told(begun)
     done = begun.run("envlog", "init", check=True)
-    assert done.out.splitlines()[1] == "it holds 1 snapshot: git envlog"
+    assert done.out.splitlines()[1] == "it contains 1 snapshot: git envlog"
     assert told(begun) == before
     assert len(records(begun)) == 1
 
 
-def test_it_is_found_after_the_directory_was_moved(begun: Repo) -> None:
+def test_history_is_found_after_a_move(begun: Repo) -> None:
     elsewhere = moved(begun, "new\nname")
     assert intents(elsewhere, "in") == ["first"]
     capture(elsewhere, "second")
@@ -142,13 +142,13 @@ def test_it_is_found_after_the_directory_was_moved(begun: Repo) -> None:
     elsewhere.path.rename(deeper)
     assert intents(at(begun, deeper)) == ["second", "first"]
     assert at(begun, deeper).run("envlog", "init", check=True).out.startswith(f"the history of '{deeper}' is")
-    # What stands at the old place is nobody's.
+    # A new directory at the old path has no history.
     begun.path.mkdir()
     assert "not a git repository" in error(begun.run("envlog"), 128)
     assert len(records(begun)) == 1
 
 
-def test_it_is_found_through_a_link(begun: Repo) -> None:
+def test_history_is_found_through_a_link(begun: Repo) -> None:
     link = begun.path.with_name("link")
     link.symlink_to(begun.path)
     through = Repo(link, {**begun.env, "PWD": str(link)})
@@ -156,7 +156,7 @@ def test_it_is_found_through_a_link(begun: Repo) -> None:
     assert intents(begun) == ["second", "first"]
 
 
-def test_a_directory_made_anew_at_the_same_place_is_asked_about(begun: Repo) -> None:
+def test_new_directory_at_the_same_path_needs_a_decision(begun: Repo) -> None:
     known = told(begun)
     shutil.rmtree(begun.path)
     begun.path.mkdir()
@@ -179,7 +179,7 @@ def test_a_directory_made_anew_at_the_same_place_is_asked_about(begun: Repo) -> 
     )
 
 
-def test_a_history_begun_anew_keeps_the_one_before_readable(begun: Repo) -> None:
+def test_new_history_keeps_the_old_one(begun: Repo) -> None:
     before = store(begun)
     assert told(begun, "--new")["snapshots"] == 0
     capture(begun, "anew")
@@ -190,7 +190,7 @@ def test_a_history_begun_anew_keeps_the_one_before_readable(begun: Repo) -> None
     assert intents(begun) == ["first"]
 
 
-def test_a_copy_has_no_history_until_it_takes_one_up(begun: Repo) -> None:
+def test_copy_has_no_history_before_adopt(begun: Repo) -> None:
     copy = at(begun, begun.path.with_name("copy"))
     begun.execute("cp", "-a", str(begun.path), str(copy.path))
     assert "not a git repository" in error(copy.run("envlog"), 128)
@@ -201,7 +201,7 @@ def test_a_copy_has_no_history_until_it_takes_one_up(begun: Repo) -> None:
     assert "no history matches 'nonsense'" in error(copy.run("envlog", "init", "--adopt=nonsense"), 128)
 
 
-def test_a_directory_moved_to_another_file_system_is_told_how_to_go_on(plain: Repo) -> None:
+def test_move_to_another_file_system_names_adopt(plain: Repo) -> None:
     shared = Path("/dev/shm")
     if not os.access(shared, os.W_OK) or shared.stat().st_dev == plain.path.stat().st_dev:
         pytest.skip("there is no second file system here that can be written")
@@ -222,7 +222,7 @@ def test_a_directory_moved_to_another_file_system_is_told_how_to_go_on(plain: Re
         shutil.rmtree(there.path.parent)
 
 
-def test_the_nearest_directory_with_a_history_is_meant(begun: Repo) -> None:
+def test_nearest_history_is_used(begun: Repo) -> None:
     inner = at(begun, begun.path / "in")
     assert "has a history too" in begun.run("envlog", "init", "in", check=True).err
     capture(inner, "of the inner one")
@@ -233,7 +233,7 @@ def test_the_nearest_directory_with_a_history_is_meant(begun: Repo) -> None:
     assert_holds(store(begun), snapshot, listing(begun.path, top=True))
 
 
-def test_a_repository_of_gits_inside_is_nearer(begun: Repo) -> None:
+def test_git_repository_inside_is_nearer(begun: Repo) -> None:
     inside = make_repo(begun.path / "code")
     assert inside.run("envlog", "--format=%s", check=True).out == ""
     capture(inside, "code")
@@ -249,13 +249,13 @@ def test_inside_a_git_repository_there_is_nothing_to_set_up(repo: Repo) -> None:
     for words in ((), ("sub",)):
         done = repo.run("envlog", "init", *words, check=True)
         assert (
-            done.out == f"nothing to set up: '{repo.path}' is a git repository, which holds its own history\n"
+            done.out == f"nothing to set up: '{repo.path}' is a git repository; its history is stored there\n"
         )
     assert told(repo)["plain"] is False
     assert not (Path(repo.env["XDG_DATA_HOME"]) / "git-envhist").exists()
 
 
-def test_a_directory_that_became_a_repository_says_which_history_is_meant(begun: Repo) -> None:
+def test_directory_that_became_a_repository_names_its_old_history(begun: Repo) -> None:
     before = store(begun).path
     begun.git("init", "-q")
     listed = begun.run("envlog", check=True)
@@ -270,14 +270,14 @@ def test_a_directory_that_became_a_repository_says_which_history_is_meant(begun:
     assert intents(begun) == ["first"]
 
 
-def test_what_was_set_up_stays_nearer_than_a_repository_made_around_it(begun: Repo, tmp_path: Path) -> None:
+def test_history_is_nearer_than_a_repository_around_it(begun: Repo, tmp_path: Path) -> None:
     begun.git("init", "-q", str(tmp_path))
     assert intents(begun, "in") == ["first"]
     assert told(begun)["plain"] is True
 
 
 @pytest.mark.parametrize("place", ["home", "/"])
-def test_the_home_directory_and_the_machine_want_force(plain: Repo, place: str) -> None:
+def test_home_directory_and_root_need_force(plain: Repo, place: str) -> None:
     home = str(plain.path) if place == "home" else plain.env["HOME"]
     env = {**plain.env, "HOME": home}
     target = home if place == "home" else "/"
@@ -307,7 +307,7 @@ def test_no_history_of_another_directory_is_part_of_a_home(begun: Repo) -> None:
     assert key not in kept.run_git("cat-file", "--batch", "--batch-all-objects").stdout
 
 
-def test_without_a_place_for_data_the_usual_one_serves(plain: Repo) -> None:
+def test_default_data_directory_is_used(plain: Repo) -> None:
     for value in ("", "relative/is/nothing"):
         env = {**plain.env, "XDG_DATA_HOME": value}
         plain.run("envlog", "init", env=env, check=True)
@@ -317,7 +317,7 @@ def test_without_a_place_for_data_the_usual_one_serves(plain: Repo) -> None:
     assert not (plain.path / "relative").exists()
 
 
-def test_a_place_that_cannot_be_written_is_told(plain: Repo) -> None:
+def test_unwritable_data_directory_is_an_error(plain: Repo) -> None:
     closed = Path(plain.env["HOME"]) / "closed"
     closed.mkdir(mode=0o555)
     env = {**plain.env, "XDG_DATA_HOME": str(closed)}
@@ -327,13 +327,13 @@ def test_a_place_that_cannot_be_written_is_told(plain: Repo) -> None:
 
 
 @pytest.mark.parametrize(("word", "says"), [("nowhere", "no such directory"), ("a", "no such directory")])
-def test_what_is_no_directory_is_told(plain: Repo, word: str, says: str) -> None:
+def test_init_of_a_file_is_an_error(plain: Repo, word: str, says: str) -> None:
     assert says in error(plain.run("envlog", "init", word), 128)
     assert plain.run("envlog", "init", "--new", "--adopt=x").status == 129
     assert not (Path(plain.env["XDG_DATA_HOME"]) / "git-envhist" / "histories").exists()
 
 
-def test_a_history_whose_repository_is_away_is_told(begun: Repo) -> None:
+def test_missing_repository_of_a_history_is_an_error(begun: Repo) -> None:
     place = store(begun).path
     place.rename(place.with_name("away"))
     said = error(begun.run("envlog"), 128)
@@ -342,7 +342,7 @@ def test_a_history_whose_repository_is_away_is_told(begun: Repo) -> None:
     assert intents(begun) == ["first"]
 
 
-def test_many_begin_at_once_and_there_is_one_history(plain: Repo) -> None:
+def test_concurrent_inits_create_one_history(plain: Repo) -> None:
     words = ["git-envlog", "init"]
     running = [
         subprocess.Popen(words, cwd=plain.path, env=plain.env, stdout=subprocess.PIPE) for _ in range(4)
@@ -352,7 +352,7 @@ def test_many_begin_at_once_and_there_is_one_history(plain: Repo) -> None:
     assert len(said) == len(records(plain)) == 1
 
 
-def test_a_damaged_record_stands_in_nobodys_way(begun: Repo) -> None:
+def test_damaged_record_of_another_history_is_ignored(begun: Repo) -> None:
     homes = Path(begun.env["XDG_DATA_HOME"]) / "git-envhist" / "homes"
     for number, content in enumerate([b"", b"\xff" * 9, b"envhist-home 1\npath %zz\n", b"envhist-home 2\n"]):
         (homes / f"broken-{number}").write_bytes(content)
@@ -360,7 +360,7 @@ def test_a_damaged_record_stands_in_nobodys_way(begun: Repo) -> None:
     assert len(begun.run("envlog", "init", check=True).out.splitlines()) == 2
 
 
-def test_the_users_templates_hooks_and_formats_have_no_part_in_it(plain: Repo, tmp_path: Path) -> None:
+def test_history_ignores_templates_hooks_and_formats_of_the_user(plain: Repo, tmp_path: Path) -> None:
     template = tmp_path / "template"
     (template / "hooks").mkdir(parents=True)
     (template / "hooks" / "reference-transaction").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\nexit 1\n")
@@ -380,7 +380,7 @@ def test_the_users_templates_hooks_and_formats_have_no_part_in_it(plain: Repo, t
     assert not (store(plain).path / "hooks").exists()
 
 
-def test_a_program_begins_a_history_where_it_wants(plain: Repo, tmp_path: Path) -> None:
+def test_api_creates_a_history_in_a_given_place(plain: Repo, tmp_path: Path) -> None:
     storage = tmp_path / "disk" / "history.git"
     history = EnvHistory.init(str(plain.path), storage=str(storage), workers="here")
     taken = history.capture("by a program").snapshot
@@ -417,7 +417,7 @@ git-envlog --format=%s
 """
 
 
-def test_a_copy_that_the_file_system_made_is_told_from_the_original(plain: Repo) -> None:
+def test_file_system_copy_is_distinguished_from_the_original(plain: Repo) -> None:
     if os.geteuid() != 0 or shutil.which("mkfs.ext4") is None or shutil.which("unshare") is None:
         pytest.skip("only root can mount an image of a file system")
     done = plain.execute("unshare", "--mount", "sh", "-c", COPY, check=False)

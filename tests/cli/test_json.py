@@ -1,4 +1,4 @@
-"""Everything that is printed under --json is what docs/schema/ says."""
+"""All output of --json matches docs/schema/."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def answer(repo: Repo, definition: str, *words: str | bytes) -> object:
     return value
 
 
-def test_the_schema_is_one() -> None:
+def test_schema_is_valid() -> None:
     Draft202012Validator.check_schema(SCHEMA)
 
 
-def test_a_capture_tells_the_snapshot_and_the_counts(repo: Repo) -> None:
+def test_capture_as_json_has_snapshot_and_counts(repo: Repo) -> None:
     repo.write(b"caf\xe9.txt", b"x")
     repo.write("app.py", "print('bye')\n")
     told = answer(
@@ -50,7 +50,7 @@ def test_a_capture_tells_the_snapshot_and_the_counts(repo: Repo) -> None:
     assert snapshot["git_changed"] == [{"status": "M", "path": "app.py"}]
 
 
-def test_a_capture_that_made_nothing_is_told_so(repo: Repo) -> None:
+def test_unchanged_capture_as_json_has_no_snapshot(repo: Repo) -> None:
     repo.run("envlog", "capture", "x", check=True)
     for words in (("--if-changed",), ("--dry-run",)):
         told = answer(repo, "captured", "capture", "--json", *words)
@@ -58,7 +58,7 @@ def test_a_capture_that_made_nothing_is_told_so(repo: Repo) -> None:
         assert (told["id"], told["snapshot"]) == (None, None)
 
 
-def test_a_list_is_one_array_or_an_object_a_line(repo: Repo) -> None:
+def test_list_as_json_is_an_array_or_lines(repo: Repo) -> None:
     assert answer(repo, "list", "--json") == []
     for number in range(3):
         repo.write("file", str(number))
@@ -71,7 +71,7 @@ def test_a_list_is_one_array_or_an_object_a_line(repo: Repo) -> None:
     assert [json.loads(line) for line in lines] == listed
 
 
-def test_a_list_cuts_the_paths_and_a_card_does_not(repo: Repo) -> None:
+def test_list_limits_the_paths_and_show_does_not(repo: Repo) -> None:
     for number in range(250):
         repo.write(f"many/{number}")
     repo.run("envlog", "capture", "x", check=True)

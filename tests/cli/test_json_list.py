@@ -1,4 +1,4 @@
-"""Many moments under `--json`: one git tells what they changed, and tells of each what it tells of it alone."""
+"""A list of snapshots as JSON: one git process compares all, with the same result as for each alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def listed(repo: Repo, *words: str) -> list[dict[str, object]]:
     return found
 
 
-def test_each_is_told_as_it_is_alone(repo: Repo) -> None:
+def test_list_and_show_print_equal_json(repo: Repo) -> None:
     repo.write("data/large.bin", bytes(range(256)) * 65536)
     repo.write("src/a.py", "1\n")
     repo.run("envlog", "capture", "one", check=True)
@@ -35,7 +35,7 @@ def test_each_is_told_as_it_is_alone(repo: Repo) -> None:
     assert len(told) == 4 + 2 * AT_ONCE
     for place in (0, 1, AT_ONCE - 1, AT_ONCE, 2 * AT_ONCE, -3, -2, -1):
         card = json.loads(repo.run("envlog", "show", "--json", str(told[place]["id"]), check=True).stdout)
-        # A card also tells what is in the files.
+        # The full view also reads changed files.
         assert card["story"][: len(told[place]["story"])] == told[place]["story"]  # type: ignore[arg-type]
         assert {**card, "story": told[place]["story"]} == told[place]
     assert listed(repo, "--reverse") == told[::-1]

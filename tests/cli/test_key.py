@@ -21,14 +21,14 @@ def ring(repo: Repo, hermetic: Path) -> KeyRing:
     return KeyRing(str(repo.path / ".git" / "envhist"), str(hermetic / "config"))
 
 
-def test_without_a_key_it_says_when_there_will_be_one_and_makes_none(repo: Repo, ring: KeyRing) -> None:
+def test_key_without_a_key_creates_none(repo: Repo, ring: KeyRing) -> None:
     done = repo.run("envlog", "key", check=True)
-    assert done.out == "no key yet: the first capture makes one\n"
+    assert done.out == "no key yet: the first capture creates one\n"
     assert json.loads(repo.run("envlog", "key", "show", "--json", check=True).out) == []
     assert ring.current_id() is None
 
 
-def test_it_shows_each_key_where_its_copies_are_and_never_the_secret(repo: Repo, ring: KeyRing) -> None:
+def test_key_lists_places_and_never_the_secret(repo: Repo, ring: KeyRing) -> None:
     key = ring.current()
     ring.import_(write_key_text(KNOWN))
     done = repo.run("envlog", "key", "show", check=True)
@@ -41,18 +41,18 @@ def test_it_shows_each_key_where_its_copies_are_and_never_the_secret(repo: Repo,
         assert form not in done.out + done.err + repo.run("envlog", "key", "--json", check=True).out
 
 
-def test_as_json_it_tells_the_same(repo: Repo, ring: KeyRing) -> None:
+def test_key_as_json_is_equal(repo: Repo, ring: KeyRing) -> None:
     key = ring.current()
     answer = json.loads(repo.run("envlog", "key", "--json", check=True).out)
     places = [place.path(key.id) for place in ring.places]
     assert answer == [{"schema": 1, "id": key.id, "current": True, "places": places}]
 
 
-def test_an_exported_key_is_one_line_with_a_warning_beside_it(repo: Repo, ring: KeyRing) -> None:
+def test_exported_key_is_one_line_with_a_warning(repo: Repo, ring: KeyRing) -> None:
     key = ring.current()
     done = repo.run("envlog", "key", "export", check=True)
     assert done.out == write_key_text(key) + "\n"
-    assert done.err.startswith("warning: whoever has this line can open every secret file")
+    assert done.err.startswith("warning: anyone with this line can open every secret file")
     assert repo.run("envlog", "key", "export", key.id, check=True).out == done.out
     told = json.loads(repo.run("envlog", "key", "export", "--json", check=True).out)
     assert told == {"schema": 1, "id": key.id, "text": write_key_text(key)}
@@ -67,16 +67,18 @@ def test_a_key_that_is_not_there_cannot_be_exported(repo: Repo, words: tuple[str
 
 
 @pytest.mark.parametrize("way", ["file", "-", "stdin"])
-def test_a_backup_comes_back_from_a_file_or_from_standard_input(repo: Repo, ring: KeyRing, way: str) -> None:
+def test_key_is_imported_from_file_or_standard_input(repo: Repo, ring: KeyRing, way: str) -> None:
     text = write_key_text(KNOWN) + "\n"
     backup = repo.write("../backup.txt", text)
     words = {"file": (str(backup),), "-": ("-",), "stdin": ()}[way]
     done = repo.run("envlog", "key", "import", *words, input=text, check=True)
-    assert done.out == f"took in the key {KNOWN.id}: it opens what it sealed, and seals new files\n"
+    assert (
+        done.out == f"imported the key {KNOWN.id}: it opens the files that it sealed, and seals new files\n"
+    )
     assert ring.current() == KNOWN
 
 
-def test_an_imported_key_seals_new_files_where_that_is_asked(repo: Repo, ring: KeyRing) -> None:
+def test_imported_key_seals_new_files_with_use(repo: Repo, ring: KeyRing) -> None:
     own = ring.current()
     text = write_key_text(KNOWN)
     done = repo.run("envlog", "key", "import", "-", input=text, check=True)
@@ -86,14 +88,14 @@ def test_an_imported_key_seals_new_files_where_that_is_asked(repo: Repo, ring: K
     assert ring.current_id() == KNOWN.id
 
 
-def test_a_typing_slip_is_told_and_changes_nothing(repo: Repo, ring: KeyRing) -> None:
+def test_mistyped_key_is_an_error_and_changes_nothing(repo: Repo, ring: KeyRing) -> None:
     done = repo.run("envlog", "key", "import", input=write_key_text(KNOWN)[:-2] + "aa")
     assert done.status == 128
     assert done.err.startswith("error: the checksum of the exported key")
     assert ring.all() == ()
 
 
-def test_a_backup_that_is_not_there_is_told(repo: Repo) -> None:
+def test_missing_key_file_is_an_error(repo: Repo) -> None:
     done = repo.run("envlog", "key", "import", "nowhere.txt")
     assert done.status == 128
     said, hint = done.err.splitlines()
@@ -104,13 +106,13 @@ def test_a_backup_that_is_not_there_is_told(repo: Repo) -> None:
 @pytest.mark.parametrize(
     "words", [("shwo",), ("show", "x"), ("export", "--use"), ("import", "a", "b"), ("--", "a")]
 )
-def test_other_words_are_a_usage_error(repo: Repo, words: tuple[str, ...]) -> None:
+def test_unknown_key_action_is_a_usage_error(repo: Repo, words: tuple[str, ...]) -> None:
     done = repo.run("envlog", "key", *words)
     assert done.status == 129
     assert done.err.startswith("error: ")
 
 
-def test_a_key_file_that_was_open_to_others_is_told(repo: Repo, ring: KeyRing) -> None:
+def test_key_file_readable_by_others_is_reported(repo: Repo, ring: KeyRing) -> None:
     path = ring.ours.path(ring.current().id)
     os.chmod(path, 0o644)
     done = repo.run("envlog", "key", check=True)
@@ -121,9 +123,7 @@ def test_a_key_file_that_was_open_to_others_is_told(repo: Repo, ring: KeyRing) -
 WORDS = "four words are enough"
 
 
-def test_a_key_wrapped_for_a_passphrase_opens_with_it_and_with_nothing_else(
-    repo: Repo, ring: KeyRing, tmp_path: Path
-) -> None:
+def test_key_with_passphrase_opens_only_with_it(repo: Repo, ring: KeyRing, tmp_path: Path) -> None:
     key = ring.current()
     (tmp_path / "words").write_text(WORDS + "\nmore")
     words = ("--passphrase-file", str(tmp_path / "words"))
@@ -149,7 +149,7 @@ def test_a_key_wrapped_for_a_passphrase_opens_with_it_and_with_nothing_else(
     assert there.run("envlog", "key", "export", check=True).out == write_key_text(key) + "\n"
 
 
-def test_a_passphrase_is_asked_of_a_person_alone(repo: Repo, ring: KeyRing, tmp_path: Path) -> None:
+def test_passphrase_is_asked_on_a_terminal_only(repo: Repo, ring: KeyRing, tmp_path: Path) -> None:
     ring.current()
     done = repo.run("envlog", "key", "export", "--passphrase", prefix=("setsid",))
     assert done.status == 129

@@ -1,4 +1,4 @@
-"""Odd places, limits and configurations: a line says what is wrong and one what to do, or there is just the answer."""
+"""Unusual places, limits and configurations: one error line with a hint, or the usual output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.end_to_end.captures import capture
 from tests.support.repository import Repo
 
 
-def test_a_directory_that_is_gone_is_said_to_be(repo: Repo) -> None:
+def test_removed_current_directory_is_reported(repo: Repo) -> None:
     gone = repo.path.parent / "gone"
     gone.mkdir()
     words = ("sh", "-c", 'cd "$1" && rmdir "$1" && shift && exec "$@"', "sh", str(gone))
@@ -22,7 +22,7 @@ def test_a_directory_that_is_gone_is_said_to_be(repo: Repo) -> None:
 
 
 @pytest.mark.parametrize("zone", ["<+99>-99", "<-99>99", "No/Where"])
-def test_a_zone_that_no_place_has_is_no_obstacle(repo: Repo, zone: str) -> None:
+def test_unknown_time_zone_is_accepted(repo: Repo, zone: str) -> None:
     env = {**repo.env, "TZ": zone}
     env.pop("GIT_COMMITTER_DATE", None)
     for words in (("capture", "x"), ("-n1",), ("show",), ("show", "@{1 hour ago}")):
@@ -32,7 +32,7 @@ def test_a_zone_that_no_place_has_is_no_obstacle(repo: Repo, zone: str) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "xyz\n"])
-def test_a_damaged_timeline_is_not_called_an_empty_one(repo: Repo, content: str) -> None:
+def test_damaged_timeline_is_not_reported_as_empty(repo: Repo, content: str) -> None:
     first = capture(repo, "one")
     ref = repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/heads")
     (repo.path / ".git" / ref).write_text(content)
@@ -48,7 +48,7 @@ def test_a_damaged_timeline_is_not_called_an_empty_one(repo: Repo, content: str)
     assert repo.run("envlog", "--format=%H", check=True).out.split() == [first]
 
 
-def test_the_users_own_dates_do_not_end_a_history(repo: Repo) -> None:
+def test_unusual_committer_dates_are_accepted(repo: Repo) -> None:
     capture(repo, "one")
     repo.git("config", "log.date", "nonsense")
     assert repo.run("envdiff", "@").status == 0
@@ -56,7 +56,7 @@ def test_the_users_own_dates_do_not_end_a_history(repo: Repo) -> None:
 
 
 @pytest.mark.parametrize("words", [("envdiff", "@~1"), ("envlog", "capture", "x"), ("envrestore", "@~1")])
-def test_too_few_files_are_told_as_that(repo: Repo, words: tuple[str, ...]) -> None:
+def test_file_limit_is_reported(repo: Repo, words: tuple[str, ...]) -> None:
     capture(repo, "one")
     repo.write("f", "1")
     capture(repo, "two")
@@ -69,7 +69,7 @@ def test_too_few_files_are_told_as_that(repo: Repo, words: tuple[str, ...]) -> N
     assert (repo.path / "f").read_bytes() == before
 
 
-def test_a_file_in_the_place_of_our_directory_is_named(repo: Repo) -> None:
+def test_file_in_place_of_a_directory_is_named(repo: Repo) -> None:
     capture(repo, "one")
     shutil.rmtree(repo.path / ".git/envhist")
     (repo.path / ".git/envhist").write_text("")

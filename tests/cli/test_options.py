@@ -26,7 +26,7 @@ def loaded(place: str) -> Command:
 
 
 def by_click(command: Command, words: list[str]) -> object:
-    """What click makes of them; None where that is a complaint, or help."""
+    """Return the values that click reads; None for an error or help."""
     output = Output()
     try:
         values = read_by_click(command, words, "git-envlog", output)
@@ -46,7 +46,7 @@ def lines(command: Command) -> st.SearchStrategy[list[str]]:
 @pytest.mark.parametrize("place", PLACES)
 @settings(max_examples=examples(25, 100))
 @given(st.data())
-def test_what_is_read_without_click_is_what_click_reads(place: str, data: st.DataObject) -> None:
+def test_plain_parser_agrees_with_click(place: str, data: st.DataObject) -> None:
     command = loaded(place)
     words = split_words(data.draw(lines(command)), command.valued, counts=command.counts).options
     plain = read_plainly(words, command.options, command.arguments)
@@ -69,7 +69,7 @@ def test_what_is_read_without_click_is_what_click_reads(place: str, data: st.Dat
         ("git_envhist.cli.commands.key:key", ""),
     ],
 )
-def test_what_people_type_needs_no_click(place: str, line: str) -> None:
+def test_usual_command_lines_need_no_click(place: str, line: str) -> None:
     command = loaded(place)
     plain = read_plainly(line.split(), command.options, command.arguments)
     assert plain is not None
@@ -79,6 +79,6 @@ def test_what_people_type_needs_no_click(place: str, line: str) -> None:
 @pytest.mark.parametrize(
     "line", ["-h", "--help", "--version", "--bogus", "-n", "-n x", "--oneline=x", "-zp", "--verdict=x"]
 )
-def test_what_is_not_plain_is_left_to_click(line: str) -> None:
+def test_other_command_lines_are_left_to_click(line: str) -> None:
     command = loaded("git_envhist.cli.commands.log:log_command")
     assert read_plainly(line.split(), command.options, command.arguments) is None

@@ -23,20 +23,20 @@ from git_envhist.cli.output import pager_environment, pager_words, wants_colour
         ("auto", {"TERM": "dumb"}, True, True, False),
     ],
 )
-def test_who_decides_about_colour(
+def test_colour_option_wins_over_environment_and_configuration(
     when: str | None, environ: dict[str, str], terminal: bool, configured: bool, wanted: bool
 ) -> None:
     environ = {"TERM": "xterm", **environ}
     assert wants_colour(when, environ, terminal, lambda terminal: configured) is wanted
 
 
-def test_a_dumb_terminal_is_told_to_git_as_none() -> None:
+def test_dumb_terminal_is_no_terminal_for_git() -> None:
     asked: list[bool] = []
     wants_colour(None, {"TERM": "dumb"}, True, lambda terminal: bool(asked.append(terminal)))
     assert asked == [False]
 
 
-def test_less_and_lv_get_what_git_gives_them_unless_the_user_chose() -> None:
+def test_pager_environment_has_gits_defaults() -> None:
     assert pager_environment({}) == {"LESS": "FRX", "LV": "-c"}
     assert pager_environment({"LESS": "R"})["LESS"] == "R"
 

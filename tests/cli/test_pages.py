@@ -1,4 +1,4 @@
-"""Every option stands in its man page and in the completions, and what stands there exists."""
+"""Every option is in its man page and in the completions, and nothing else."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_man_page_has_every_option_and_no_other(place: str) -> None:
     found = sections(page)
     terms = [term for name in names for term in TERM.findall(found.get(name, ""))]
     documented = {option for term in terms for option in OPTION.findall(term)}
-    # It stands among the common ones, and says which have it.
+    # The common options say which commands have it.
     assert documented - QUIET == options_of(place) - QUIET
     assert options_of(place).isdisjoint(QUIET) or documented >= QUIET
 

@@ -18,13 +18,13 @@ ONE_LINE_AND_HINT = 2
 
 def test_git_finds_the_programs(repo: Repo) -> None:
     done = repo.execute("git", "envlog", "-h")
-    assert done.out.startswith("usage: git envlog [<options>] [<range>] [-- <pathspec>…]\n")
+    assert done.out.startswith("usage: git envlog [<options>] [<range>] [-- <pathspec>...]\n")
     assert "capture  " in done.out
     assert "--oneline" in done.out
 
 
 @pytest.mark.parametrize("program", ["envlog", "envdiff", "envrestore", "envhist"])
-def test_short_help_is_an_answer(repo: Repo, program: str) -> None:
+def test_short_help_is_printed_to_standard_output(repo: Repo, program: str) -> None:
     done = repo.run(program, "-h")
     assert (done.status, done.err) == (0, "")
     assert done.out.startswith(f"usage: git {program}")
@@ -44,7 +44,7 @@ def test_the_long_help_without_a_terminal_is_the_bundled_text(repo: Repo) -> Non
 
 
 @pytest.mark.parametrize("program", ["envlog", "envdiff", "envrestore", "envhist"])
-def test_every_program_and_subcommand_tells_its_version(repo: Repo, tmp_path: Path, program: str) -> None:
+def test_every_command_prints_its_version(repo: Repo, tmp_path: Path, program: str) -> None:
     expected = f"git-envhist {__version__}\n"
     assert repo.run(program, "--version", check=True, cwd=tmp_path).out == expected
     if program == "envlog":
@@ -60,29 +60,29 @@ def test_help_needs_no_repository(tmp_path: Path, repo: Repo) -> None:
     ("words", "message", "hint"),
     [
         (("--onelin",), "error: no such option: '--onelin'", "hint: did you mean '--oneline'?"),
-        # Alike for its dashes alone: '--color' is not what was meant.
+        # '--color' is similar only because of its dashes.
         (("--foo",), "error: no such option: '--foo'", "hint: 'git envlog -h' lists the options"),
         (
             ("capture", "--bogus"),
             "error: no such option: '--bogus'",
             "hint: 'git envlog capture -h' lists the options",
         ),
-        (("-n",), "error: option '-n' requires an argument", "hint: -n <n>: at most so many; also -<n>"),
+        (("-n",), "error: option '-n' requires an argument", "hint: -n <n>: list at most <n>; also -<n>"),
         (
             ("capture", "a", "-m", "b"),
-            "error: the intent is given twice",
-            "hint: either as a word or with -m",
+            "error: two intents are given",
+            "hint: give it as an argument or with -m",
         ),
         (
             ("capture", "a", "b"),
-            "error: one word too many: 'b'",
-            "hint: several words stand in quotes: git envlog capture 'before the upgrade'",
+            "error: unexpected argument: 'b'",
+            "hint: quote several words: git envlog capture 'before the upgrade'",
         ),
-        (("status", "b"), "error: one word too many: 'b'", "hint: usage: git envlog status [--report]"),
+        (("status", "b"), "error: unexpected argument: 'b'", "hint: usage: git envlog status [--report]"),
         (("--stat", "-p"), "error: --stat and --patch exclude each other", "hint: -h lists the options"),
     ],
 )
-def test_a_usage_error_is_129_and_one_line(
+def test_usage_error_is_one_line_with_status_129(
     repo: Repo, words: tuple[str, ...], message: str, hint: str
 ) -> None:
     done = repo.run("envlog", *words)
@@ -106,7 +106,7 @@ def test_a_usage_error_is_129_and_one_line(
     ],
 )
 @pytest.mark.parametrize("program", ["envlog", "envhist"])
-def test_a_word_of_another_tool_gets_did_you_mean(repo: Repo, program: str, word: str, meant: str) -> None:
+def test_word_of_another_tool_gets_a_hint(repo: Repo, program: str, word: str, meant: str) -> None:
     done = repo.run(program, word)
     assert done.status == 129
     assert done.err == f"error: no such subcommand: '{word}'\nhint: did you mean '{meant}'?\n"
@@ -124,25 +124,25 @@ def test_an_error_under_json_is_an_object_on_stdout(repo: Repo) -> None:
     assert done.err == ""
 
 
-def test_outside_a_repository_the_error_says_what_to_do(repo: Repo, tmp_path: Path) -> None:
+def test_error_outside_a_repository_has_a_hint(repo: Repo, tmp_path: Path) -> None:
     done = repo.run("envlog", cwd=tmp_path)
     assert done.status == 128
     assert done.err.startswith("error: not a git repository")
     assert "hint: " in done.err
 
 
-def test_a_directory_that_is_not_there_is_told(repo: Repo) -> None:
+def test_missing_directory_is_an_error(repo: Repo) -> None:
     done = repo.run("envlog", "-C", "nowhere\x1b")
     assert done.status == 128
     said, hint = done.err.splitlines()
     assert said == "error: cannot change to 'nowhere\\x1b': No such file or directory"
-    assert hint == "hint: -C takes a directory that is there"
+    assert hint == "hint: -C takes an existing directory"
 
 
-def test_a_defect_is_one_line_and_a_file(repo: Repo, hermetic: Path) -> None:
+def test_unexpected_exception_is_one_line_and_a_report(repo: Repo, hermetic: Path) -> None:
     broken = repo.path / "broken"
     broken.mkdir()
-    # A click that cannot be imported stands for anything that must not fail.
+    # A click that cannot be imported represents any unexpected failure.
     (broken / "click.py").write_text("raise ValueError('boom')\n")
     done = repo.run("envlog", "capture", "of my own", "-mmine", "-h", env={"PYTHONPATH": str(broken)})
     assert done.status == 128
@@ -159,7 +159,7 @@ def test_a_defect_is_one_line_and_a_file(repo: Repo, hermetic: Path) -> None:
     assert "Traceback" in traced.err
 
 
-def test_memory_that_runs_out_is_no_defect(repo: Repo) -> None:
+def test_memory_error_is_no_defect(repo: Repo) -> None:
     broken = repo.path / "broken"
     broken.mkdir()
     (broken / "click.py").write_text("raise MemoryError\n")
@@ -171,7 +171,7 @@ def test_memory_that_runs_out_is_no_defect(repo: Repo) -> None:
     ]
 
 
-def test_a_reader_that_goes_away_is_no_error(repo: Repo) -> None:
+def test_closed_pipe_is_no_error(repo: Repo) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "wb") as gone:
@@ -182,40 +182,40 @@ def test_a_reader_that_goes_away_is_no_error(repo: Repo) -> None:
     assert done.returncode == 141
 
 
-def test_an_answer_that_cannot_be_written_is_an_error(repo: Repo) -> None:
+def test_unwritable_output_is_an_error(repo: Repo) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
             ["git-envlog", "-h"], cwd=repo.path, env=repo.env, stdout=full, stderr=subprocess.PIPE
         )
     said, hint = done.stderr.splitlines()
-    assert said == b"error: cannot write the answer: No space left on device"
-    assert hint.startswith(b"hint: make room")
+    assert said == b"error: cannot write the output: No space left on device"
+    assert hint.startswith(b"hint: free some space")
     assert done.returncode == 128
 
 
-def test_what_was_done_before_is_told_with_it(repo: Repo) -> None:
+def test_unwritable_output_names_completed_changes(repo: Repo) -> None:
     repo.run("envlog", "capture", "one", check=True)
     for words, told in (
         (("capture", "two"), "is captured"),
         (("capture", "--json", "three"), "is captured"),
-        (("name", "here"), "the name is given"),
-        (("note", "-m", "seen"), "the note is kept"),
-        (("task", "add", "write"), "the task is kept"),
-        (("drop", "@~1"), "they are dropped"),
-        (("undrop", "--all"), "they are brought back"),
-        (("export", "../all.tar.zst"), "it is exported"),
-        (("gc",), "it is packed"),
-        (("fork", "../fork"), "the fork is made"),
+        (("name", "here"), "the snapshot is named"),
+        (("note", "-m", "seen"), "the note is added"),
+        (("task", "add", "write"), "the task is stored"),
+        (("drop", "@~1"), "the snapshots are dropped"),
+        (("undrop", "--all"), "the snapshots are restored"),
+        (("export", "../all.tar.zst"), "the file is written"),
+        (("gc",), "the history is compacted"),
+        (("fork", "../fork"), "the fork is created"),
         (("install",), "it is installed"),
-        (("purge", "app.py"), "it is erased"),
-        (("prune", "--keep-last", "9"), "the timeline is thinned"),
+        (("purge", "app.py"), "the paths are erased"),
+        (("prune", "--keep-last", "9"), "the snapshots are dropped"),
     ):
         with open("/dev/full", "wb") as full:
             done = subprocess.run(
                 ["git-envlog", *words], cwd=repo.path, env=repo.env, stdout=full, stderr=subprocess.PIPE
             )
         said = [line for line in done.stderr.decode().splitlines() if line.startswith("error: ")]
-        assert [f"{told}, but cannot write the answer: No space left on device" in line for line in said] == [
+        assert [f"{told}, but cannot write the output: No space left on device" in line for line in said] == [
             True
         ], done.stderr
         assert done.returncode == 5

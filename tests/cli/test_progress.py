@@ -1,4 +1,4 @@
-"""Progress appears after half a second, and goes when the work is done."""
+"""Progress appears after half a second, and disappears at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_a_quick_capture_shows_nothing(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_longer_one_tells_files_and_bytes_on_standard_error(
+def test_long_capture_shows_progress_on_standard_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -32,6 +32,6 @@ def test_a_longer_one_tells_files_and_bytes_on_standard_error(
     assert "3.0 MiB" in said.err
 
 
-def test_nobody_watches_a_pipe() -> None:
+def test_no_progress_is_shown_in_a_pipe() -> None:
     with shown_progress() as progress:
         assert progress is None

@@ -1,4 +1,4 @@
-"""The lines that say what a push would send, made from values."""
+"""The lines about the contents of a push."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from git_envhist.cli.commands.push import look_lines
 from git_envhist.model.storage import ClassSize, OutgoingScan
 
 
-def test_each_class_says_whether_its_content_can_be_read() -> None:
+def test_push_lists_which_classes_are_encrypted() -> None:
     lines = list(look_lines(OutgoingScan(shares=(ClassSize("sealed", 1, 40), ClassSize("code", 2, 2048)))))
-    assert [line.rpartition(", ")[2] for line in lines] == ["only their names can be read", "in the clear"]
+    assert [line.rpartition(", ")[2] for line in lines] == [
+        "sealed: only the names are readable",
+        "not encrypted",
+    ]
     assert [line.split()[0] for line in lines] == ["sealed", "code"]

@@ -1,4 +1,4 @@
-"""`-q`: what changes something need not say so."""
+"""`-q` prints only warnings and errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from tests.support.repository import Repo, Result
 
 
-def test_quiet_says_nothing_but_what_is_amiss(repo: Repo) -> None:
+def test_quiet_prints_only_warnings_and_errors(repo: Repo) -> None:
     repo.write(".env", "A=1\n")
     assert repo.run("envlog", "capture", "-q", "one", check=True) == Result(0, b"", b"")
     repo.write("app.py", "2\n")

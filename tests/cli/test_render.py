@@ -1,4 +1,4 @@
-"""What a list, a card and a template make of snapshots."""
+"""The text of a list, a full view and a template."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def written(template: str, snapshot: Snapshot, look: FormatContext = LOOK) -> st
     return read_format(template)(snapshot, look)
 
 
-def test_the_list_has_id_time_verdict_intent_and_story_in_columns() -> None:
+def test_list_has_aligned_columns() -> None:
     assert list_lines(timeline(), LOOK, PLAIN, None) == [
         "9ac31f2  10:27  ✓ working version, app healthy  ~3 files · .env.local: API_URL",
         "b71e02c  10:18  ✗ after package install         pip: +flask 3.0.1, … +6 · +1,204 ~2 files · npm test exit 1",
@@ -28,7 +28,7 @@ def test_the_list_has_id_time_verdict_intent_and_story_in_columns() -> None:
     ]
 
 
-def test_a_line_keeps_to_the_width_of_the_terminal() -> None:
+def test_list_is_cut_to_the_width_of_the_terminal() -> None:
     wide = [*timeline(), moment("aaaaaaa", "日本語" * 30), moment("bbbbbbb", "x" * 500)]
     for columns in (60, 80, 120):
         assert all(width(line) <= columns for line in list_lines(wide, LOOK, PLAIN, columns))
@@ -55,13 +55,13 @@ def test_without_an_intent_the_line_says_so() -> None:
     ]
 
 
-def test_names_stand_behind_the_intent() -> None:
+def test_names_follow_the_intent() -> None:
     assert (
         oneline(moment("aaaaaaa", "fix", names=("v1", "best")), LOOK, PLAIN, None) == "aaaaaaa fix (v1, best)"
     )
 
 
-def test_a_hostile_intent_cannot_command_the_terminal() -> None:
+def test_control_characters_in_an_intent_are_escaped() -> None:
     hostile = moment("aaaaaaa", "\x1b[2J\rgone\u202e", names=("\x07",), story="\x9b31m")
     for line in [
         *list_lines([hostile], LOOK, PLAIN, None),
@@ -71,24 +71,24 @@ def test_a_hostile_intent_cannot_command_the_terminal() -> None:
         assert not set(line) & set("\x1b\r\u202e\x07\x9b")
 
 
-def test_ids_are_as_long_as_it_takes_to_tell_them_apart() -> None:
+def test_short_ids_are_unique() -> None:
     assert id_length(["a" * 40]) == 7
     assert id_length(["aaaaaaaa1" + "0" * 31, "aaaaaaaa2" + "0" * 31]) == 9
 
 
-def test_colours_stand_around_words_and_change_no_width() -> None:
+def test_colours_do_not_change_widths() -> None:
     (line,) = list_lines([timeline()[0]], LOOK, Palette(DEFAULTS), 80)
     printed = as_bytes(line).decode()
     assert printed.startswith("\x1b[33m9ac31f2\x1b[m  10:27")
     assert "\x1b[32m✓\x1b[m" in printed
 
 
-def test_a_partial_snapshot_says_so_in_the_list() -> None:
+def test_partial_snapshot_is_marked_in_the_list() -> None:
     (line,) = list_lines([moment("aaaaaaa", "x", complete=False, missing_count=2)], LOOK, PLAIN, None)
     assert line.endswith("partial: 2 paths missing")
 
 
-def test_the_card_tells_everything() -> None:
+def test_full_view_has_all_fields() -> None:
     failed = verdict(VerdictStatus.FAIL, exit_code=1, duration_ms=812, output_tail="not ok 3\n")
     snapshot = moment(
         "b71e02c", "after package install\n\nflask for the new service", names=("broken",), verdicts=(failed,),
@@ -106,7 +106,7 @@ def test_the_card_tells_everything() -> None:
         "Meta:      ticket=42",
         "Verdict:   ✗ verify failing (npm test exit 1, 812 ms)",
         "    not ok 3",
-        "Story:     nothing changed",
+        "Summary:   nothing changed",
         "Complete:  no, 1 path missing",
         "    secret\\x1b: unreadable (Permission denied)",
         "",
@@ -119,17 +119,17 @@ def test_the_card_tells_everything() -> None:
     ]
 
 
-def test_a_verdict_of_somebody_else_is_a_claim() -> None:
+def test_unsigned_check_result_is_marked() -> None:
     claimed = verdict(VerdictStatus.PASS, claimed_by="origin")
-    assert "Verdict:   ? verify passing, claimed by origin (npm test)" in card(
+    assert "Verdict:   ? verify passing, unsigned (says: origin) (npm test)" in card(
         moment("aaaaaaa", "x", verdicts=(claimed,)), LOOK, PLAIN
     )
 
 
-def test_a_check_that_changed_the_environment_is_told() -> None:
+def test_check_that_changed_files_is_reported() -> None:
     changing = verdict(VerdictStatus.PASS, tree_before="a", tree_after="b")
     lines = card(moment("aaaaaaa", "x", verdicts=(changing,)), LOOK, PLAIN)
-    assert any("the check changed the environment" in line for line in lines)
+    assert any("the check changed files" in line for line in lines)
 
 
 def test_the_template_of_the_contract() -> None:
@@ -166,7 +166,7 @@ def test_the_body_is_what_follows_the_subject() -> None:
 
 
 @pytest.mark.parametrize("template", ["%(nonsense)", "%q", "%", "%(", "medium"])
-def test_a_slip_in_a_template_is_a_usage_error(template: str) -> None:
+def test_unknown_placeholder_is_a_usage_error(template: str) -> None:
     with pytest.raises(UsageError):
         read_format(template)
 

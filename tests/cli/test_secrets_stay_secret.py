@@ -31,7 +31,7 @@ FILES = {
 def captured(repo: Repo) -> Repo:
     for path, content in FILES.items():
         repo.write(path, content)
-    # Staged, and in the working tree no more: kept beside the files, and secret by its content or by its name.
+    # Staged but not in the working tree: stored next to the files, and secret by content or name.
     for path in ("staged.py", ".env.staged"):
         repo.write(path, f"canary = '{TOKEN}'")
         repo.git("add", path)
@@ -84,6 +84,6 @@ def test_the_key_stays_at_home(captured: Repo) -> None:
     assert bytes.fromhex(secret) not in pushed
 
 
-def test_its_owner_reads_them_all(captured: Repo) -> None:
+def test_owner_can_read_all_secrets(captured: Repo) -> None:
     for path, content in FILES.items():
         assert captured.run("envlog", "show", "@", "--", path, check=True).out == content

@@ -1,4 +1,4 @@
-"""Symbols where they can be read, plain letters elsewhere; times as --date and log.date say."""
+"""Symbols or ASCII letters by character set; times by --date and log.date."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.template import start_from
         ({"LC_CTYPE": "C.UTF-8"}, True),
     ],
 )
-def test_which_letters_are_said_to_be_read(environ: dict[str, str], shown: bool) -> None:
+def test_symbols_depend_on_the_character_set(environ: dict[str, str], shown: bool) -> None:
     assert shows_symbols(environ, terminal=False) is shown
     assert not shows_symbols({**environ, "TERM": "dumb"}, terminal=True)
 
@@ -49,7 +49,7 @@ def take_two_snapshots(repo: Repo) -> None:
     (repo.path / "gone.txt").unlink()
 
 
-def test_plain_letters_take_the_place_of_symbols_and_nothing_moves(told: Repo) -> None:
+def test_ascii_letters_replace_symbols_without_moving_columns(told: Repo) -> None:
     plain, fancy = (told.run("envlog", env={"LC_ALL": words}).out for words in ("C", "C.UTF-8"))
     assert plain.isascii()
     assert [line[16:18] for line in plain.splitlines()] == ["x ", "v "]
@@ -60,7 +60,7 @@ def test_plain_letters_take_the_place_of_symbols_and_nothing_moves(told: Repo) -
     assert "write 1 - unchanged 1" in dry
 
 
-def test_what_programs_read_is_never_respelled(told: Repo) -> None:
+def test_output_for_programs_keeps_symbols(told: Repo) -> None:
     env = {"LC_ALL": "C"}
     assert "first · of → all" in told.run("envlog", "--json", env=env).out
     assert told.run("envlog", "--format=%s", "--reverse", env=env).out.startswith("first · of → all\n")
@@ -70,7 +70,7 @@ def test_what_programs_read_is_never_respelled(told: Repo) -> None:
     assert "+a → b" in told.run("envdiff", "-p", "@~1..@", env=env).out
 
 
-def test_a_dumb_terminal_gets_plain_letters(told: Repo) -> None:
+def test_dumb_terminal_gets_ascii_letters(told: Repo) -> None:
     shown, _ = on_terminal(told, "git-envlog", "-P", env={"TERM": "dumb"})
     assert shown.isascii()
     shown, _ = on_terminal(told, "git-envlog", "-P", "--no-color")

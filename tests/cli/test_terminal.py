@@ -30,7 +30,7 @@ from git_envhist.text import escape, escape_invalid
         ("\U000e0041", "\\U000e0041"),
     ],
 )
-def test_what_could_command_a_terminal_is_spelled_out(text: str | bytes, shown: str) -> None:
+def test_control_characters_are_escaped(text: str | bytes, shown: str) -> None:
     assert escape(text) == shown
 
 
@@ -47,7 +47,7 @@ def test_no_control_character_survives_in_any_bytes(data: bytes) -> None:
 
 
 @given(st.text())
-def test_only_broken_bytes_are_spelled_out_for_machines(text: str) -> None:
+def test_only_invalid_bytes_are_escaped_for_programs(text: str) -> None:
     raw = text.encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape")
     escape_invalid(raw).encode("utf-8")
     if raw.isprintable():
@@ -60,7 +60,7 @@ def test_wide_and_combining_letters_are_counted_in_columns() -> None:
     assert pad("日本", 6) == "日本  "
 
 
-def test_a_shortened_text_never_takes_more_columns_than_it_may() -> None:
+def test_shortened_text_fits_its_columns() -> None:
     assert shorten("日本語です", 6) == "日本…"
     assert shorten("abcdef", 6) == "abcdef"
     assert shorten("abcdefg", 6) == "abcde…"

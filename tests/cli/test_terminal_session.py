@@ -23,7 +23,7 @@ from tests.support.repository import Repo
 def on_terminal(
     repo: Repo, *words: str, columns: int = 80, env: dict[str, str] | None = None
 ) -> tuple[str, int]:
-    """Run a command with a terminal as its output; returns what was shown there, and the status."""
+    """Run a command on a terminal; return its output and its status."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environment = {**repo.env, "TERM": "xterm", **(env or {})}
@@ -52,7 +52,7 @@ def captured(repo: Repo) -> Repo:
 
 
 def write_pager(repo: Repo) -> str:
-    """A pager that leaves what it was given and told; returns its path."""
+    """Return the path of a pager that stores its input and environment."""
     place = repo.path.parent / "pager"
     place.write_text(f'#!/bin/sh\necho "LESS=$LESS LV=$LV" > {place}.said\nexec cat > {place}.got\n')
     place.chmod(0o755)
@@ -93,7 +93,7 @@ def test_without_a_pager_where_git_would_use_none(
     assert not Path(pager + ".got").exists()
 
 
-def test_git_itself_may_page(captured: Repo) -> None:
+def test_pager_of_git_itself_is_not_doubled(captured: Repo) -> None:
     pager = write_pager(captured)
     captured.git("config", "core.pager", pager)
     shown, status = on_terminal(captured, "git", "-p", "envlog")
@@ -107,7 +107,7 @@ def test_a_pager_that_stops_reading_is_no_error(captured: Repo) -> None:
     assert status in (0, 141)
 
 
-def test_a_pager_that_is_not_there_shows_a_warning_and_the_answer(captured: Repo) -> None:
+def test_missing_pager_is_a_warning(captured: Repo) -> None:
     shown, status = on_terminal(captured, "git-envlog", env={"GIT_PAGER": "no-such-pager"})
     assert status == 0
     assert "warning: cannot run the pager 'no-such-pager'" in shown
@@ -128,7 +128,7 @@ def test_a_dumb_terminal_gets_no_colour(captured: Repo) -> None:
 
 @contextmanager
 def held_open(fifo: Path) -> Iterator[None]:
-    """From when somebody reads it: who comes earlier would meet the program before it listens for signals."""
+    """Wait until the program listens for signals."""
     while True:
         try:
             writing = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
@@ -136,7 +136,7 @@ def held_open(fifo: Path) -> Iterator[None]:
         except OSError as error:
             if error.errno != errno.ENXIO:
                 raise
-            # Nobody reads it yet.
+            # The output is not read yet.
             time.sleep(0.01)
     try:
         yield

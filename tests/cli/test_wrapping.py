@@ -1,4 +1,4 @@
-"""Lines that are too long for a terminal are broken between words, and nothing that is to be copied is broken."""
+"""Lines that are too long for a terminal are broken between words; paths, ids and commands are not broken."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RED, RESET = marked("\x1b[31m"), marked("\x1b[m")
     # The mark of colours differs from process to process.
     ids=range(12),
 )  # fmt: skip
-def test_where_a_line_is_broken(line: str, columns: int, lines: list[str]) -> None:
+def test_lines_break_between_words(line: str, columns: int, lines: list[str]) -> None:
     assert wrapped(line, columns) == lines
 
 
@@ -50,7 +50,7 @@ def test_an_error_is_one_line_in_a_pipe_and_as_wide_as_a_terminal(repo: Repo) ->
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_stream_that_is_closed_takes_no_answer_into_a_file_of_ours(repo: Repo, closed: str) -> None:
+def test_closed_standard_stream_is_never_reused_for_a_file(repo: Repo, closed: str) -> None:
     repo.write("new", closed)
     done = repo.execute("sh", "-c", f"git-envlog capture -m closed {closed}", check=False)
     assert (done.status, "Traceback" in done.err) == (0, False)

@@ -1,4 +1,4 @@
-"""What somebody guesses who knows git and has not read the manual: each guess is led to what does it here."""
+"""Guesses of a git user who has not read the manual, each answered with the right command."""
 
 from __future__ import annotations
 
@@ -20,55 +20,56 @@ def capture(repo: Repo, intent: str, *words: str) -> str:
         (("envlog", "test"), "did you mean 'git envlog verify'?"),
         (("envlog", "--max", "3"), "did you mean '--max-count'?"),
         (("envlog", "--limit", "3"), "git envlog -n 3"),
-        (("envlog", "-n", "x"), "-n <n>: at most so many; also -<n>"),
+        (("envlog", "-n", "x"), "-n <n>: list at most <n>; also -<n>"),
         (("envlog", "show", "--stat"), "git envlog -1 --stat <rev>"),
         (
             ("envlog", "capture", "-a", "-m", "x"),
-            "everything is taken, tracked or not: git envlog capture 'why'",
+            "a snapshot contains all files, tracked or not: git envlog capture '<intent>'",
         ),
-        (("envdiff", "--cached"), "moments are compared, and there is no index among them: git envdiff"),
+        (("envdiff", "--cached"), "snapshots do not include git's index: git envdiff"),
         (("envrestore", "@", "--dry"), "did you mean '--dry-run'?"),
-        (("envrestore", "--source=@", "x"), "the moment stands first: git envrestore <rev> -- <path>"),
-        (("envrestore", "-s", "@", "x"), "the moment stands first: git envrestore <rev> -- <path>"),
+        (("envrestore", "--source=@", "x"), "the snapshot comes first: git envrestore <rev> -- <path>"),
+        (("envrestore", "-s", "@", "x"), "the snapshot comes first: git envrestore <rev> -- <path>"),
         (
             ("envrestore", "-p", "@"),
-            "files come back whole: git envdiff -p <rev> -- <path> shows what would",
+            "whole files are restored: git envdiff -p <rev> -- <path> shows the changes",
         ),
-        (("envlog", "name", "-l"), "git envlog name: all names"),
-        (("envlog", "export", "-o", "x", "@"), "the file stands first: git envlog export <file> [<rev>…]"),
+        (("envlog", "name", "-l"), "git envlog name lists all names"),
+        (("envlog", "export", "-o", "x", "@"), "the file comes first: git envlog export <file> [<rev>...]"),
         (("envdiff", "@~1...@"), "timelines do not branch, so there is no 'a...b'; the two ends: @~1..@"),
-        (("envrestore", "--hard"), "git envrestore @: all of the newest moment; what is here is saved first"),
+        (
+            ("envrestore", "--hard"),
+            "git envrestore @ restores the newest snapshot; your files are saved first",
+        ),
     ],
 )
-def test_a_guess_leads_to_what_does_it_here(repo: Repo, words: tuple[str, ...], hint: str) -> None:
+def test_option_of_another_tool_gets_a_hint(repo: Repo, words: tuple[str, ...], hint: str) -> None:
     done = repo.run(*words)
     assert (done.status, done.err.splitlines()[1]) == (129, f"hint: {hint}")
 
 
-def test_a_check_without_dashes_is_shown_where_it_stands(repo: Repo) -> None:
+def test_check_without_dashes_gets_a_hint(repo: Repo) -> None:
     capture(repo, "one")
     done = repo.run("envlog", "verify", "test -f app.py")
-    assert done.err.splitlines()[1] == "hint: a check stands behind '--': git envlog verify -- test -f app.py"
+    assert done.err.splitlines()[1] == "hint: a check goes after '--': git envlog verify -- test -f app.py"
     assert "lists every snapshot" in repo.run("envlog", "verify", "no-such-program").err
 
 
-@pytest.mark.parametrize("words", [("--to", "../there"), ("--only=env",), ("--keep-code",), ("--verify",)])
-def test_a_restore_that_was_asked_for_in_part_says_that_a_moment_is_missing(
-    repo: Repo, words: tuple[str, ...]
-) -> None:
+@pytest.mark.parametrize("words", [("--to", "../there"), ("--only=env",), ("--keep-tracked",), ("--verify",)])
+def test_restore_options_without_snapshot_are_a_usage_error(repo: Repo, words: tuple[str, ...]) -> None:
     capture(repo, "one")
     done = repo.run("envrestore", *words)
     assert (done.status, done.err.splitlines()[0]) == (129, "error: no snapshot given")
     assert not (repo.path / "../there").exists()
 
 
-def test_what_is_written_elsewhere_says_where(repo: Repo) -> None:
+def test_restore_to_a_directory_names_it(repo: Repo) -> None:
     made = capture(repo, "one")
     done = repo.run("envrestore", "@", "--to", "../there", check=True)
     assert done.out.startswith(f"wrote {made[:7]} into '{repo.path.parent}/there' in ")
 
 
-def test_where_all_was_to_go_nothing_is_said_to_be_read_back(repo: Repo) -> None:
+def test_restore_that_only_removes_verifies_nothing(repo: Repo) -> None:
     capture(repo, "one")
     repo.write("more", "1\n")
     done = repo.run("envrestore", "@", check=True)
@@ -76,12 +77,12 @@ def test_where_all_was_to_go_nothing_is_said_to_be_read_back(repo: Repo) -> None
     assert "verified" not in done.out
 
 
-def test_a_command_that_failed_says_so_at_once(repo: Repo) -> None:
+def test_failed_command_of_run_prints_its_status(repo: Repo) -> None:
     assert repo.run("envlog", "run", "--", "sh", "-c", "exit 3").err.endswith("\n exit 3\n")
     assert "exit" not in repo.run("envlog", "run", "--", "true", check=True).err
 
 
-def test_a_moment_has_the_same_words_wherever_it_is_told(repo: Repo) -> None:
+def test_snapshot_has_the_same_title_everywhere(repo: Repo) -> None:
     first = capture(repo, "clean")
     repo.write("app.py", "2\n")
     repo.run("envrestore", first, check=True)
@@ -97,7 +98,7 @@ def test_a_moment_has_the_same_words_wherever_it_is_told(repo: Repo) -> None:
     assert words in repo.run("envlog", "drop", "-n", "again", check=True).out
 
 
-def test_a_capture_says_what_the_list_will_say(repo: Repo) -> None:
+def test_capture_prints_the_title_of_the_list(repo: Repo) -> None:
     repo.git("commit", "-q", "--allow-empty", "-m", "add a login")
     first = repo.run("envlog", "capture", check=True).out.splitlines()[0]
     assert first.endswith("] capture: add a login")
@@ -105,7 +106,7 @@ def test_a_capture_says_what_the_list_will_say(repo: Repo) -> None:
     assert repo.run("envlog", "capture", "mine", check=True).out.splitlines()[0].endswith("] mine")
 
 
-def test_the_sign_before_a_moment_is_of_a_check_that_ran_on_it(repo: Repo) -> None:
+def test_symbol_in_the_list_is_of_the_snapshots_own_check(repo: Repo) -> None:
     capture(repo, "good", "--verify", "true")
     repo.run("envlog", "run", "--", "false")
     ran, checked = repo.run("envlog", check=True).out.splitlines()

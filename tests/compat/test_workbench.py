@@ -102,12 +102,12 @@ def test_what_the_platform_made_without_us_is_listed_as_observed(repo: Repo, pla
 
 def test_observed_by_hand_and_as_json(repo: Repo) -> None:
     found = json.loads(
-        repo.run("envlog", "observe", "cp-9", "--at", "2026-03-06T14:30:00Z", "--by", "vm", "--json").out
+        repo.run("envlog", "observe", "cp-9", "--at", "2026-03-06T14:30:00Z", "--source", "vm", "--json").out
     )
     assert (found["observed"][0]["external_id"], found["observed"][0]["source"]) == ("cp-9", "vm")
     validate("observed", found)
     again = repo.run("envlog", "observe", "cp-9", check=True).out
-    assert again == "'cp-9' is known here already\n"
+    assert again == "'cp-9' is recorded already\n"
     listed = json.loads(repo.run("envlog", "observe", "--list", "--json", check=True).out)
     assert listed == found
     shown = json.loads(repo.run("envlog", "show", "cp-9", "--json", check=True).out)

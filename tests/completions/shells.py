@@ -1,4 +1,4 @@
-"""Real shells on a real terminal: a line is typed, TAB is pressed, and what came of it is read."""
+"""Real shells on a real terminal: type a line, press TAB, and read the result."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def share(directory: Path) -> Path:
 def press_tab(
     shell: str, typed: str, where: Path, env: Mapping[str, str], shared: Path, tabs: int = 1
 ) -> tuple[str, str]:
-    """What stands in the line after TAB was pressed, and all that was shown."""
+    """Return the line after TAB, and all output."""
     environment = {**env, "TERM": "xterm", "XDG_DATA_DIRS": f"{shared}:/usr/share", "HISTFILE": os.devnull}
     start = shared.parent / f"{shell}rc"
     if shell == "bash":
@@ -82,7 +82,7 @@ def _talk(words: list[str], keys: bytes, where: Path, env: Mapping[str, str]) ->
         words, cwd=where, env=dict(env), stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
     ) as child:
         os.close(theirs)
-        # The prompt tells that the shell listens.
+        # The prompt shows that the shell is ready.
         shown = _read_until(ours, b"", "$ ")
         _write(ours, keys)
         for _ in range(TIMES):
@@ -91,7 +91,7 @@ def _talk(words: list[str], keys: bytes, where: Path, env: Mapping[str, str]) ->
             shown = _read_until(ours, shown, END, PATIENCE)
             if END.encode() in shown:
                 break
-        # All that is wanted was told, and what a shell does with more words depends on when they come.
+        # Stop here: further input would depend on timing.
         child.kill()
         child.wait()
     os.close(ours)
@@ -99,7 +99,7 @@ def _talk(words: list[str], keys: bytes, where: Path, env: Mapping[str, str]) ->
 
 
 def _read_until(terminal: int, shown: bytes, mark: str, patience: float | None = None) -> bytes:
-    """What was shown and what comes: until there is a mark in it, nothing more for so long, or nobody there."""
+    """Read until a mark, a timeout or the end of the shell."""
     while mark.encode() not in shown:
         if not select.select([terminal], [], [], patience)[0]:
             break
@@ -114,12 +114,12 @@ def _read_until(terminal: int, shown: bytes, mark: str, patience: float | None =
 
 
 def _write(terminal: int, keys: bytes) -> None:
-    with suppress(OSError):  # a shell that has ended is told by what it showed
+    with suppress(OSError):  # the output shows that the shell has ended
         os.write(terminal, keys)
 
 
 def ask_fish(typed: str, where: Path, env: Mapping[str, str], shared: Path) -> list[str]:
-    """What fish offers, a line each, with what it is."""
+    """Return the candidates of fish, one per line with a description."""
     environment = {**env, "XDG_DATA_DIRS": f"{shared}:/usr/share"}
     done = subprocess.run(
         ["fish", "-c", "complete -C$argv[1]", typed],

@@ -8,7 +8,7 @@ import sys
 from tests.rules.source import CHECKOUT
 
 
-def test_the_committed_files_are_those_that_are_built() -> None:
+def test_committed_completions_are_up_to_date() -> None:
     path = list(sys.path)
     try:
         files = runpy.run_path(str(CHECKOUT / "completions" / "build.py"))["files"]()

@@ -1,4 +1,4 @@
-"""Completion in real shells: subcommands, options, values, moments with their intents, names, remotes, aliases."""
+"""Completion in real shells: subcommands, options, values, snapshots with their intents, names, remotes, aliases."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ needs_fish = needs("fish")
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> tuple[Repo, Path, list[str]]:
-    """A repository with two moments, the shells' directories, and the short ids, oldest first."""
+    """Return a repository with two snapshots, the data directory of the shells, and the short ids, oldest first."""
     repo = make_repo(tmp_path_factory.mktemp("completions") / "repo")
     repo.git("config", "alias.el", "envlog")
     repo.git("config", "alias.snap", "envlog capture")
@@ -57,7 +57,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> tuple[Repo, Path, list[st
         ("git envlog task sta", "git envlog task start "),
     ],
 )
-def test_what_is_static_is_completed_without_any_python(
+def test_static_words_are_completed_without_python(
     place: tuple[Repo, Path, list[str]], tmp_path: Path, shell: str, typed: str, line: str
 ) -> None:
     repo, shared, _ = place
@@ -73,7 +73,7 @@ def test_what_is_static_is_completed_without_any_python(
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_moments_are_offered_with_their_intents(place: tuple[Repo, Path, list[str]], shell: str) -> None:
+def test_snapshots_are_completed_with_their_intents(place: tuple[Repo, Path, list[str]], shell: str) -> None:
     repo, shared, ids = place
     for typed in ("git envlog show ", "git-envrestore ", "git el show ", "git envdiff upgraded.."):
         # To list what there is takes bash a second TAB, by which zsh would take the first of them.
@@ -84,7 +84,7 @@ def test_moments_are_offered_with_their_intents(place: tuple[Repo, Path, list[st
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("typed", ["git envlog show ", "git envlog ", "git envdiff upgraded.."])
-def test_one_moment_alone_is_filled_in(place: tuple[Repo, Path, list[str]], shell: str, typed: str) -> None:
+def test_single_snapshot_is_completed(place: tuple[Repo, Path, list[str]], shell: str, typed: str) -> None:
     repo, shared, ids = place
     # As much of the id as no other word of the list begins with.
     begun = next(ids[0][:n] for n in range(2, 8) if not ids[1].startswith(ids[0][:n]))
@@ -92,7 +92,7 @@ def test_one_moment_alone_is_filled_in(place: tuple[Repo, Path, list[str]], shel
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_name_that_goes_is_completed(place: tuple[Repo, Path, list[str]], shell: str) -> None:
+def test_name_to_delete_is_completed(place: tuple[Repo, Path, list[str]], shell: str) -> None:
     repo, shared, _ = place
     line, _ = press_tab(shell, "git envlog name -d upg", repo.path, repo.env, shared)
     assert line.rstrip() == "git envlog name -d upgraded"
@@ -105,7 +105,7 @@ def test_a_name_that_goes_is_completed(place: tuple[Repo, Path, list[str]], shel
         ("git envlog capt", "capture\ttake a snapshot of the environment"),
         ("git-envlog capt", "capture\ttake a snapshot of the environment"),
         ("git el capt", "capture\ttake a snapshot of the environment"),
-        ("git snap --stric", "--strict\trefuse if any path cannot be captured"),
+        ("git snap --stric", "--strict\trefuse if a path cannot be captured"),
         ("git envlog --verdict=p", "--verdict=pass"),
         ("git envlog push ups", "upstream"),
         ("git envlog task sta", "start"),
@@ -122,14 +122,14 @@ def test_fish_offers(place: tuple[Repo, Path, list[str]], typed: str, offered: s
 
 
 @needs_fish
-def test_fish_offers_moments_with_their_intents(place: tuple[Repo, Path, list[str]]) -> None:
+def test_fish_completes_snapshots_with_their_intents(place: tuple[Repo, Path, list[str]]) -> None:
     repo, shared, ids = place
     told = dict(line.split("\t") for line in ask_fish("git envlog show ", repo.path, repo.env, shared))
     assert list(told) == ["upgraded", ids[1], ids[0]]
     assert told[ids[0]].endswith("before auth refactor")
 
 
-def test_nothing_is_said_where_there_is_nothing_to_offer(tmp_path: Path, repo: Repo) -> None:
+def test_completion_prints_nothing_without_candidates(tmp_path: Path, repo: Repo) -> None:
     for words, where in ((("revisions",), tmp_path), (("no-such",), repo.path), ((), repo.path)):
         done = repo.run("envhist", "complete", *words, cwd=os.fspath(where))
         assert (done.out, done.err, done.status) == ("", "", 0)

@@ -39,7 +39,7 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Repo:
 
 
 def marks(repo: Repo) -> set[str]:
-    """What gives a snapshot away: its words, its id, its ref, and those of its notes."""
+    """The marks of a snapshot in an output: its text, its id, its ref, and those of its notes."""
     ids = repo.git("log", "--format=%H", "--glob=refs/envhist/*", "--glob=refs/notes/envhist/*").split()
     assert len(ids) >= 4
     return {"one moment", "another moment", "refs/envhist/", *(name[:7] for name in ids)}
@@ -113,7 +113,7 @@ def test_the_command_for_lazygit_leaves_them_out(captured: Repo) -> None:
 
 
 def test_the_options_for_tig_leave_them_out(captured: Repo) -> None:
-    # tig hands them to git log without a shell.
+    # tig passes them to git log without a shell.
     options = block_with("main-options").partition("=")[2].split()
     shown = captured.git("log", "--format=%h %s", *options)
     assert "code of the topic" in shown

@@ -1,4 +1,4 @@
-"""How documents are read and compared is itself tested: a document that is not run proves nothing."""
+"""Tests of the tools that read documents and compare their sessions."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Repo, list[Outco
     repo = make_repo(home / "work")
     repo.env["XDG_CONFIG_HOME"] = str(home / "config")
     repo.env["PYTHONPATH"] = str(CHECKOUT)
-    # The page says python3: the one that runs the tests has what unsealing needs.
+    # The page names python3; the interpreter of the tests has the packages for unsealing.
     repo.env["PATH"] = os.pathsep.join((os.path.dirname(sys.executable), repo.env["PATH"]))
     _fill(repo)
     repo.run("envlog", "capture", "-m", "the moment to come back to", check=True)
@@ -46,7 +46,7 @@ def _fill(repo: Repo) -> None:
 
 
 def _commands() -> list[str]:
-    # One block is one command: what stands before the moment of disaster, the disaster, and the last section.
+    # One block is one command: the preparation, the disaster, and the last section.
     found = blocks(PAGE, "sh")
     disaster = (
         "git worktree remove --force ../then && "
@@ -109,6 +109,6 @@ def test_a_timeline_without_its_ref_is_found_and_brought_back(followed: tuple[Re
 
 
 def test_the_page_is_followed_by_a_plain_shell() -> None:
-    # Nothing on the page leans on git-envhist but the one snippet that says so.
+    # Only the one marked snippet of the page uses git-envhist.
     programs = [word for block in blocks(PAGE, "sh") for word in shlex.split(block, comments=True)]
     assert not [word for word in programs if word.startswith("git-env") or word in ("envlog", "envdiff")]

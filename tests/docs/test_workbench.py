@@ -10,7 +10,7 @@ PAGE = CHECKOUT / "docs" / "guide" / "workbench.md"
 
 
 def follows(shown: tuple[str, ...], printed: list[str]) -> bool:
-    """Whether every line that is shown comes in this order; a line of `…` alone is any number of them."""
+    """Return whether the shown lines occur in this order; a line of `…` alone matches any number of lines."""
     at = 0
     for line in shown:
         if line == "…":
@@ -24,7 +24,7 @@ def follows(shown: tuple[str, ...], printed: list[str]) -> bool:
 def test_the_page_is_true(repo: Repo) -> None:
     wrapper = blocks(PAGE, "sh")[0]
     shown = [step for session in blocks(PAGE, "console") for step in steps(session)]
-    # As in anybody's pipe: what is not written out at the end would be lost.
+    # Flush at the end, as for any pipe.
     kept = {name: value for name, value in repo.env.items() if name != "PYTHONUNBUFFERED"}
     env = {**kept, "PATH": f"{repo.env['HOME']}/bin:{repo.env['PATH']}"}
     commands = [f"git config core.pager cat; {wrapper}", *(step.command for step in shown)]

@@ -138,7 +138,9 @@ def test_an_owner_whom_only_root_can_make_one_is_told_and_all_else_comes(repo: R
     for words, top in ((("--to", str(there)), there), ((), repo.path)):
         done = repo.run("envrestore", *words, first, prefix=user)
         assert done.status == 5, done.err
-        assert done.err.splitlines() == ["warning: not as it was: 'dir/theirs': its owner could not be set"]
+        assert done.err.splitlines() == [
+            "warning: not restored exactly: 'dir/theirs': its owner could not be set"
+        ]
         found = listing(top, top=True)
         theirs = found[b"dir/theirs"]
         # What ran as its owner does not run as another.

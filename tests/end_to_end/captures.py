@@ -1,4 +1,4 @@
-"""What the tests of whole captures share."""
+"""Helpers for tests of whole captures."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _comparable(entries: Listing, found: ReadBack) -> Listing:
 
 
 def everything_of_git(repo: Repo) -> Listing:
-    """What may not change by a capture: the whole `.git` but for our own places, objects and refs."""
+    """Return the parts of `.git` that a capture must not change."""
     own = (b"envhist", b"objects/pack", b"refs/envhist", b"refs/notes", b"worktrees", b"packed-refs")
     found = listing(Path(repo.path) / ".git", without=own)
     # The directories that hold our places have new entries.

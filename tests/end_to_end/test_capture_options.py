@@ -1,4 +1,4 @@
-"""Each option of `git envlog capture`, as a user types it, and each setting that says what is captured."""
+"""Each option of `git envlog capture`, and each setting of its contents."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_the_first_capture_names_no_directory_where_there_is_none(tmp_path: Path
     flat.write("file", b"1")
     (flat.path / "empty").mkdir()
     said = flat.run("envlog", "capture", check=True).out
-    assert said.splitlines()[2:] == [" the first snapshot here holds the whole environment"]
+    assert said.splitlines()[2:] == [" this first snapshot contains the whole environment"]
 
 
 def test_a_capture_says_timeline_id_intent_and_counts(repo: Repo) -> None:
@@ -217,7 +217,7 @@ def test_envhistignore_and_exclude_name_what_is_no_part(repo: Repo) -> None:
     assert {os.fsencode(path) for path in inside} <= set(found)
     assert not {os.fsencode(path) for path in outside} & set(found)
     assert b".envhistignore" in found
-    # The snapshot says what it left out, so that nobody takes it for absent.
+    # The snapshot lists skipped paths, so that they are not taken for removed ones.
     told = repo.git("show", f"{taken}:.envhist/rules").splitlines()
     assert told[:4] == ["ignore *.cache", "ignore /only-top", "ignore build/", "ignore !keep.cache"]
     assert told[4:] == ["exclude *.tmp", "exclude /downloads/"]

@@ -1,4 +1,4 @@
-"""Killed, out of room, racing with gc and with itself: the old tip or the new one, and never half a snapshot."""
+"""Captures that are killed, run out of space, or run at the same time as gc and other captures lose no snapshot."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def with_fault(repo: Repo, call: str, fault: str, when: str, *words: str) -> Res
 
 
 def leftovers(repo: Repo) -> list[str]:
-    """Temporary files where git keeps packs, and staging directories, that nobody sweeps any more."""
+    """Return temporary files of packs and staging directories that no capture will remove."""
     git = repo.path / ".git"
     packs = [
         path.name
@@ -98,7 +98,7 @@ def test_a_capture_killed_at_any_time_leaves_the_old_tip_or_the_new_one(repo: Re
         assert history(repo)[-len(known) :] == known
         assert git_fsck(repo.path) == ""
     assert_holds(repo, capture(repo, "after all of that"))
-    # Workers whose parent is gone notice within a moment; the next capture sweeps what they left.
+    # Workers notice the end of their parent; the next capture removes their files.
     time.sleep(0.5)
     capture(repo, "sweeps")
     assert leftovers(repo) == []
@@ -120,7 +120,7 @@ def test_a_disk_that_fails_publishes_nothing_and_is_told_in_a_line(repo: Repo, c
         newest = tip(repo)
         assert newest is not None
         if newest in known:
-            # What could not say so on its own output had no way to say it.
+            # The error could not be printed to its own output.
             assert done.status != 0 or done.stdout == b""
         else:
             assert_holds(repo, newest)

@@ -1,4 +1,4 @@
-"""A snapshot is not lost with the ones before it, and what is left out is left out of the staged tree as well."""
+"""A capture succeeds on a damaged timeline; excluded paths are not in the staged tree either."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def test_paths_without_revision_come_from_the_newest_snapshot(repo: Repo) -> Non
     repo.write("b", "2\n")
     repo.run("envrestore", "--", "a", check=True)
     assert (repo.read("a"), repo.read("b")) == (b"1\n", b"2\n")
-    assert repo.run("envrestore", "--keep-code").status == 129
+    assert repo.run("envrestore", "--keep-tracked").status == 129
 
 
 def test_empty_directory_of_a_snapshot_is_a_path_without_dashes(repo: Repo) -> None:

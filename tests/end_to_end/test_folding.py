@@ -53,7 +53,7 @@ def test_the_captures_of_a_turn_stand_on_one_line(turns: tuple[Repo, list[str]])
     repo, ids = turns
     second, first, by_hand = lines(repo)
     assert (second[:7], first[:7], by_hand[:7]) == (ids[4][:7], ids[3][:7], ids[0][:7])
-    # Of the whole turn: what was changed twice is one file.
+    # The summary is of the whole turn: a file changed twice is one file.
     assert first.endswith("+2 ~1 files · 3 captures")
     assert second.endswith("~1 file")
     told = repo.run("envdiff", "--stat", ids[0], ids[3], check=True).out
@@ -126,7 +126,7 @@ def test_a_restore_and_the_copy_before_it_are_one_line_where_that_held_nothing_n
     assert [one[:7] for one in lines(repo, "-3")] == [every[at][:7] for at in (0, 2, 4)]
     undone = [line.split()[0] for line in every if "undo of" in line]
     assert lines(repo, "--format=%h", ":/undo of", "-1") == undone
-    # A saved copy that somebody named stands for itself.
+    # A safety snapshot with a name has its own line.
     repo.run("envlog", "name", "kept", every[1].split()[0], check=True)
     assert len(lines(repo)) == 6
 

@@ -1,4 +1,4 @@
-"""Databases that somebody works on while they are captured; judged by SQLite on what plain git gives back."""
+"""Databases that are written during a capture, checked with SQLite after plain git extracted them."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_going_back_and_forth_leaves_a_handful_of_packs(repo: Repo) -> None:
         assert captured.snapshot is not None
         moments.append(captured.snapshot)
     for turn in range(AFTER_RESTORE):
-        # Something that only the moment before the restore holds: each leaves packs.
+        # Only the snapshot before the restore contains this, so that each restore leaves packs.
         repo.write("new", b"%d" % turn)
         history.restore(moments[turn % 2])
     packs = list((repo.path / ".git/objects/pack").glob("*.keep"))

@@ -1,4 +1,4 @@
-"""What a user has without us: git itself reads, checks, checks out and carries a timeline; so does dulwich."""
+"""A timeline without git-envhist: git and dulwich read, check, check out and transfer it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.trees import File, build
 
 @pytest.fixture
 def told(repo: Repo) -> tuple[Repo, str, str]:
-    """Two moments of a tree that holds everything."""
+    """Return two snapshots of a tree with every kind of file."""
     build(EVERYTHING, repo.path)
     first = capture(repo, "the first moment")
     repo.write("config/app.toml", b"a = 1\n")

@@ -1,4 +1,4 @@
-"""What the quick commands load, and how many processes they start: counted, for a clock says little."""
+"""The modules that quick commands load, and the processes that they start, are counted."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NEVER = {
 
 
 class Run:
-    """One run of a program, looked at."""
+    """One observed run of a program."""
 
     def __init__(self, repo: Repo, tmp_path: Path, program: str, *words: str) -> None:
         told, trace = tmp_path / "told", tmp_path / "trace"
@@ -45,7 +45,7 @@ class Run:
         done = subprocess.run(
             [sys.executable, "-c", SCRIPT, str(told), program, *words],
             cwd=repo.path,
-            # git tells of itself: each of its processes writes one such line.
+            # git writes one such line for each of its processes.
             env={**repo.env, "PYTHONPATH": str(CHECKOUT), "GIT_TRACE2_EVENT": str(trace)},
             capture_output=True,
         )
@@ -71,7 +71,7 @@ def captured(repo: Repo, tmp_path: Path) -> Repo:
 
 def test_a_list_asks_git_two_things_and_loads_nothing_heavy(captured: Repo, tmp_path: Path) -> None:
     run = Run(captured, tmp_path, "git-envlog", "-n2")
-    # What is configured, which tells where the repository is, and the log itself.
+    # The configuration, the repository and the log itself.
     assert run.children == 2
     assert not run.modules & NEVER
     assert not {name for name in run.ours if ".capture." in name}

@@ -272,7 +272,9 @@ def test_nested_linked_worktrees_are_reported_and_copied(repo: Repo) -> None:
     registered, pointer = "vendor/lib/.git/worktrees/beside/gitdir", "vendor/beside/.git"
     done = repo.run("envlog", "fork", "../told", check=True)
     assert all(f"    {path}: " in done.out for path in (registered, pointer))
-    command = next(line for line in done.out.splitlines() if line.startswith("made anew")).partition(": ")[2]
+    command = next(line for line in done.out.splitlines() if line.startswith("to replace them")).partition(
+        ": "
+    )[2]
     before = listing(repo.path)
     repo.execute("sh", "-ec", command)
     made = beside(repo, "told")

@@ -72,7 +72,7 @@ def take_two_snapshots(repo: Repo) -> None:
 def test_a_page_is_written_and_written_anew(told: Repo, tmp_path: Path) -> None:
     file = tmp_path / "history.html"
     first = told.run("envlog", "--html", str(file), check=True)
-    assert re.fullmatch(r"wrote '.*history\.html': 2 moments, [\d.]+ KiB\n", first.out)
+    assert re.fullmatch(r"wrote '.*history\.html': 2 snapshots, [\d.]+ KiB\n", first.out)
     told.run("envlog", "capture", "three", check=True)
     told.run("envlog", "--html", str(file), check=True)
     data = json.loads(Elements(file.read_text("utf-8")).data)

@@ -200,7 +200,7 @@ def test_a_history_without_git_goes_whole(repo: Repo, tmp_path: Path, hermetic: 
 
     done = plain.run("envlog", "uninstall", "--history", "--yes", check=True)
 
-    assert "forgotten: 1 snapshot" in done.out
+    assert "deleted: 1 snapshot" in done.out
     assert not os.path.lexists(place)
     assert sorted(os.listdir(plain.path)) == [".env", "a.txt"]
     data = Path(place).parent.parent

@@ -32,10 +32,10 @@ def test_man_and_shells_find_what_an_installation_leaves_out(repo: Repo, hermeti
     assert dry.out.count("would be linked") == len(places(hermetic))
     assert not any(place.exists() for place in places(hermetic))
     done = repo.run("envlog", "install", "--shell", check=True)
-    assert done.err.startswith("note: zsh looks there if its .zshrc says")
+    assert done.err.startswith("note: add this line to .zshrc")
     assert all(place.is_symlink() and place.is_file() for place in places(hermetic))
     again = repo.run("envlog", "install", "--shell", check=True)
-    assert again.out == "manual and completions: nothing to do, all of it is in place\n"
+    assert again.out == "manual and completions: nothing to do, already installed\n"
 
 
 @needs("man")
@@ -57,7 +57,7 @@ def test_what_somebody_else_put_there_is_left_alone(repo: Repo, hermetic: Path) 
     stale.parent.mkdir(parents=True)
     stale.symlink_to("/gone/git-envlog.fish")
     done = repo.run("envlog", "install", "--shell", check=True)
-    assert f"note: left alone, it is not ours: {theirs}" in done.err
+    assert f"note: skipped, not created by git-envhist: {theirs}" in done.err
     assert theirs.read_text() == "theirs\n"
     assert stale.is_file()
 
@@ -70,7 +70,7 @@ def test_what_was_linked_goes_and_nothing_else(repo: Repo, hermetic: Path) -> No
     assert {Path(link["path"]) for link in told["links"]} == set(places(hermetic))
     assert not any(os.path.lexists(place) for place in places(hermetic))
     assert other.exists()
-    assert "no manual" in repo.run("envlog", "uninstall", "--shell", check=True).out
+    assert "no man pages" in repo.run("envlog", "uninstall", "--shell", check=True).out
 
 
 def test_it_goes_with_nothing_else(repo: Repo) -> None:
@@ -80,7 +80,7 @@ def test_it_goes_with_nothing_else(repo: Repo) -> None:
 
 def test_installing_hooks_says_where_the_manual_is_missing(repo: Repo) -> None:
     words = ("git-envlog", "install", "-n")
-    assert "note: man and your shells find neither" in on_terminal(repo, *words)[0]
+    assert "note: man pages and shell" in on_terminal(repo, *words)[0]
     assert repo.run("envlog", "install", "-n", check=True).err == ""
     repo.run("envlog", "install", "--shell", check=True)
     assert "note: man" not in on_terminal(repo, *words)[0]

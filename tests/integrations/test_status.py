@@ -27,7 +27,7 @@ def status(repo: Repo, *words: str) -> dict[str, object]:
 
 def test_where_nothing_is_installed_it_says_so_and_changes_nothing(repo: Repo) -> None:
     before = standing(repo.path)
-    assert "nothing captures by itself" in repo.run("envlog", "status", check=True).out
+    assert "no hooks are installed" in repo.run("envlog", "status", check=True).out
     assert status(repo)["here"] == {}
     assert standing(repo.path) == before
 
@@ -128,7 +128,7 @@ def test_a_directory_without_git_has_a_report_too(repo: Repo, tmp_path: Path) ->
     shown = repo.run("envlog", "status", "--report", cwd=plain)
     assert (shown.status, shown.err) == (0, "")
     assert shown.out.splitlines()[0] == (
-        "nothing captures by itself here: git envlog install --global --agent <name>, or git envlog watch"
+        "no hooks are installed here; install them: git envlog install --global --agent <name>, or git envlog watch"
     )
     assert "git-envhist: " in shown.out
     told = json.loads(repo.run("envlog", "status", "--json", cwd=plain, check=True).out)
@@ -140,7 +140,7 @@ def test_a_list_says_that_a_capture_of_a_hook_is_on_its_way(repo: Repo) -> None:
     assert repo.run("envlog", check=True).err == ""
     place = place_of(EnvHistory.open(str(repo.path), one_command=True).repository.state)
     leave_mark(place, "post-merge")
-    told = "note: a capture is under way (post-merge), and is not in this list yet\n"
+    told = "note: a capture is running (post-merge); it is not in this list yet\n"
     assert repo.run("envlog", "-1", check=True).err == told
     assert repo.run("envlog", "--json", check=True).err == ""
     waits = "a rebase, merge or cherry-pick has stopped: captured when it continues"

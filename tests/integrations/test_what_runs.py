@@ -74,6 +74,6 @@ def test_uninstall_global_names_repositories_with_hooks(repo: Repo) -> None:
     repo.run("envlog", "install", check=True)
     repo.run("envlog", "install", "--global", check=True)
     said = repo.run("envlog", "uninstall", "--global", check=True).err
-    assert f"note: hooks remain in '{repo.path}': git -C {repo.path} envlog uninstall" in said
+    assert f"note: hooks are still installed in '{repo.path}': git -C {repo.path} envlog uninstall" in said
     repo.run("envlog", "uninstall", check=True)
     assert "hooks remain" not in repo.run("envlog", "uninstall", "--global", check=True).err

@@ -123,10 +123,10 @@ def test_chunks_of_a_big_file_count_for_its_directory(repo: Repo, history: EnvHi
 def test_du_prints_text_and_json(repo: Repo, history: EnvHistory) -> None:
     moments = three(repo, history)
     output = repo.run("git-envlog", "du", "-n", "2", check=True).out
-    assert "3 moments" in output
+    assert "3 snapshots" in output
     assert "node_modules" in output
     assert "and 1 more" in output
-    assert "holds" in output
+    assert "uses" in output
     asked = repo.run("git-envlog", "du", moments[0].id[:8], check=True).out
     assert asked.startswith(f"dropping {moments[0].id[:8]} would free ")
     assert repo.run("git-envlog", "du", "--", "app.db", check=True).out.startswith(

@@ -84,7 +84,7 @@ def test_intact_history_has_no_faults(repo: Repo, history: EnvHistory) -> None:
     three_snapshots(repo, history)
     for words in ((), ("--quick",), ("--repair",)):
         done = repo.run("git-envlog", "fsck", *words, check=True)
-        assert done.out.startswith("whole: 3 moments; ")
+        assert done.out.startswith("no damage: 3 snapshots; ")
     told = json.loads(repo.run("git-envlog", "fsck", "--json", check=True).out)
     assert (told["whole"], told["moments"], told["faults"], told["broken"]) == (True, 3, [], [])
 
@@ -93,7 +93,7 @@ def test_damaged_snapshot_in_the_trash_is_reported(repo: Repo, history: EnvHisto
     moments = three_snapshots(repo, history)
     repo.run("git-envlog", "drop", moments[1].id, check=True)
     flip_in(repo, f"{moments[1].commit}:d/only-1")
-    assert "1 of 3 moments not whole" in repo.run("git-envlog", "fsck").out
+    assert "1 of 3 snapshots damaged" in repo.run("git-envlog", "fsck").out
 
 
 def test_flipped_bit_is_reported_by_path_and_snapshot(
@@ -109,7 +109,7 @@ def test_flipped_bit_is_reported_by_path_and_snapshot(
     assert "d/only-1" in done.out
     assert moments[1].id[:7] in done.out
     assert moments[0].id[:7] not in done.out
-    assert "1 of 3 moments not whole" in done.out
+    assert "1 of 3 snapshots damaged" in done.out
     assert "fsck --repair" in done.err
 
     validate("health", json.loads(repo.run("git-envlog", "fsck", "--json").out))

@@ -36,7 +36,7 @@ def test_gc_prints_its_result(repo: Repo, history: EnvHistory) -> None:
     gone = lose_something(repo, history)
     first = repo.run("git-envlog", "gc", check=True)
     assert "in 1 pack" in first.out or "in 2 packs" in first.out
-    assert "no moment holds" in first.out
+    assert "no snapshot uses" in first.out
     assert first.err == ""
 
     told = json.loads(repo.run("git-envlog", "gc", "--prune=now", "--json", check=True).out)

@@ -232,7 +232,7 @@ def test_packages_that_dpkg_changes_are_shown(repo: Repo, machine: Path, tmp_pat
         repo.run("envdiff", "@~2", "now", check=True).out == "system                   - small-server 1.5\n"
     )
     done = repo.run("envrestore", "@~2", check=True)
-    assert "not restored: 1 package of the machine that nothing here names\n" in done.out + done.err
+    assert "not restored: 1 package of this machine that your project does not name\n" in done.out + done.err
 
 
 def test_log_finds_the_snapshot_that_added_a_package(repo: Repo, machine: Path) -> None:
@@ -259,7 +259,7 @@ def test_details_and_diff_with_now_show_rows(repo: Repo, machine: Path) -> None:
     capture(repo, "first")
     install(machine, "base 2.0-1")
     now = repo.run("envlog", "show", "now", check=True).out
-    assert "Story:     system: base 1.0 → 2.0\n           system                   ~ base 1.0 → 2.0\n" in now
+    assert "Summary:   system: base 1.0 → 2.0\n           system                   ~ base 1.0 → 2.0\n" in now
     capture(repo, "second")
     assert (
         "           system                   ~ base 1.0 → 2.0\n" in repo.run("envlog", "show", check=True).out
@@ -324,7 +324,8 @@ def test_restore_prints_commands_for_machine_packages(repo: Repo, machine: Path)
     repo.write("app.py", "changed\n")
     told = (
         "not restored: system base (sudo apt-get install base=1.0-1); system gone (sudo apt-get install gone=2.0-1); "
-        "system postgresql-15 (sudo apt-get remove postgresql-15); 1 package of the machine that nothing here names\n"
+        "system postgresql-15 (sudo apt-get remove postgresql-15); "
+        "1 package of this machine that your project does not name\n"
     )
     planned = json.loads(repo.run("envrestore", "-n", "--json", "before", check=True).out)
     assert [one["command"] for one in planned["outside"]][-1] == "sudo apt-get remove xterm"

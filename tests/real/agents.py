@@ -188,7 +188,7 @@ def _working_tree(agent: Agent, place: Path, work: Path) -> Repo:
     # As somebody's own: agents do not hand all that tests set on to hooks and servers.
     repo.env = {"PATH": path, "HOME": str(home), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
     repo.write("f", "0\n")
-    repo.git("config", "envhist.agentWait", "2m")
+    repo.git("config", "envhist.agentTimeout", "2m")
     for name in (agent.name, *agent.beside):
         repo.run("envlog", "install", "--agent", name, check=True)
     return repo

@@ -116,10 +116,10 @@ def test_a_server_that_holds_the_database_open_is_named_and_what_it_wrote_is_kep
         assert shop.differences() == before
         # What has nothing to do with the database is restored all the same; the server runs on with what it read.
         done = shop.repo.run("envrestore", "working", "--", ".env.local", check=True)
-        assert f"({server.pid}) still runs the old code" in done.out
+        assert f"({server.pid}) still runs the old files" in done.out
         assert answer(server, address) == "fine things: 10 items"
         forced = shop.repo.run("envrestore", "--force", "working", check=True)
-        assert f"({server.pid}) still runs the old code" in forced.out
+        assert f"({server.pid}) still runs the old files" in forced.out
     assert rows(shop)[0] == 50
     assert shop.differences() == ()
 
@@ -132,7 +132,7 @@ def test_a_server_that_lets_go_of_the_database_is_no_hindrance_and_is_told(shop:
         )
         assert answer(server, address) == "fine things: 10 items"
         done = shop.repo.run("envrestore", "working", check=True)
-        assert f"({server.pid}) still runs the old code" in done.out
+        assert f"({server.pid}) still runs the old files" in done.out
         # It opens the database anew for each answer.
         assert answer(server, address) == "fine things: 50 items"
     assert shop.differences() == ()

@@ -126,8 +126,11 @@ def test_recent_lists_changes_and_writes_nothing(repo: Repo, tmp_path: Path) -> 
     files = next(row for row in rows if row.startswith("files "))
     assert "~ app.py" in files
     assert "excluded" not in files
-    assert "lost      something was removed from, or moved out of:  src/" in rows
-    assert rows[-1] == "not known: what was removed, what files held before, versions that were there before"
+    assert "lost      files were removed from, or moved out of:  src/" in rows
+    assert (
+        rows[-1]
+        == "cannot be found without a snapshot: what was removed, earlier contents of files, earlier versions"
+    )
     assert "git envlog capture" in shown.err
 
     told = json.loads(repo.run("envlog", "recent", "--json", f"@{since}", check=True).out)
@@ -160,7 +163,7 @@ def test_recent_works_in_a_directory_without_git(repo: Repo, tmp_path: Path) -> 
     part = repo.run("envlog", "recent", f"@{since}", "--", "*.txt", cwd=place / "sub", check=True).out
     assert "sub/new.txt" in part or "new.txt" in part
     assert "earlier" not in part
-    assert "nothing that these tell\n" in repo.run("envlog", "recent", "now", cwd=place, check=True).out
+    assert "nothing found\n" in repo.run("envlog", "recent", "now", cwd=place, check=True).out
     assert everything(place) == before
     assert "\nfiles " in repo.run("envlog", "recent", cwd=place, check=True).out
     wrong = repo.run("envlog", "recent", "soon", cwd=place)

@@ -116,7 +116,7 @@ class Campaign:
         self.ours = make_repo(place / "ours")
         self.ours.git("config", "envhist.timeline", "lab/one-000001")
         # Two gits over http that wait for each other once a git of the server is dead are ended by our patience alone.
-        self.ours.git("config", "envhist.pushPatience", f"{PATIENCE / 4:.0f}s")
+        self.ours.git("config", "envhist.pushTimeout", f"{PATIENCE / 4:.0f}s")
         self.theirs = make_repo(place / "theirs")
         self.theirs.env["XDG_CONFIG_HOME"] = str(place / "their-home")
         for repo in (self.ours, self.theirs):

@@ -172,7 +172,7 @@ def test_what_no_key_here_signed_is_a_claim_and_with_the_key_it_is_ours(
     repo: Repo, colleague: Repo, shared: str
 ) -> None:
     colleague.run("envlog", "fetch", check=True)
-    assert "claimed by Test User" in colleague.run("envlog", "--all", check=True).out
+    assert "unsigned (says: Test User)" in colleague.run("envlog", "--all", check=True).out
     assert colleague.run("envrestore", shared).status == 3
     assert size_of(colleague) < BIG // 4, "what is refused is not fetched"
     take_in_key(repo, colleague)

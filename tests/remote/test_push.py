@@ -70,7 +70,7 @@ def test_the_first_push_tells_what_leaves_and_wants_a_yes(repo: Repo, bare: Repo
     done = repo.run("envlog", "push")
     assert done.status == 3
     assert refs(bare) == {}
-    for words in ("databases", "app.db", "packages", "sealed", "in the clear", "--yes"):
+    for words in ("databases", "app.db", "packages", "sealed", "not encrypted", "--yes"):
         assert words in done.err
     assert repo.run("envlog", "push", "--yes").status == 0
     assert len(refs(bare)) == 2

@@ -201,11 +201,12 @@ def prepare_import(
 
 
 KINDS = {"push": prepare_push, "fetch": prepare_fetch, "export": prepare_export, "import": prepare_import}
+AGAIN = "hint: run the command again: it continues where it stopped"
 SAYS = {
-    "push": "each timeline stands there whole, or as it was\nhint: type it again: it goes on where it stood",
-    "fetch": "each timeline is here whole, or as it was\nhint: type it again: it goes on where it stood",
-    "export": "the file was not written, or whole\nhint: type it again",
-    "import": "each timeline of the file is here whole, or as it was\nhint: type it again",
+    "push": f"each timeline on the remote is either complete or unchanged\n{AGAIN}",
+    "fetch": f"each timeline is either fetched completely or unchanged\n{AGAIN}",
+    "export": "the file is complete, or was not written\nhint: run the command again",
+    "import": "each timeline is either imported completely or unchanged\nhint: run the command again",
 }
 
 
@@ -301,18 +302,18 @@ def test_a_server_that_says_nothing_is_given_up(
 ) -> None:
     capture(repo, "one")
     words, mend = prepare_fetch(repo, bare, tmp_path, reached)
-    repo.git("config", "envhist.fetchPatience", "1s")
+    repo.git("config", "envhist.fetchTimeout", "1s")
     running = subprocess.Popen(words, cwd=repo.path, env=repo.env, stderr=subprocess.PIPE, text=True)
     wait_for(reached)
     assert running.communicate()[1].splitlines() == [
         f"error: 'origin' ({bare.path}) has said nothing for 1 s",
-        "hint: type it again: it goes on where it stood; to wait longer: git -c envhist.fetchPatience=1h envlog fetch",
+        "hint: type it again: it goes on where it stood; to wait longer: git -c envhist.fetchTimeout=1h envlog fetch",
     ]
     assert running.returncode == 128
     os.close(os.open(reached, os.O_RDWR | os.O_NONBLOCK))
     until(lambda: left(repo) == [])
     mend()
-    repo.git("config", "--unset", "envhist.fetchPatience")
+    repo.git("config", "--unset", "envhist.fetchTimeout")
     repo.run("envlog", "fetch", check=True)
     assert refs_of_fetched(repo)
 
@@ -322,19 +323,19 @@ def test_one_that_says_nothing_to_a_push_is_given_up_too(
 ) -> None:
     capture(repo, "one")
     words, mend = prepare_push(repo, bare, tmp_path, reached)
-    repo.git("config", "envhist.pushPatience", "1s")
+    repo.git("config", "envhist.pushTimeout", "1s")
     running = subprocess.Popen(words, cwd=repo.path, env=repo.env, stderr=subprocess.PIPE, text=True)
     wait_for(reached)
     assert running.communicate()[1].splitlines() == [
         f"error: 'origin' ({bare.path}) has said nothing for 1 s",
-        "hint: type it again: it goes on where it stood; to wait longer: git -c envhist.pushPatience=1h envlog push",
+        "hint: type it again: it goes on where it stood; to wait longer: git -c envhist.pushTimeout=1h envlog push",
     ]
     assert running.returncode == 128
     os.close(os.open(reached, os.O_RDWR | os.O_NONBLOCK))
     until(lambda: left(bare) == [])
     assert refs(bare) == {}
     mend()
-    repo.git("config", "--unset", "envhist.pushPatience")
+    repo.git("config", "--unset", "envhist.pushTimeout")
     repo.run("envlog", "push", "--yes", check=True)
     assert refs(bare, "refs/envhist") == refs(repo, "refs/envhist")
 
@@ -389,7 +390,7 @@ def test_push_to_a_server_that_reads_slowly_is_not_given_up(repo: Repo, bare: Re
     place.write_text(f"#!{sys.executable}\n{TAKES_SLOWLY}")
     place.chmod(0o755)
     repo.git("config", "remote.origin.receivepack", str(place))
-    repo.git("config", "envhist.pushPatience", f"{PATIENCE}s")
+    repo.git("config", "envhist.pushTimeout", f"{PATIENCE}s")
     started = time.monotonic()
     repo.run("envlog", "push", "--yes", check=True)
     assert time.monotonic() - started > 2 * PATIENCE
@@ -408,7 +409,7 @@ def test_fetch_from_a_server_that_reports_progress_slowly_is_not_given_up(
     place.write_text(f"#!/bin/sh\n{slow}")
     place.chmod(0o755)
     repo.git("config", "remote.origin.uploadpack", str(place))
-    repo.git("config", "envhist.fetchPatience", f"{PATIENCE}s")
+    repo.git("config", "envhist.fetchTimeout", f"{PATIENCE}s")
     started = time.monotonic()
     assert repo.run("envlog", "fetch", check=True).err == ""
     assert time.monotonic() - started > PATIENCE
@@ -434,7 +435,7 @@ def test_fetch_over_a_slow_line_is_not_given_up(repo: Repo, bare: Repo, tmp_path
     place.write_text(f"#!{sys.executable}\n{SLOWLY}")
     place.chmod(0o755)
     repo.git("config", "remote.origin.uploadpack", str(place))
-    repo.git("config", "envhist.fetchPatience", f"{PATIENCE}s")
+    repo.git("config", "envhist.fetchTimeout", f"{PATIENCE}s")
     started = time.monotonic()
     repo.run("envlog", "fetch", "--full", check=True)
     assert time.monotonic() - started > 2 * PATIENCE
@@ -442,15 +443,15 @@ def test_fetch_over_a_slow_line_is_not_given_up(repo: Repo, bare: Repo, tmp_path
 
 def test_what_makes_no_sense_is_said_and_the_usual_holds(repo: Repo, bare: Repo) -> None:
     capture(repo, "one")
-    repo.git("config", "envhist.fetchPatience", "for ever")
+    repo.git("config", "envhist.fetchTimeout", "for ever")
     done = repo.run("envlog", "push", "--yes", check=True)
-    assert "envhist.fetchpatience is not a duration: 'for ever'" in done.err
+    assert "envhist.fetchtimeout is not a duration: 'for ever'" in done.err
 
 
 def test_who_would_wait_for_months_need_not(repo: Repo, bare: Repo) -> None:
     """The kernel takes no more than 596 hours for a time to wait."""
     capture(repo, "one")
-    repo.git("config", "envhist.fetchPatience", "9999h")
+    repo.git("config", "envhist.fetchTimeout", "9999h")
     repo.run("envlog", "push", "--yes", check=True)
     repo.run("envlog", "fetch", check=True)
 
@@ -469,7 +470,7 @@ def test_who_waits_for_another_says_so(
     second = subprocess.Popen(words, cwd=repo.path, env=repo.env, stderr=subprocess.PIPE, text=True)
     assert second.stderr is not None
     whom = {"push": "another push", "export": "another export"}.get(kind, "another fetch or import")
-    assert second.stderr.readline() == f"waiting for {whom} of this repository to end\n"
+    assert second.stderr.readline() == f"waiting for {whom} of this repository to finish\n"
     first.terminate()
     first.wait()
     writer = os.open(reached, os.O_RDWR | os.O_NONBLOCK)

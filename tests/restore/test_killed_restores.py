@@ -83,6 +83,6 @@ def test_path_that_cannot_be_changed_is_the_only_one_skipped(
     first, then, _ = moments
     done = repo.run("envrestore", first, prefix=traced("renameat2", "error=EIO", "3"))
     assert done.status == 5
-    assert done.err.startswith("warning: kept as it is: ")
+    assert done.err.startswith("warning: not changed: ")
     repo.run("envrestore", first, check=True)
     assert state(repo) == then

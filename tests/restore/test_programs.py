@@ -66,8 +66,8 @@ def test_restore_and_undo_return_every_file(two: tuple[Repo, str, Listing, Listi
     index, head = repo.read(".git/index"), repo.git("rev-parse", "HEAD")
     done = repo.run("envrestore", first, check=True)
     assert state(repo) == then
-    assert "saved what was here as" in done.out
-    assert done.out.endswith("go back with: git envrestore --undo\n")
+    assert "saved your files as" in done.out
+    assert done.out.endswith("to undo: git envrestore --undo\n")
     assert (repo.read(".git/index"), repo.git("rev-parse", "HEAD")) == (index, head)
     repo.run("envrestore", "--undo", check=True)
     assert state(repo) == now
@@ -84,12 +84,12 @@ def test_printed_undo_command_restores_the_previous_state(two: tuple[Repo, str, 
     said = repo.run("envlog", "undo", check=True).out
     for expected in (now, then, now):
         assert state(repo) != expected
-        said = repo.run(*said.rstrip("\n").rpartition("go back with: git ")[2].split(" "), check=True).out
+        said = repo.run(*said.rstrip("\n").rpartition("to undo: git ")[2].split(" "), check=True).out
         assert state(repo) == expected
     repo.write("app.py", b"once more")
     latest = state(repo)
     told = repo.run("envrestore", "-n", "--undo", "2", check=True).out
-    assert told.endswith("come back with: git envrestore --redo 2\n")
+    assert told.endswith("to redo: git envrestore --redo 2\n")
     done = json.loads(repo.run("envrestore", "--undo", "2", "--json", check=True).out)
     assert (state(repo), done["undo"]) == (then, "git envrestore --redo 2")
     repo.run("envrestore", "--redo", "2", check=True)
@@ -132,7 +132,7 @@ def test_unchanged_file_is_not_touched_by_the_program(two: tuple[Repo, str, List
     after = os.stat(repo.path / ".gitignore")
     assert (before.st_ino, before.st_ctime_ns) == (after.st_ino, after.st_ctime_ns)
     again = repo.run("envrestore", first, check=True)
-    assert again.out == "nothing to restore: the environment is as it was then\n"
+    assert again.out == "nothing to restore: all files are as in this snapshot\n"
 
 
 def test_restoring_a_safety_snapshot_prints_the_result_of_that_restore(
@@ -144,8 +144,8 @@ def test_restoring_a_safety_snapshot_prints_the_result_of_that_restore(
     assert state(repo) == now
     there = repo.run("envrestore", "@~3", check=True).out.splitlines()
     assert there == [
-        "nothing to restore: the environment is as it was then",
-        f"it was saved before a restore of {first[:7]}; to that: git envrestore {first[:7]}",
+        "nothing to restore: all files are as in this snapshot",
+        f"it was saved before a restore of {first[:7]}; to restore that: git envrestore {first[:7]}",
     ]
 
 
@@ -157,10 +157,10 @@ def test_restore_stopped_before_it_began_prints_the_target(
     stopped = repo.run("envrestore", first, prefix=traced("mkdirat", "signal=INT", "1"))
     assert (stopped.status, state(repo)) == (130, now)
     assert "saved what was here as" in stopped.out
-    again, _, newest = stopped.err.partition("hint: again with: ")[2].partition(" (")
-    assert newest == "'@' is what was saved here, by now)\n"
+    again, _, newest = stopped.err.partition("hint: to try again: ")[2].partition(" (")
+    assert newest == "'@' is now the snapshot of your files)\n"
     # The obvious guess '@' would mean the present state.
-    assert repo.run("envrestore", "@", check=True).out.endswith(f"; to that: {again}\n")
+    assert repo.run("envrestore", "@", check=True).out.endswith(f"; to restore that: {again}\n")
     repo.run("envrestore", again.split()[-1], check=True)
     assert state(repo) == then
 
@@ -204,7 +204,7 @@ def test_new_files_and_tracked_files_can_be_kept(two: tuple[Repo, str, Listing, 
     assert repo.read("app.py") == b"print('broken')\n"
     assert repo.read("new/deep/file") == b"came later"
     assert repo.read(".env.local") == b"API=1\n"
-    assert "left alone" in told
+    assert "skipped" in told
     repo.run("envrestore", first, check=True)
     assert state(repo) == then
 
@@ -215,7 +215,7 @@ def test_snapshot_is_written_to_another_directory_without_changing_the_environme
     repo, first, then, now = two
     there = tmp_path / "there"
     done = repo.run("envrestore", "--to", str(there), first, check=True)
-    assert "go back with" not in done.out
+    assert "to undo" not in done.out
     found = listing(there, top=True)
     assert found == then
     assert state(repo) == now
@@ -259,7 +259,7 @@ def test_path_excluded_from_the_snapshot_stays(repo: Repo) -> None:
     told = repo.run("envrestore", first, check=True).out
     assert (repo.read("cache/a"), repo.read("cache/b")) == (b"2", b"new")
     assert repo.read(".envhistignore") == b"cache/\n"
-    assert "left alone 1 (never captured)\n" in told
+    assert "skipped 1 (not captured)\n" in told
 
 
 def test_path_excluded_now_is_not_overwritten(repo: Repo) -> None:
@@ -274,8 +274,8 @@ def test_path_excluded_now_is_not_overwritten(repo: Repo) -> None:
     for words in ((), ("-n",)):
         again = repo.run("envrestore", *words, first, check=True).out
         assert again == (
-            "nothing to restore: what differs stays as it is\n"
-            "left alone:\n    data: excluded from the environment now\n"
+            "nothing to restore: the paths that differ are skipped\n"
+            "skipped:\n    data: excluded from the environment now\n"
         )
 
 
@@ -530,8 +530,8 @@ def test_interrupted_restore_can_be_aborted(two: tuple[Repo, str, Listing, Listi
 @pytest.mark.parametrize(
     ("words", "done"),
     [
-        (("envrestore", "--json"), b"error: the restore is done, but cannot write the answer: No space left"),
-        (("envrestore",), b"error: cannot write the answer: No space left"),
+        (("envrestore", "--json"), b"error: the restore is done, but cannot write the output: No space left"),
+        (("envrestore",), b"error: cannot write the output: No space left"),
     ],
 )
 def test_completed_restore_is_reported_when_the_answer_cannot_be_written(

@@ -44,7 +44,7 @@ def test_never_captured_paths_are_counted_and_named_with_reasons(repo: Repo) -> 
         "data": "excluded from the environment now",
     }
     told = repo.run("envrestore", first, check=True).out
-    assert "left alone 4 (excluded from the environment now; never captured)\n" in told
+    assert "skipped 4 (excluded from the environment now; not captured)\n" in told
     assert [repo.read(name) for name in ("big.iso", "closed", "cache/a", "data/b")] == [b"now"] * 4
     assert repo.read("app.py") == b"then"
 
@@ -62,7 +62,7 @@ def test_directory_with_excluded_files_is_kept_by_the_plan(repo: Repo) -> None:
     }  # fmt: skip
     done = repo.run("envrestore", first)
     assert (done.status, done.err) == (0, "")
-    assert "left alone 2 (contains excluded paths)" in done.out
+    assert "skipped 2 (contains excluded paths)" in done.out
     assert repo.read("lib/new/__pycache__/a.pyc") == repo.read("logs/today.log") == b"new"
     assert {path.name for path in repo.path.iterdir()} == {".git", ".envhistignore", "app.py", "lib", "logs"}
     assert not (repo.path / "lib/quiet").exists()
@@ -79,7 +79,7 @@ def test_file_is_skipped_when_a_directory_with_excluded_files_is_in_its_place(re
     repo.write("place/other", b"goes")
     done = repo.run("envrestore", first)
     assert done.status == 5
-    assert "warning: not as it was: 'place': contains excluded paths\n" in done.err
+    assert "warning: not restored exactly: 'place': contains excluded paths\n" in done.err
     assert [path.name for path in (repo.path / "place").iterdir()] == ["today.log"]
 
 
@@ -103,7 +103,7 @@ def test_sealed_files_stay_when_their_key_is_missing(repo: Repo) -> None:
     assert planned["left_alone"] == [{"path": path, "why": why} for path in (".env", "gone.env")]
     done = repo.run("envrestore", "--allow-unsigned", first)
     assert done.status == 5, done.err
-    assert f"not as it was: '.env': {why}\n" in done.err
+    assert f"not restored exactly: '.env': {why}\n" in done.err
     assert (repo.read(".env"), repo.read("app.py")) == (b"A=2\n", b"then")
     assert not (repo.path / "gone.env").exists()
     # The files now were sealed with the present key, so undo restores them.
@@ -134,7 +134,7 @@ def test_immutable_file_is_skipped_and_reported(repo: Repo, immutable: Path) -> 
     plan = json.loads(repo.run("envrestore", "-n", "--json", first, check=True).out)["plan"]
     assert plan["left_alone"] == [{"path": "locked/file", "why": why}]
     done = repo.run("envrestore", first)
-    assert (done.status, done.err) == (5, f"warning: not as it was: 'locked/file': {why}\n")
+    assert (done.status, done.err) == (5, f"warning: not restored exactly: 'locked/file': {why}\n")
     assert (immutable.read_bytes(), repo.read("app.py")) == (b"now", b"print('hello')\n")
 
 

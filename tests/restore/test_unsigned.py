@@ -63,7 +63,7 @@ def test_set_id_bits_and_owners_are_not_restored(stranger: Stranger) -> None:
     assert modes == {**wanted, "others": 0o644}
     assert harmful(there) == []
     for name in ("setuid", "setgid", "open", "d", "closed"):
-        assert f"not as it was: '{name}': its mode was not restored" in told
+        assert f"not restored exactly: '{name}': its mode was not restored" in told
     assert "'plain'" not in told
     assert "'.': owners were not restored: all files are yours" in told
 
@@ -77,8 +77,8 @@ def test_devices_and_sockets_are_not_restored(stranger: Stranger) -> None:
     }
     there, told = write(stranger, write_snapshot(stranger.repo.path, tree))
     assert os.listdir(there) == ["pipe"]
-    assert "not as it was: 'mem': a device is not restored" in told
-    assert "not as it was: 'socket': a socket is not restored" in told
+    assert "not restored exactly: 'mem': a device is not restored" in told
+    assert "not restored exactly: 'socket': a socket is not restored" in told
 
 
 def test_attributes_that_grant_privileges_are_not_restored(stranger: Stranger) -> None:
@@ -87,7 +87,7 @@ def test_attributes_that_grant_privileges_are_not_restored(stranger: Stranger) -
     tree = {b"f": file(b"1", 0o755, xattrs=(*attributes, (b"user.note", b"mine")))}
     there, told = write(stranger, write_snapshot(stranger.repo.path, tree))
     assert not set(granting) & set(map(os.fsencode, os.listxattr(there / "f")))
-    assert "not as it was: 'f': attributes were not restored" in told
+    assert "not restored exactly: 'f': attributes were not restored" in told
 
 
 LINKS = {
@@ -125,7 +125,7 @@ def test_links_that_lead_outside_are_not_restored_without_force(stranger: Strang
     found = subprocess.run(["find", there, "-type", "l", "-printf", "%P\n"], capture_output=True, check=True)
     assert set(found.stdout.split()) == {*INSIDE}
     for path in LINKS:
-        assert f"not as it was: '{path.decode()}': a link " in told, path
+        assert f"not restored exactly: '{path.decode()}': a link " in told, path
     forced, _ = write(stranger, tree, "--force")
     found = subprocess.run(["find", forced, "-type", "l", "-printf", "%P\n"], capture_output=True, check=True)
     assert set(found.stdout.split()) == {*INSIDE, *LINKS} - {b"long"}

@@ -97,15 +97,15 @@ def test_undo_reverts_changes_after_a_restore_before_the_restore(repo: Repo) -> 
     repo.write("other", b"since")
     told = repo.run("envrestore", "-n", "--undo", check=True).out
     assert told.endswith(
-        f"this leads to where the restore of {first[:7]} had led; before it: git envrestore --undo 2\n"
+        f"this undoes the changes after the restore of {first[:7]}; to undo that restore too: git envrestore --undo 2\n"
     )
     done = repo.run("envrestore", "--undo", check=True).out
     assert done.endswith(
-        f"this is where the restore of {first[:7]} had led; to take that back, too: git envrestore --undo\n"
+        f"undone: the changes after the restore of {first[:7]}; to undo that restore too: git envrestore --undo\n"
     )
     assert (repo.read("file"), (repo.path / "other").exists()) == (b"one", False)
     again = repo.run("envrestore", "--undo", check=True).out
-    assert again.endswith("go back with: git envrestore --redo\n")
+    assert again.endswith("to redo: git envrestore --redo\n")
     assert repo.read("file") == b"two"
     repo.run("envrestore", "--redo", "2", check=True)
     assert (repo.read("file"), repo.read("other")) == (b"one", b"since")

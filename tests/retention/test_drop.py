@@ -146,7 +146,7 @@ def test_capture_works_after_everything_was_dropped(repo: Repo) -> None:
 
 def test_drop_and_undrop_print_results_and_hints(repo: Repo) -> None:
     before = take(repo, 3)
-    assert repo.run("envlog", "undrop", check=True).out == "nothing is in the trash\n"
+    assert repo.run("envlog", "undrop", check=True).out == "no snapshots are dropped\n"
     would = answer(repo, "drop", "-n", "n1")
     assert (would["dry_run"], [one["id"] for one in would["dropped"]]) == (True, [before[1].id])
     assert len(ids(repo)) == 3
@@ -160,9 +160,9 @@ def test_drop_and_undrop_print_results_and_hints(repo: Repo) -> None:
         assert missed.status == 4
         assert f"it was dropped; bring it back: git envlog undrop {before[1].id[:12]}" in missed.err
     assert repo.run("envlog", "undrop", "n7").status == 4
-    assert "would bring back" in repo.run("envlog", "undrop", "--dry-run", "n1", check=True).out
+    assert "would restore" in repo.run("envlog", "undrop", "--dry-run", "n1", check=True).out
     for word in ("n1", ":/step 1"):
-        assert "brought back" in repo.run("envlog", "undrop", word, check=True).out
+        assert "restored" in repo.run("envlog", "undrop", word, check=True).out
         repo.run("envlog", "drop", before[1].id, check=True)
     assert repo.run("envlog", "drop").status == 129
     assert repo.run("envlog", "undrop", "n1", "--all").status == 129

@@ -224,7 +224,7 @@ def test_dry_run_erases_nothing_and_reports_unknown_paths(repo: Repo) -> None:
     assert repo.run("envlog", "purge", "../outside").status == 129
     # Relative to the current directory, also after `--`.
     done = repo.run("envlog", "purge", "--", "creds", check=True, cwd="sub")
-    assert "the words of 1 snapshot may name it" in done.err
+    assert "the intents or notes of 1 snapshot may mention it" in done.err
     assert holding(repo, b"xyzzy", b"\ncreds") == []
 
 
@@ -404,7 +404,7 @@ def test_purge_names_imports_that_it_deletes(repo: Repo, tmp_path: Path) -> None
     assert purge(there, "--dry-run", "creds")["imported"] == [imported]
     assert EnvHistory.open(str(there.path), one_command=True).timelines() == (imported,)
     done = there.run("envlog", "purge", "creds", check=True)
-    assert f"went with it: '{imported}', which was imported and comes from no remote" in done.out
+    assert f"was removed too: '{imported}', an imported timeline that no remote has" in done.out
     assert EnvHistory.open(str(there.path), one_command=True).timelines() == ()
 
 

@@ -135,7 +135,7 @@ ASKED = {
     "envrestore --to": "write_to(directory)",
     "envrestore --plan": "restore(planned)",
     "envrestore --keep-new": "restore(keep_new)",
-    "envrestore --keep-tracked": "restore(keep_code)",
+    "envrestore --keep-tracked": "restore(keep_tracked)",
     "envrestore --only": "restore(only)",
     "envrestore --head": "restore(head)",
     "envrestore --relocate": "restore(relocate)",

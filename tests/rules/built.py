@@ -7,7 +7,7 @@ import inspect
 import re
 
 from git_envhist import EnvHistory, errors
-from git_envhist.cli.command import HUSH, Command
+from git_envhist.cli.command import QUIET, Command
 from git_envhist.cli.parser import Option
 from git_envhist.cli.subcommands import PROGRAMS, SUBCOMMANDS, load
 from tests.rules.source import sources
@@ -31,12 +31,12 @@ def options() -> set[str]:
     So does the one that all have that change something: `every --quiet`.
     """
     by_command = {
-        words: {_spelling(option) for option in command.options if option is not HUSH}
+        words: {_spelling(option) for option in command.options if option is not QUIET}
         for words, command in commands().items()
     }
     common = set.intersection(*by_command.values())
     own = {f"{words} {option}" for words, found in by_command.items() for option in found - common}
-    return own | {f"every {option}" for option in (*common, _spelling(HUSH))}
+    return own | {f"every {option}" for option in (*common, _spelling(QUIET))}
 
 
 def _spelling(option: Option) -> str:

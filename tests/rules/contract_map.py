@@ -77,7 +77,7 @@ WORDS = (
         "a carried over or claimed one is never one's own",
         (
             "history/test_resolve.py::test_copied_or_claimed_verdict_is_not_good",
-            "cli/test_render.py::test_a_verdict_of_somebody_else_is_a_claim",
+            "cli/test_render.py::test_unsigned_check_result_is_marked",
         ),
     ),
 )
@@ -294,12 +294,12 @@ CONFIG = (
         ("remote/test_hostile_servers.py::test_what_would_unfold_is_refused_and_takes_no_more_than_it_may",),
     ),
     Line(
-        "config envhist.fetchpatience",
+        "config envhist.fetchtimeout",
         "so long a remote may say nothing before a fetch gives up",
         ("remote/test_stopped.py::test_a_server_that_says_nothing_is_given_up",),
     ),
     Line(
-        "config envhist.pushpatience",
+        "config envhist.pushtimeout",
         "so long a remote may say nothing before a push gives up",
         ("remote/test_stopped.py::test_one_that_says_nothing_to_a_push_is_given_up_too",),
     ),
@@ -351,8 +351,8 @@ ENVDIFF = (
         "envdiff",
         "none: newest against now; one: it against now; a..b or a b; the story by itself",
         (
-            "cli/test_envdiff.py::test_the_ends_are_what_a_git_user_expects",
-            "cli/test_envdiff.py::test_the_story_is_what_is_shown_by_itself",
+            "cli/test_envdiff.py::test_revisions_are_read_as_git_diff_does",
+            "cli/test_envdiff.py::test_default_output_is_the_summary",
             "cli/test_diffview.py::test_many_changes_fold_into_a_few_lines_of_the_terminals_width",
         ),
     ),
@@ -368,7 +368,7 @@ ENVDIFF = (
         "envdiff -- <pathspec>",
         "git's pathspecs, with their magic",
         (
-            "cli/test_envdiff.py::test_pathspecs_are_gits_and_start_where_the_user_stands",
+            "cli/test_envdiff.py::test_pathspecs_are_relative_to_the_current_directory",
             "diff/test_compare.py::test_pathspecs_agree_with_git_diff",
         ),
     ),
@@ -376,44 +376,44 @@ ENVDIFF = (
         "envdiff now",
         "looked at as a capture would, nothing kept",
         (
-            "cli/test_envdiff.py::test_looking_at_now_leaves_nothing_behind",
-            "cli/test_envdiff.py::test_contents_that_only_now_has_can_be_shown",
+            "cli/test_envdiff.py::test_diff_with_now_stores_nothing",
+            "cli/test_envdiff.py::test_patch_with_now_shows_new_contents",
         ),
     ),
     Line(
         "envdiff --stat",
         "git's layout",
-        ("cli/test_diffview.py::test_stat_is_laid_out_as_gits",),
+        ("cli/test_diffview.py::test_stat_has_the_layout_of_git",),
     ),
     Line(
         "envdiff --name-only",
         "the paths",
-        ("cli/test_diffview.py::test_lists_of_names_are_gits",),
+        ("cli/test_diffview.py::test_lists_of_names_equal_gits",),
     ),
     Line(
         "envdiff --name-status",
         "letters and paths",
-        ("cli/test_diffview.py::test_lists_of_names_are_gits",),
+        ("cli/test_diffview.py::test_lists_of_names_equal_gits",),
     ),
     Line(
         "envdiff --raw",
         "git's raw format",
-        ("cli/test_diffview.py::test_the_raw_view_is_gits",),
+        ("cli/test_diffview.py::test_raw_format_equals_gits",),
     ),
     Line(
         "envdiff --patch",
         "git's own unified diff, with true names",
         (
-            "cli/test_diffview.py::test_a_patch_of_plain_files_is_gits_own",
-            "cli/test_diffview.py::test_escaped_names_stand_as_they_are_in_every_view",
-            "cli/test_diffview.py::test_the_users_attributes_and_programs_have_no_say",
+            "cli/test_diffview.py::test_patch_of_plain_files_equals_gits",
+            "cli/test_diffview.py::test_escaped_names_are_decoded_in_every_format",
+            "cli/test_diffview.py::test_attributes_and_external_diff_programs_are_ignored",
         ),
     ),
     Line(
         "envdiff -z",
         "NUL-ended, unquoted",
         (
-            "cli/test_diffview.py::test_lists_of_names_are_gits",
+            "cli/test_diffview.py::test_lists_of_names_equal_gits",
             "cli/test_envdiff.py::test_strange_names_are_quoted_as_core_quotepath_has_it",
         ),
     ),
@@ -421,19 +421,19 @@ ENVDIFF = (
         "envdiff --find-renames",
         "-M[n]",
         (
-            "cli/test_envdiff.py::test_a_moved_file_is_one_change_where_it_is_asked_for",
-            "cli/test_diffview.py::test_a_moved_file_is_shown_as_git_shows_it",
+            "cli/test_envdiff.py::test_renames_are_detected_with_the_option",
+            "cli/test_diffview.py::test_renamed_file_is_shown_as_git_does",
         ),
     ),
     Line(
         "envdiff --exit-code",
         "1: they differ",
-        ("cli/test_envdiff.py::test_exit_code_says_whether_they_differ",),
+        ("cli/test_envdiff.py::test_exit_code_is_1_for_differences",),
     ),
     Line(
         "envdiff --quiet",
         "nothing printed",
-        ("cli/test_envdiff.py::test_exit_code_says_whether_they_differ",),
+        ("cli/test_envdiff.py::test_exit_code_is_1_for_differences",),
     ),
     Line(
         "envdiff --only",
@@ -448,15 +448,15 @@ ENVDIFF = (
         "envdiff --reveal",
         "values of sealed files, masked otherwise",
         (
-            "cli/test_envdiff.py::test_variables_of_sealed_files_are_told_by_their_keys",
-            "cli/test_envdiff.py::test_without_the_key_a_sealed_file_is_told_as_sealed",
+            "cli/test_envdiff.py::test_variables_of_sealed_files_are_shown_by_name",
+            "cli/test_envdiff.py::test_sealed_file_without_key_is_marked",
         ),
     ),
     Line(
         "envdiff --json",
         "the answer as the schema says",
         (
-            "cli/test_envdiff.py::test_json_tells_the_same_and_is_what_the_schema_says",
+            "cli/test_envdiff.py::test_json_equals_the_text_and_matches_the_schema",
             "cli/test_envdiff.py::test_an_error_under_json_is_json",
         ),
     ),
@@ -489,7 +489,7 @@ LIST = (
         "lists the timeline, newest first",
         (
             "end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",
-            "cli/test_render.py::test_the_list_has_id_time_verdict_intent_and_story_in_columns",
+            "cli/test_render.py::test_list_has_aligned_columns",
             "end_to_end/test_reading.py::test_before_the_first_capture_the_list_is_empty",
         ),
     ),
@@ -574,7 +574,7 @@ LIST = (
     Line(
         "symbols",
         "plain letters where symbols cannot be read",
-        ("cli/test_symbols.py::test_plain_letters_take_the_place_of_symbols_and_nothing_moves",),
+        ("cli/test_symbols.py::test_ascii_letters_replace_symbols_without_moving_columns",),
     ),
     Line(
         "log.date",
@@ -597,7 +597,7 @@ LIST = (
         "the whole card",
         (
             "end_to_end/test_reading.py::test_full_is_the_card_of_each",
-            "cli/test_render.py::test_the_card_tells_everything",
+            "cli/test_render.py::test_full_view_has_all_fields",
         ),
     ),
     Line(
@@ -614,7 +614,7 @@ LIST = (
         "git's styles",
         (
             "end_to_end/test_reading.py::test_dates_are_in_gits_styles",
-            "cli/test_dates.py::test_a_date_reads_as_git_writes_it",
+            "cli/test_dates.py::test_dates_are_formatted_as_git_does",
         ),
     ),
     Line(
@@ -891,10 +891,10 @@ LIST = (
         "envlog init",
         "history for a plain directory, found from anywhere below it and after it moved",
         (
-            "cli/test_init.py::test_everything_works_as_in_a_repository_of_gits",
-            "cli/test_init.py::test_it_is_found_after_the_directory_was_moved",
-            "cli/test_init.py::test_the_nearest_directory_with_a_history_is_meant",
-            "cli/test_init.py::test_everything_of_it_is_private",
+            "cli/test_init.py::test_history_without_git_works_as_in_a_repository",
+            "cli/test_init.py::test_history_is_found_after_a_move",
+            "cli/test_init.py::test_nearest_history_is_used",
+            "cli/test_init.py::test_history_is_private_to_its_owner",
             "cli/test_init.py::test_git_sees_nothing_there_and_no_code_commit_is_known",
         ),
     ),
@@ -903,29 +903,29 @@ LIST = (
         "nothing needs to be set up",
         (
             "cli/test_init.py::test_inside_a_git_repository_there_is_nothing_to_set_up",
-            "cli/test_init.py::test_a_directory_that_became_a_repository_says_which_history_is_meant",
+            "cli/test_init.py::test_directory_that_became_a_repository_names_its_old_history",
         ),
     ),
     Line(
         "envlog init --force",
         "also the home directory and /",
-        ("cli/test_init.py::test_the_home_directory_and_the_machine_want_force",),
+        ("cli/test_init.py::test_home_directory_and_root_need_force",),
     ),
     Line(
         "envlog init --new",
         "begins another history, the one before stays readable",
         (
-            "cli/test_init.py::test_a_history_begun_anew_keeps_the_one_before_readable",
-            "cli/test_init.py::test_a_copy_that_the_file_system_made_is_told_from_the_original",
+            "cli/test_init.py::test_new_history_keeps_the_old_one",
+            "cli/test_init.py::test_file_system_copy_is_distinguished_from_the_original",
         ),
     ),
     Line(
         "envlog init --adopt",
         "goes on with the history of a directory that is gone",
         (
-            "cli/test_init.py::test_a_directory_made_anew_at_the_same_place_is_asked_about",
-            "cli/test_init.py::test_a_copy_has_no_history_until_it_takes_one_up",
-            "cli/test_init.py::test_a_directory_moved_to_another_file_system_is_told_how_to_go_on",
+            "cli/test_init.py::test_new_directory_at_the_same_path_needs_a_decision",
+            "cli/test_init.py::test_copy_has_no_history_before_adopt",
+            "cli/test_init.py::test_move_to_another_file_system_names_adopt",
         ),
     ),
     Line(
@@ -953,24 +953,24 @@ LIST = (
         "envlog key",
         "shows, exports, imports the keys",
         (
-            "cli/test_key.py::test_it_shows_each_key_where_its_copies_are_and_never_the_secret",
-            "cli/test_key.py::test_a_backup_comes_back_from_a_file_or_from_standard_input",
+            "cli/test_key.py::test_key_lists_places_and_never_the_secret",
+            "cli/test_key.py::test_key_is_imported_from_file_or_standard_input",
         ),
     ),
     Line(
         "envlog key --passphrase",
         "wraps an exported key for a passphrase, asked of a person",
-        ("cli/test_key.py::test_a_passphrase_is_asked_of_a_person_alone",),
+        ("cli/test_key.py::test_passphrase_is_asked_on_a_terminal_only",),
     ),
     Line(
         "envlog key --output",
         "a new file that its owner alone can read",
-        ("cli/test_first_day.py::test_a_key_can_be_written_for_oneself_alone",),
+        ("cli/test_first_day.py::test_exported_key_is_readable_by_its_owner_only",),
     ),
     Line(
         "envlog key --passphrase-file",
         "the passphrase of a file; a wrong one is an authentication failure",
-        ("cli/test_key.py::test_a_key_wrapped_for_a_passphrase_opens_with_it_and_with_nothing_else",),
+        ("cli/test_key.py::test_key_with_passphrase_opens_only_with_it",),
     ),
     Line(
         "envlog push",
@@ -1038,7 +1038,7 @@ LIST = (
     Line(
         "envlog gc --empty-trash",
         "what was dropped goes for good, at once",
-        ("cli/test_first_day.py::test_room_comes_back_when_somebody_wants_it",),
+        ("cli/test_first_day.py::test_emptying_the_trash_frees_space",),
     ),
     Line(
         "envlog gc --auto",
@@ -1225,7 +1225,7 @@ LIST = (
     Line(
         "envlog key --use",
         "seals new files with an imported key",
-        ("cli/test_key.py::test_an_imported_key_seals_new_files_where_that_is_asked",),
+        ("cli/test_key.py::test_imported_key_seals_new_files_with_use",),
     ),
     Line(
         "envlog help",
@@ -1235,14 +1235,14 @@ LIST = (
     Line(
         "did you mean",
         "words of other tools",
-        ("cli/test_programs.py::test_a_word_of_another_tool_gets_did_you_mean",),
+        ("cli/test_programs.py::test_word_of_another_tool_gets_a_hint",),
     ),
     Line(
         "text on a terminal",
         "names, intents and notes are escaped",
         (
-            "cli/test_terminal.py::test_what_could_command_a_terminal_is_spelled_out",
-            "cli/test_render.py::test_a_hostile_intent_cannot_command_the_terminal",
+            "cli/test_terminal.py::test_control_characters_are_escaped",
+            "cli/test_render.py::test_control_characters_in_an_intent_are_escaped",
         ),
     ),
     Line(
@@ -1257,49 +1257,51 @@ DIFF = (
         "envdiff",
         "the story between two moments; one or none: against now",
         (
-            "cli/test_envdiff.py::test_the_ends_are_what_a_git_user_expects",
-            "cli/test_envdiff.py::test_the_story_is_what_is_shown_by_itself",
-            "cli/test_envdiff.py::test_looking_at_now_leaves_nothing_behind",
+            "cli/test_envdiff.py::test_revisions_are_read_as_git_diff_does",
+            "cli/test_envdiff.py::test_default_output_is_the_summary",
+            "cli/test_envdiff.py::test_diff_with_now_stores_nothing",
             "cli/test_diffview.py::test_many_changes_fold_into_a_few_lines_of_the_terminals_width",
         ),
     ),
-    Line("envdiff --stat", "laid out as git's", ("cli/test_diffview.py::test_stat_is_laid_out_as_gits",)),
-    Line("envdiff --name-only", "the paths", ("cli/test_diffview.py::test_lists_of_names_are_gits",)),
+    Line("envdiff --stat", "laid out as git's", ("cli/test_diffview.py::test_stat_has_the_layout_of_git",)),
+    Line("envdiff --name-only", "the paths", ("cli/test_diffview.py::test_lists_of_names_equal_gits",)),
     Line(
-        "envdiff --name-status", "the paths, and how", ("cli/test_diffview.py::test_lists_of_names_are_gits",)
+        "envdiff --name-status",
+        "the paths, and how",
+        ("cli/test_diffview.py::test_lists_of_names_equal_gits",),
     ),
-    Line("envdiff --raw", "as git diff --raw", ("cli/test_diffview.py::test_the_raw_view_is_gits",)),
+    Line("envdiff --raw", "as git diff --raw", ("cli/test_diffview.py::test_raw_format_equals_gits",)),
     Line(
         "envdiff --patch",
         "a patch that can be applied",
         (
-            "cli/test_diffview.py::test_a_patch_of_plain_files_is_gits_own",
-            "cli/test_diffview.py::test_a_patch_of_plain_files_can_be_applied",
+            "cli/test_diffview.py::test_patch_of_plain_files_equals_gits",
+            "cli/test_diffview.py::test_patch_of_plain_files_can_be_applied",
         ),
     ),
     Line(
         "envdiff --full-index",
         "whole ids in a patch, as git's",
-        ("cli/test_diffview.py::test_a_patch_of_plain_files_is_gits_own",),
+        ("cli/test_diffview.py::test_patch_of_plain_files_equals_gits",),
     ),
-    Line("envdiff -z", "NUL, unquoted", ("cli/test_diffview.py::test_lists_of_names_are_gits",)),
+    Line("envdiff -z", "NUL, unquoted", ("cli/test_diffview.py::test_lists_of_names_equal_gits",)),
     Line(
         "envdiff --find-renames",
         "a moved file is one change",
         (
-            "cli/test_envdiff.py::test_a_moved_file_is_one_change_where_it_is_asked_for",
+            "cli/test_envdiff.py::test_renames_are_detected_with_the_option",
             "cli/test_envdiff.py::test_a_similarity_is_read_as_git_reads_it",
         ),
     ),
     Line(
         "envdiff --exit-code",
         "1 where they differ",
-        ("cli/test_envdiff.py::test_exit_code_says_whether_they_differ",),
+        ("cli/test_envdiff.py::test_exit_code_is_1_for_differences",),
     ),
     Line(
         "envdiff --quiet",
         "the status alone",
-        ("cli/test_envdiff.py::test_exit_code_says_whether_they_differ",),
+        ("cli/test_envdiff.py::test_exit_code_is_1_for_differences",),
     ),
     Line(
         "envdiff --only",
@@ -1328,14 +1330,14 @@ DIFF = (
         "envdiff --reveal",
         "values of sealed files, for whoever has the key",
         (
-            "cli/test_diffview.py::test_reveal_shows_values_to_whoever_has_the_key",
+            "cli/test_diffview.py::test_reveal_shows_values_with_the_key",
             "cli/test_diffview.py::test_a_sealed_file_of_variables_shows_keys_and_no_value",
         ),
     ),
     Line(
         "envdiff pathspecs",
         "git's, magic included",
-        ("cli/test_envdiff.py::test_pathspecs_are_gits_and_start_where_the_user_stands",),
+        ("cli/test_envdiff.py::test_pathspecs_are_relative_to_the_current_directory",),
     ),
 )
 
@@ -1350,7 +1352,7 @@ EVERY = (
         "one versioned schema; errors too",
         (
             "end_to_end/test_reading.py::test_json_is_one_array_newest_first_and_lines_where_wanted",
-            "cli/test_envdiff.py::test_json_tells_the_same_and_is_what_the_schema_says",
+            "cli/test_envdiff.py::test_json_equals_the_text_and_matches_the_schema",
             "cli/test_programs.py::test_an_error_under_json_is_an_object_on_stdout",
             "end_to_end/test_capture_options.py::test_json_tells_the_snapshot",
         ),
@@ -1360,7 +1362,7 @@ EVERY = (
         "always, never, auto; NO_COLOR, FORCE_COLOR",
         (
             "end_to_end/test_reading.py::test_colour_only_where_it_is_wanted",
-            "cli/test_output.py::test_who_decides_about_colour",
+            "cli/test_output.py::test_colour_option_wins_over_environment_and_configuration",
         ),
     ),
     Line(
@@ -1371,20 +1373,20 @@ EVERY = (
     Line(
         "every --quiet",
         "of all that change something: nothing is said but warnings and errors",
-        ("cli/test_quiet.py::test_quiet_says_nothing_but_what_is_amiss",),
+        ("cli/test_quiet.py::test_quiet_prints_only_warnings_and_errors",),
     ),
     Line(
         "every -h",
         "a short help",
         (
-            "cli/test_programs.py::test_short_help_is_an_answer",
+            "cli/test_programs.py::test_short_help_is_printed_to_standard_output",
             "cli/test_programs.py::test_help_needs_no_repository",
         ),
     ),
     Line(
         "every --version",
         "the version of this program",
-        ("cli/test_programs.py::test_every_program_and_subcommand_tells_its_version",),
+        ("cli/test_programs.py::test_every_command_prints_its_version",),
     ),
     Line(
         "every --help",
@@ -1397,7 +1399,7 @@ EVERY = (
     Line(
         "every --",
         "everything after it is a path",
-        ("cli/test_argv.py::test_what_follows_the_separator_is_never_touched",),
+        ("cli/test_argv.py::test_words_after_the_separator_are_unchanged",),
     ),
     Line(
         "status 0",
@@ -1407,7 +1409,7 @@ EVERY = (
     Line(
         "status 1",
         "--exit-code: they differ",
-        ("cli/test_envdiff.py::test_exit_code_says_whether_they_differ",),
+        ("cli/test_envdiff.py::test_exit_code_is_1_for_differences",),
     ),
     Line(
         "status 4",
@@ -1421,8 +1423,8 @@ EVERY = (
         "status 128",
         "failed, in one line and a hint; never a traceback",
         (
-            "cli/test_programs.py::test_outside_a_repository_the_error_says_what_to_do",
-            "cli/test_programs.py::test_a_defect_is_one_line_and_a_file",
+            "cli/test_programs.py::test_error_outside_a_repository_has_a_hint",
+            "cli/test_programs.py::test_unexpected_exception_is_one_line_and_a_report",
         ),
     ),
 )
@@ -2030,7 +2032,7 @@ PYTHON = (
     Line(
         "python init",
         "the history of a plain directory, its storage chosen",
-        ("cli/test_init.py::test_a_program_begins_a_history_where_it_wants",),
+        ("cli/test_init.py::test_api_creates_a_history_in_a_given_place",),
     ),
     Line(
         "python capture",
@@ -2096,24 +2098,24 @@ PYTHON = (
         "python open_sealed",
         "opens what is sealed, for whoever has the key",
         (
-            "cli/test_diffview.py::test_reveal_shows_values_to_whoever_has_the_key",
+            "cli/test_diffview.py::test_reveal_shows_values_with_the_key",
             "end_to_end/test_capture_options.py::test_secret_files_are_sealed_before_they_are_stored",
         ),
     ),
     Line(
         "python present",
         "the live environment, captured and thrown away",
-        ("cli/test_envdiff.py::test_looking_at_now_leaves_nothing_behind",),
+        ("cli/test_envdiff.py::test_diff_with_now_stores_nothing",),
     ),
     Line(
         "python sides",
         "two trees to compare, now among them",
-        ("cli/test_envdiff.py::test_contents_that_only_now_has_can_be_shown",),
+        ("cli/test_envdiff.py::test_patch_with_now_shows_new_contents",),
     ),
     Line(
         "python reader",
         "an open reader of objects",
-        ("cli/test_envdiff.py::test_contents_that_only_now_has_can_be_shown",),
+        ("cli/test_envdiff.py::test_patch_with_now_shows_new_contents",),
     ),
     Line(
         "python judge",
@@ -2136,7 +2138,7 @@ PYTHON = (
     Line(
         "python tree_of",
         "the tree of a snapshot",
-        ("cli/test_envdiff.py::test_contents_that_only_now_has_can_be_shown",),
+        ("cli/test_envdiff.py::test_patch_with_now_shows_new_contents",),
     ),
     Line(
         "python fetch_missing",
@@ -2214,9 +2216,9 @@ CHECKS = (
         (AGENTS + "test_agent_every_captures_before_every_nth_tool_that_may_change_something",),
     ),
     Line(
-        "config envhist.agentwait",
+        "config envhist.agenttimeout",
         "how long a tool is held; the card says when that was too short",
-        (AGENTS + "test_a_tool_is_held_for_agent_wait_and_the_card_says_when_that_was_too_short",),
+        (AGENTS + "test_a_tool_is_held_for_agent_timeout_and_the_card_says_when_that_was_too_short",),
     ),
     Line(
         "config envhist.verifyon",

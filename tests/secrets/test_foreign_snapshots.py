@@ -61,11 +61,11 @@ def test_capture_reports_its_snapshot_as_trusted(repo: Repo) -> None:
 def assert_claimed(repo: Repo, name: str = "Mallory") -> None:
     assert not trusted(repo)
     card = repo.run("envlog", "show", check=True).out
-    assert f"Claimed:   by {name} <" in card
+    assert f"Unsigned:  says {name} <" in card
     assert "Actor:" not in card
-    assert f"claimed by {name}" in repo.run("envlog", check=True).out.splitlines()[0]
-    assert f"claimed by {name}" in repo.run("envlog", "--oneline", check=True).out.splitlines()[0]
-    assert f"claimed by {name}" in repo.run("envlog", "-1", "--format=%(story)", check=True).out
+    assert f"unsigned (says: {name})" in repo.run("envlog", check=True).out.splitlines()[0]
+    assert f"unsigned (says: {name})" in repo.run("envlog", "--oneline", check=True).out.splitlines()[0]
+    assert f"unsigned (says: {name})" in repo.run("envlog", "-1", "--format=%(story)", check=True).out
 
 
 def forged(message: bytes, actor: bytes = b"Mallory <m@example.com>") -> bytes:

@@ -193,7 +193,7 @@ def test_service_state_is_shown_from_capture_to_restore(repo: Repo) -> None:
     assert "users" not in repo.git("cat-file", "-p", repo.run("envlog", "-1", "--format=%H").out.strip())
     repo.write("app.py", b"broken")
     dry = repo.run("envrestore", "-n", "@~1", check=True).out
-    assert "services left as they are; the snapshot holds the state of pg from " in dry
+    assert "services not restored; to restore the state of pg from " in dry
     done = repo.run("envrestore", "--json", "@~1", check=True).out
     assert json.loads(done)["services_held"] == ["pg"]
     assert "✓ from" in repo.run("envlog", "-1").out

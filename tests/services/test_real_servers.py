@@ -114,5 +114,5 @@ def test_redis_is_stopped_restored_and_started(repo: Repo, tmp_path: Path) -> No
         assert "redis stopped; redis restored from" in done.out
         assert ask("info", "server").partition("process_id:")[2].split()[0] != process
         assert (ask("dbsize"), ask("get", "key99"), ask("get", "only")) == ("100", "a", "")
-        repo.run(*done.out.rstrip().rpartition("go back with: git ")[2].split(), check=True)
+        repo.run(*done.out.rstrip().rpartition("to undo: git ")[2].split(), check=True)
         assert (ask("dbsize"), ask("get", "only")) == ("1", "b")

@@ -65,7 +65,7 @@ def test_restore_loads_the_state_and_undo_reverts_it(served: Served) -> None:
     assert repo.read("app.py") != b"two"
     assert served.steps == ["stop", "restore", "start"]
     assert f"services: kv stopped; kv restored from {first[:7]}; kv started\n" in done
-    assert done.endswith("go back with: git envrestore --undo --services\n")
+    assert done.endswith("to undo: git envrestore --undo --services\n")
     for verb, app, state in (("--undo", b"two", b"2"), ("--redo", b"print('hello')\n", b"1")):
         repo.run("envrestore", verb, "--services", check=True)
         assert (repo.read("app.py"), served.state.read_bytes()) == (app, STATE + state)
@@ -214,7 +214,7 @@ def test_failed_service_command_has_its_own_exit_status(served: Served, verb: st
     served.configure(verb, "echo 'disk is full' >&2; exit 1")
     done = repo.run("envrestore", "--services", first)
     assert done.status == 5
-    assert "not as it was: 'service kv'" in done.err
+    assert "not restored exactly: 'service kv'" in done.err
     assert "disk is full" in done.err
     assert repo.read("app.py") != b"two"
     assert served.steps == ["stop", "start" if verb == "restore" else "restore"]
@@ -263,7 +263,7 @@ def test_interrupted_restore_starts_no_service_and_reports_it(served: Served) ->
     journal, _ = engine.prepare(engine.plan(before, target))
     write_journal(engine.private, replace(journal, notes=((STOPPED, "kv"),)))
     done = repo.run("envrestore", "--continue", check=True)
-    assert "services were stopped for that restore, and still are: kv" in done.err
+    assert "services that the restore stopped are still stopped: kv" in done.err
     assert served.steps == []
 
 
@@ -275,7 +275,7 @@ def test_interrupted_restore_starts_no_service_and_reports_it(served: Served) ->
         (
             "restore",
             signal.SIGINT,
-            "error: stopped: the files are restored, but not all that goes with them\n",
+            "error: stopped: the files are restored, but the rest of the restore was not finished\n",
         ),
     ],
 )

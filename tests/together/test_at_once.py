@@ -12,7 +12,7 @@ from tests.support.repository import Repo
 
 CAPTURE = ("git-envlog", "capture", "--porcelain", "-m")
 ROUNDS = 2
-WAITING = "waiting for another capture of this working tree to end\n"
+WAITING = "waiting for another capture of this working tree to finish\n"
 
 Ended = tuple[int, str, str]
 """Status, output, complaints."""

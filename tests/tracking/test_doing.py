@@ -73,7 +73,7 @@ def test_resume_returns_the_next_task_and_its_start(repo: Repo) -> None:
     )
     assert f"git envrestore {begun[:7]}" in repo.run("envlog", "resume", check=True).out
     answer(repo, "task", "done", "2")
-    assert repo.run("envlog", "resume", check=True).out == "no task is left to do\n"
+    assert repo.run("envlog", "resume", check=True).out == "all tasks are done\n"
 
 
 @pytest.mark.parametrize("words", [["finish", "1"], ["start"], ["done", "one"], ["list", "1"], ["add", " "]])
@@ -106,7 +106,7 @@ def test_effect_is_noted_when_the_process_is_killed_during_it(repo: Repo) -> Non
     assert (repo.path.parent / "paid").exists()
     (effect,) = answer(repo, "show")["effects"]
     assert (effect["text"], effect["exit_code"], effect["irreversible"]) == ("paid", None, True)
-    told = "not undone: paid (irreversible, it never ended)\n"
+    told = "not undone: paid (irreversible, it did not finish)\n"
     assert told in repo.run("envrestore", "one", check=True).out
 
 

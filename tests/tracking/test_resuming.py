@@ -68,7 +68,7 @@ def test_task_begun_by_one_version_is_finished_by_the_next(repo: Repo) -> None:
         env={"GIT_ENVHIST_AGENT": "builder", "GIT_ENVHIST_AGENT_VERSION": "2.0"},
     ).out
     assert "server" in shown
-    assert "told by builder 1.0; you are builder 2.0" in shown
+    assert "recorded by builder 1.0; you are builder 2.0" in shown
     assert run_agent(repo, "2.0", "be careful") == 0
     assert repo.read("work").decode().splitlines() == [
         "schema begun by 1.0",

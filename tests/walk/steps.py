@@ -26,7 +26,7 @@ from tests.support.trees import (
 NAMES = (b"a", b"b", b"src/m.py", b"src/n.py", b"src/deep/er/x", b"node_modules/p/index.js", b".env", b"data",
          b"odd \xff\n", b"src", b"node_modules", b"src/deep", b"app.py")  # fmt: skip
 WEIGHTS = {
-    "edit": 34, "capture": 14, "restore": 9, "restore_paths": 7, "keep_new": 4, "keep_code": 3, "undo": 7, "redo": 4,
+    "edit": 34, "capture": 14, "restore": 9, "restore_paths": 7, "keep_new": 4, "keep_tracked": 3, "undo": 7, "redo": 4,
     "write_to": 4, "fork": 2, "switch": 5, "commit": 3, "drop": 3, "undrop": 2, "prune": 1, "purge": 1, "gc": 2,
     "export": 1, "share": 2,
 }  # fmt: skip

@@ -143,7 +143,7 @@ class World:
         if shot := self._choose(step.choice):
             self._restore(["--keep-new", shot.id], lambda before: _kept_new(before, shot.tree), partial=b"")
 
-    def _do_keep_code(self, step: Step) -> None:
+    def _do_keep_tracked(self, step: Step) -> None:
         if not (shot := self._choose(step.choice)):
             return
         listed = self.here.repo.run_git("ls-tree", "-rz", "--name-only", "HEAD").stdout
@@ -156,7 +156,7 @@ class World:
         if blocked or any(entry.linked for entry in (*shot.tree.values(), *self.here.look().values())):
             return  # a tracked file where the snapshot has a directory: which of them gives way is not modelled
         self._restore(
-            ["--keep-code", shot.id],
+            ["--keep-tracked", shot.id],
             lambda before: _mixed(before, shot.tree, lambda one: one not in tracked),
             partial=b"",
         )

@@ -1,1 +1,1 @@
-"""One module for each command: parse its words, call the API, pass the result to a view."""
+"""One module per command: parse its words, call the API, and pass the result to a view."""

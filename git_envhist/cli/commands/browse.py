@@ -1,4 +1,4 @@
-"""`git envlog browse`: the timeline on a terminal, to walk through."""
+"""`git envlog browse`: the terminal browser of the timeline."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from git_envhist.errors import EnvhistError, UsageError
 
 PARTS = ("textual", "rich")
 DUMB = "dumb"
-"""A terminal that shows lines and nothing else, as an editor's."""
+"""The TERM of a terminal without cursor movement, e.g. in an editor."""
 
 
 class TuiNotInstalled(EnvhistError):
-    """What draws it is not installed."""
+    """The optional package textual is not installed."""
 
     code = "no-tui"
 
@@ -23,10 +23,10 @@ def browse(session: Session) -> int:
     """Browse the timeline in this terminal: read, compare, search, restore and undo."""
     session.no_paths()
     if session.json:
-        raise UsageError("a terminal is no place for JSON", hint="git envlog --json")
+        raise UsageError("browse cannot print JSON", hint="git envlog --json")
     if not (os.isatty(0) and os.isatty(1)) or os.environ.get("TERM") == DUMB:
         raise EnvhistError(
-            "a terminal is needed to browse", hint="'git envlog' prints the same, '--html' a page"
+            "browse needs a terminal", hint="use 'git envlog', or 'git envlog --html <file>' for a web page"
         )
     session.history.settings  # noqa: B018 - opened for what opening it finds
     try:
@@ -38,5 +38,5 @@ def browse(session: Session) -> int:
             raise
         from git_envhist.cli.extras import how_to_add  # loaded late: only where the extra is missing
 
-        raise TuiNotInstalled("the terminal browser is not installed here", hint=how_to_add("tui")) from error
+        raise TuiNotInstalled("the terminal browser is not installed", hint=how_to_add("tui")) from error
     return show()

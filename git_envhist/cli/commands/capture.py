@@ -1,4 +1,7 @@
-"""`git envlog capture`: takes a snapshot and says in one line what came of it."""
+"""`git envlog capture`: take a snapshot and print the result.
+
+The result is printed as soon as the snapshot is stored, and the result of its check afterwards (`_CaptureReporter`).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 
 
 MAX_LINES = 20
-"""So many paths of a kind are told; the card has them all."""
+"""The longest list of paths of one kind; `git envlog show` prints all."""
 MAX_SIZE = 5
 MAX_DIRECTORIES = 12
 
@@ -69,21 +72,21 @@ def capture(session: Session, intent: str | None, messages: tuple[str, ...], **o
     session.no_paths()
     if options["name"] is not None:
         refuse_name(options["name"])
-    telling = _CaptureReporter(session, options)
-    captured = _capture(session, _intent(intent, messages), options, telling)
+    reporter = _CaptureReporter(session, options)
+    captured = _capture(session, _intent(intent, messages), options, reporter)
     if captured.snapshot is not None:
         from git_envhist.consent import name_repository  # loaded late: an unchanged capture needs none
 
         name_repository(session.history.environ, session.history.repository.common_dir)
-    telling.tell_check(captured)
+    reporter.print_check(captured)
     if not (options["dry_run"] or options["porcelain"]):
-        give_hint(session, captured)
-    return telling.status(captured)
+        print_next_step(session, captured)
+    return reporter.status(captured)
 
 
-def give_hint(session: Session, captured: CaptureResult) -> None:
-    """What to type next, if anything is worth a word."""
-    from git_envhist.cli import errors  # loaded late: a program gets none
+def print_next_step(session: Session, captured: CaptureResult) -> None:
+    """Print a hint about the next step."""
+    from git_envhist.cli import errors  # loaded late: a script gets no hint
 
     if captured.verdict is not None:
         errors.after_verdict(session, captured.verdict)
@@ -92,18 +95,18 @@ def give_hint(session: Session, captured: CaptureResult) -> None:
 
 
 class _CaptureReporter:
-    """Says what came of a capture as soon as it stands, and of its check when that is over."""
+    """Prints the result of a capture as soon as the snapshot is stored, and that of its check at the end."""
 
     def __init__(self, session: Session, options: dict[str, Any]) -> None:
         self._session = session
         self._options = options
-        self._told = 0
-        self._stands: CaptureResult | None = None
+        self._warned = 0
+        self._stored_result: CaptureResult | None = None
 
-    def tell_capture(self, captured: CaptureResult) -> None:
+    def print_capture(self, captured: CaptureResult) -> None:
         session, options = self._session, self._options
         self._warn((*session.history.warnings, *captured.warnings))
-        self._told, self._stands = len(captured.warnings), captured
+        self._warned, self._stored_result = len(captured.warnings), captured
         if captured.snapshot is not None and not options["dry_run"]:
             session.done(f"{captured.snapshot.id[:7]} is captured")
         warn_of_missing(captured.missing)
@@ -112,19 +115,19 @@ class _CaptureReporter:
         if options["dry_run"]:
             _print_all(session, dry_run_lines(captured))
         elif options["porcelain"]:
-            # Nothing changed, nothing made: the snapshot that holds this very state is the answer.
+            # Nothing changed, so that no snapshot was taken: the newest one has this state.
             session.line(captured.snapshot.id if captured.snapshot else _newest_id(session))
         else:
             _print_all(session, captured_lines(captured, session.history))
 
-    def tell_what_stands(self) -> None:
-        """The check was stopped; what was captured before stands."""
-        if self._stands is not None and self._session.json:
-            _print_json(self._session, self._stands)
+    def print_stored(self) -> None:
+        """Print the stored snapshot after its check was interrupted."""
+        if self._stored_result is not None and self._session.json:
+            _print_json(self._session, self._stored_result)
         self._session.output.flush()
 
-    def tell_check(self, captured: CaptureResult) -> None:
-        self._warn(captured.warnings[self._told :])
+    def print_check(self, captured: CaptureResult) -> None:
+        self._warn(captured.warnings[self._warned :])
         if self._session.json:
             _print_json(self._session, captured)
         if captured.verdict is None:
@@ -143,9 +146,9 @@ class _CaptureReporter:
             return 0
         if captured.verdict is None:
             raise UsageError(
-                "there was no check: --exit-code", hint="git envlog capture --exit-code --verify <command>"
+                "--exit-code needs a check", hint="git envlog capture --exit-code --verify <command>"
             )
-        from git_envhist.checks.verdicts import exit_status  # loaded late: likewise
+        from git_envhist.checks.verdicts import exit_status  # loaded late: most captures check nothing
 
         return exit_status(captured.verdict)
 
@@ -156,31 +159,31 @@ class _CaptureReporter:
 
 def _intent(positional: str | None, messages: tuple[str, ...]) -> bytes | None:
     if positional is not None and messages:
-        raise UsageError("the intent is given twice", hint="either as a word or with -m")
+        raise UsageError("two intents are given", hint="give it as an argument or with -m")
     words = messages if positional is None else (positional,)
     # Each -m is a paragraph, as in git commit.
     return os.fsencode("\n\n".join(words)) if words else None
 
 
 def _capture(
-    session: Session, intent: bytes | None, options: dict[str, Any], telling: _CaptureReporter
+    session: Session, intent: bytes | None, options: dict[str, Any], reporter: _CaptureReporter
 ) -> CaptureResult:
     from git_envhist.cli.progress import shown_progress  # loaded late: keeps capture fast
 
     with ExitStack() as shown:
         progress = shown.enter_context(shown_progress())
 
-        def tell(captured: CaptureResult) -> None:
-            # A check has the screen to itself.
+        def print_captured(captured: CaptureResult) -> None:
+            # The output of a check is not mixed with a progress bar.
             shown.close()
-            telling.tell_capture(captured)
+            reporter.print_capture(captured)
 
         try:
             return session.history.capture(
                 intent,
                 verify=options["verify"],
                 watching=_watching(session, options),
-                captured=tell,
+                captured=print_captured,
                 name=options["name"],
                 if_changed=options["if_changed"],
                 strict=options["strict"],
@@ -191,10 +194,10 @@ def _capture(
                 force=options["force"],
                 trigger=Trigger.MANUAL,
                 progress=progress,
-                waiting=lambda: tell_that_we_wait(session),
+                waiting=lambda: report_lock_holder(session),
             )
         except KeyboardInterrupt:
-            telling.tell_what_stands()
+            reporter.print_stored()
             raise
 
 
@@ -206,13 +209,13 @@ def _watching(session: Session, options: dict[str, Any]) -> CheckListener:
     return watching(session)
 
 
-def tell_that_we_wait(session: Session) -> None:
-    """Report which operation holds the working tree."""
+def report_lock_holder(session: Session) -> None:
+    """Print which operation holds the lock of the working tree."""
     from git_envhist.worktree.unfinished_restore import restore_directory  # loaded late: captures rarely wait
 
     place = restore_directory(session.history.repository.state)
     what = "a restore" if os.path.isdir(place) and os.listdir(place) else "another capture"
-    print_error_line(f"waiting for {what} of this working tree to end")
+    print_error_line(f"waiting for {what} of this working tree to finish")
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -227,7 +230,7 @@ def _newest_id(session: Session) -> str:
 
 
 def captured_lines(captured: CaptureResult, history: EnvHistory) -> Iterator[str]:
-    """What a capture says at its end."""
+    """Yield the result lines of a capture."""
     snapshot = captured.snapshot
     if snapshot is None:
         yield f"nothing changed since the newest snapshot ({seconds(captured.seconds)})"
@@ -241,13 +244,16 @@ def captured_lines(captured: CaptureResult, history: EnvHistory) -> Iterator[str
     if captured.first:
         yield from _first_lines(captured, history)
     if captured.sealed_first:
-        yield " secret files are sealed with a key that was made just now; a backup: git envlog key export -o <file>"
+        yield " secret files are sealed (encrypted) with a new key; back it up: git envlog key export -o <file>"
         if history.settings.key_in != "home":
-            yield " a copy of this directory carries the key, too, unless: git config envhist.keyIn home"
+            yield (
+                " a copy of this directory includes the key; "
+                "to store it only in your home: git config envhist.keyIn home"
+            )
 
 
 def counts_line(captured: CaptureResult) -> str:
-    """`4,213 files, 12 new (3.1 MiB, 812.0 KiB stored), 0.31 s`."""
+    """Return `4,213 files, 12 new (3.1 MiB, 812.0 KiB stored), 0.31 s`."""
     new = f"{captured.new_files:,} new"
     if captured.new_bytes:
         new += f" ({size(captured.new_bytes)}, {size(captured.stored_bytes)} stored)"
@@ -255,33 +261,33 @@ def counts_line(captured: CaptureResult) -> str:
 
 
 def _first_lines(captured: CaptureResult, history: EnvHistory) -> Iterator[str]:
+    heading = " this first snapshot contains the whole environment"
+    largest = tuple(one for one in captured.directories if one[0] and one[1])[:MAX_SIZE]
+    yield heading + ("; the largest directories:" if largest else "")
+    yield from directory_lines(largest)
     from git_envhist.probes import package_directories  # loaded late: only a first capture needs it
 
-    told = " the first snapshot here holds the whole environment"
-    largest = tuple(one for one in captured.directories if one[0] and one[1])[:MAX_SIZE]
-    yield told + ("; its largest directories:" if largest else "")
-    yield from directory_lines(largest)
     inside = [path for path, _, _ in largest if not path.endswith(ROOT_MARK)]
     below = [path for path in inside if path.isascii() and os.fsdecode(path).isprintable()]
-    # What was installed is the first thing that a restore is wanted for.
+    # Installed packages are what a restore is needed for most often, so they are no example.
     below = [path for path in below if path not in package_directories()]
     example = next((path for path in below if not _is_tracked(history, path)), None)
     if example is not None:
         import shlex  # loaded late: only a first capture needs it
 
         pattern = shlex.quote(f"/{os.fsdecode(example)}/")
-        yield f" to leave one out: echo {pattern} >> .envhistignore"
+        yield f" to exclude one: echo {pattern} >> .envhistignore"
 
 
 def _is_tracked(history: EnvHistory, directory: EnvPath) -> bool:
-    """Whether git itself holds something of a directory: sources are no example of what to leave out."""
+    """Return whether git tracks files in a directory: sources are no example of a directory to exclude."""
     pathspec = ":(top,literal)" + os.fsdecode(directory)
     listed = history.repository.git.try_run("ls-files", "-z", "--", pathspec)
     return bool(listed.out)
 
 
 def directory_lines(directories: tuple[tuple[EnvPath, int, int], ...]) -> Iterator[str]:
-    """One line a directory: bytes, files, path."""
+    """Yield one line per directory: bytes, files, path."""
     for path, files, number in directories:
         yield f"  {size(number):>10}  {count(files, 'file'):>14}  {escape(_shown_directory(path))}"
 
@@ -291,7 +297,7 @@ def _shown_directory(path: EnvPath) -> str:
 
 
 def _by_top(directories: Iterable[tuple[EnvPath, int, int]]) -> list[tuple[EnvPath, int, int]]:
-    """Return the directories at the top, each with all that is below it, the largest first."""
+    """Return the top directories, each with the sums of everything below it, the largest first."""
     sums: dict[bytes, list[int]] = {}
     for path, files, number in directories:
         # The name of an additional root contains slashes.
@@ -304,9 +310,9 @@ def _by_top(directories: Iterable[tuple[EnvPath, int, int]]) -> list[tuple[EnvPa
 
 
 def dry_run_lines(captured: CaptureResult) -> Iterator[str]:
-    """What a capture would read, by directory: only then is it known what of it is new."""
-    told = f"{count(captured.new_files, 'file')} ({size(captured.new_bytes)})"
-    yield f"would read {told} and store what is new, {seconds(captured.seconds)}"
+    """Yield what a capture would read, by directory."""
+    amount = f"{count(captured.new_files, 'file')} ({size(captured.new_bytes)})"
+    yield f"would read {amount} and store what is new, {seconds(captured.seconds)}"
     largest = _by_top(captured.directories)
     yield from directory_lines(tuple(largest[:MAX_DIRECTORIES]))
     rest = largest[MAX_DIRECTORIES:]
@@ -316,7 +322,7 @@ def dry_run_lines(captured: CaptureResult) -> Iterator[str]:
 
 
 def warn_of_missing(missing: tuple[MissingPath, ...]) -> None:
-    """Name what is not in the snapshot, and why."""
+    """Warn about each path that is not in the snapshot, with the reason."""
     for one in missing[:MAX_LINES]:
         warn(f"not captured ({why_missing(one)}): '{os.fsdecode(one.path)}'")
     if len(missing) > MAX_LINES:
@@ -329,14 +335,14 @@ def warn_of_missing(missing: tuple[MissingPath, ...]) -> None:
 
 
 def why_missing(missing: MissingPath) -> str:
-    """Return the reason with its detail: a number of bytes as a size."""
+    """Return the reason with its detail; a number of bytes as a size."""
     number, _, unit = missing.detail.partition(" ")
     detail = size(int(number)) if unit == "bytes" and number.isdecimal() else missing.detail
     return f"{missing.why.value}: {detail}" if detail else missing.why.value
 
 
 def _print_json(session: Session, captured: CaptureResult) -> None:
-    from git_envhist.cli.json_values import (  # loaded late: likewise
+    from git_envhist.cli.json_values import (  # loaded late: only --json needs it
         PATHS_IN_LISTS,
         captured_json,
         snapshot_json,
@@ -344,13 +350,13 @@ def _print_json(session: Session, captured: CaptureResult) -> None:
     from git_envhist.cli.views.details import read_details  # loaded late: only --json needs it
 
     snapshot = captured.snapshot
-    told = None
+    value = None
     if snapshot is not None and captured.verdict is not None:
         snapshot = replace(snapshot, verdicts=(captured.verdict,))
     if snapshot is not None:
         details = read_details(session.history, snapshot)
-        told = snapshot_json(session.history.judge(snapshot), details, most_paths=PATHS_IN_LISTS)
-    session.print_json(captured_json(captured, told))
+        value = snapshot_json(session.history.judge(snapshot), details, most_paths=PATHS_IN_LISTS)
+    session.print_json(captured_json(captured, value))
 
 
 def _print_all(session: Session, lines: Iterator[str]) -> None:

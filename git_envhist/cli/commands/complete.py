@@ -1,6 +1,6 @@
-"""`git-envhist complete revisions|names|timelines`: what a TAB may offer, a word a line, each with what it is.
+"""`git envhist complete revisions|names|timelines`: words for shell completion, one per line with a description.
 
-The shells' own files have all that is static. What fails here is told to nobody: a TAB that offers nothing is enough.
+The completion files of the shells contain everything static. Errors are ignored: then nothing is offered.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ Offer = tuple[str, str]
 
 
 def complete(words: Sequence[str]) -> int:
-    """Print what may stand there; nothing where that cannot be known."""
+    """Print the possible words of one kind; nothing after an error."""
     output = Output()
     with suppress(EnvhistError, OSError, OutputClosed):
         prefix = os.environ.get("GIT_PREFIX")
         if prefix:
             os.chdir(prefix)
         offered = OFFERED.get(words[0] if words else "")
-        for word, told in offered() if offered else ():
-            output.line(f"{word}\t{told}" if told else word)
+        for word, description in offered() if offered else ():
+            output.line(f"{word}\t{description}" if description else word)
         output.close()
     return 0
 
 
 def _history() -> EnvHistory:
-    from git_envhist.api import EnvHistory  # loaded late: likewise
+    from git_envhist.api import EnvHistory  # loaded late: only a completion needs it
 
     return EnvHistory.open(".", workers="fork", one_command=True)
 
@@ -53,9 +53,9 @@ def _revisions() -> Iterator[Offer]:
     history = _history()
     yield from _named(history)
     shown = history.log(limit=MAX_COUNT)
-    look = FormatContext(history.now, id_length=id_length([one.id for one in shown]))
+    context = FormatContext(history.now, id_length=id_length([one.id for one in shown]))
     for snapshot in shown:
-        yield look.short_id(snapshot), _told(snapshot, look)
+        yield context.short_id(snapshot), _description(snapshot, context)
 
 
 def _names() -> Iterator[Offer]:
@@ -63,11 +63,11 @@ def _names() -> Iterator[Offer]:
 
 
 def _named(history: EnvHistory) -> Iterator[Offer]:
-    look = FormatContext(history.now)
+    context = FormatContext(history.now)
     for snapshot in history.log():
         for name in snapshot.names:
             if name == escape(name):
-                yield name, _told(snapshot, look)
+                yield name, _description(snapshot, context)
 
 
 def _timelines() -> Iterator[Offer]:
@@ -75,9 +75,9 @@ def _timelines() -> Iterator[Offer]:
         yield escape(name), ""
 
 
-def _told(snapshot: Snapshot, look: FormatContext) -> str:
+def _description(snapshot: Snapshot, context: FormatContext) -> str:
     title = shorten(escape(subject(snapshot.intent)), WIDEST)
-    return f"{look.time(snapshot)} {verdict_symbol(snapshot.verdict)} {title}"
+    return f"{context.time(snapshot)} {verdict_symbol(snapshot.verdict)} {title}"
 
 
 OFFERED: dict[str, Callable[[], Iterator[Offer]]] = {

@@ -1,4 +1,4 @@
-"""`git envdiff`: what differs between two moments, or between a moment and what is here now."""
+"""`git envdiff`: show what differs between two snapshots, or between a snapshot and the working tree."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import warn_if_half_way
 from git_envhist.cli.parser import argument, diff_formats, option
-from git_envhist.cli.views.details import anchored_paths, diff_manner, fetch_sides, fetch_snapshots
+from git_envhist.cli.views.details import anchored_paths, fetch_sides, fetch_snapshots, make_diff_style
 from git_envhist.cli.views.diff_source import DiffSource
 from git_envhist.diff.compare import compare
 from git_envhist.errors import UsageError
@@ -33,13 +33,13 @@ CLASSES = ("packages", "services", "databases", "env", "tools", "files")
 ALL = frozenset(CLASSES)
 DIFFER = 1
 
-Moment = Snapshot | str
+Endpoint = Snapshot | str
 """A snapshot, or `now`."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiffOptions:
-    """What was asked for beside the two moments."""
+    """The options of `git envdiff` besides the two snapshots."""
 
     form: str
     classes: frozenset[str]
@@ -48,10 +48,10 @@ class DiffOptions:
     reveal: bool
     full_index: bool
     status: bool
-    """End with 1 where something differs."""
+    """Exit with status 1 if anything differs."""
     silent: bool
     whole: bool
-    """Also what differs by nature between two machines."""
+    """Also list differences that are normal between two machines."""
 
 
 @command("envdiff", "git envdiff [<options>] [<a>[..<b>] | <a> <b>] [-- <pathspec>...]", bare=True)
@@ -81,7 +81,7 @@ def envdiff(session: Session, revisions: tuple[str, ...], **options: Any) -> int
     """Show what changed between two snapshots. One alone (default: the newest) is compared with the files now."""
     wanted = _read_options(options)
     meanwhile(_load_readers)
-    before, after = read_moments(session.history, revisions)
+    before, after = read_endpoints(session.history, revisions)
     if NOW in (before, after):
         warn_if_half_way(session.history)
     with _compare(session, before, after, wanted) as source:
@@ -93,19 +93,20 @@ def envdiff(session: Session, revisions: tuple[str, ...], **options: Any) -> int
 
 
 def _differs(source: DiffSource) -> bool:
-    from git_envhist.diff.facts import SECRET  # loaded late: only a status that was asked for needs it
+    from git_envhist.diff.facts import SECRET  # loaded late: only --exit-code needs it
 
-    # What is known of variables stands beside a file, which is told; by two keys the same value looks different.
+    # Variables are compared inside their file, which is listed itself; sealed with two keys, equal values look
+    # different.
     return bool(source.changes) or any(fact.probe not in SECRET for fact in source.facts)
 
 
 def _load_readers() -> None:
-    # Needed in any case; here git is looking for the two moments meanwhile.
+    # These modules are needed in any case; git resolves the two snapshots meanwhile.
     import_module("git_envhist.diff.manifest")
 
 
-def read_moments(history: EnvHistory, revisions: Sequence[str]) -> tuple[Moment, Moment]:
-    """The two ends that the words mean; what is left out is the newest snapshot, and then what is here now."""
+def read_endpoints(history: EnvHistory, revisions: Sequence[str]) -> tuple[Endpoint, Endpoint]:
+    """Return the two ends that the words name; the defaults are the newest snapshot and the working tree."""
     from git_envhist.history.resolve import (  # loaded late: only words that are no name need it
         resolve_end,
         resolve_range,
@@ -113,37 +114,37 @@ def read_moments(history: EnvHistory, revisions: Sequence[str]) -> tuple[Moment,
 
     world, now = history.catalog, history.now
     if len(revisions) > 2:
-        raise UsageError(f"more than two moments are given: '{revisions[2]}'", hint="paths stand behind '--'")
+        raise UsageError(f"more than two snapshots are given: '{revisions[2]}'", hint="paths go after '--'")
     if len(revisions) == 2:
         first, second = (resolve_end(text, world, now) for text in revisions)
-        return _moment(first), _moment(second)
+        return _endpoint(first), _endpoint(second)
     if not revisions:
         return history.resolve("@"), NOW
     span = resolve_range(revisions[0], world, now)
     if span.start is None:
-        return _moment(span.end), NOW
-    return _moment(span.start), _moment(span.end)
+        return _endpoint(span.end), NOW
+    return _endpoint(span.start), _endpoint(span.end)
 
 
 def read_similarity(text: str) -> int:
-    """How much must be alike, in percent, spelled as for git's -M: `90%`, `9`, `0.9` are the same."""
+    """Return the similarity in percent, spelled as for git's -M: `90%`, `9`, `0.9` are the same."""
     found = re.fullmatch(r"(\d{1,3})%|(?:0?\.)?(\d{1,9})", text)
     if found is None or int(found[1] or 0) > 100:
-        raise UsageError(f"not a similarity: '{text}'", hint="-M90% or -M9: nine tenths are alike")
+        raise UsageError(f"not a percentage: '{text}'", hint="-M90% or -M9: at least 90 % equal")
     if found[1]:
         return int(found[1])
     digits = found[2]
     return int(digits.ljust(2, "0")[:2])
 
 
-def are_of_two_machines(own: str | None, *moments: Moment) -> bool:
-    """Whether one of them was fetched, and the other is of another working tree."""
-    names = {own if isinstance(moment, str) else moment.timeline for moment in moments}
+def are_of_two_machines(own: str | None, *endpoints: Endpoint) -> bool:
+    """Return whether one snapshot was fetched and the other is of another working tree."""
+    names = {own if isinstance(endpoint, str) else endpoint.timeline for endpoint in endpoints}
     bare = {split_name(name)[1] if name is not None and is_fetched(name) else name for name in names}
     return len(bare) > 1 and any(name is not None and is_fetched(name) for name in names)
 
 
-def _moment(end: End) -> Moment:
+def _endpoint(end: End) -> Endpoint:
     return NOW if isinstance(end, WorkingTree) else end.snapshot
 
 
@@ -152,8 +153,8 @@ def _read_options(options: dict[str, Any]) -> DiffOptions:
 
     forms = [form for form in FORMS if options.get(form)]
     if len(forms) > 1:
-        told = " and ".join("--" + form.replace("_", "-") for form in forms[:2])
-        raise UsageError(f"{told} exclude each other")
+        text = " and ".join("--" + form.replace("_", "-") for form in forms[:2])
+        raise UsageError(f"{text} exclude each other")
     renames = options["renames"]
     return DiffOptions(
         forms[0] if forms else "story",
@@ -172,7 +173,7 @@ def _read_classes(lists: Sequence[str]) -> frozenset[str]:
     words = [word for words in lists for word in words.split(",") if word]
     if not set(words) <= set(CLASSES):
         from git_envhist.cli.views.restore import (
-            class_of_label,  # loaded late: classes have names of their own
+            class_of_label,  # loaded late: the names of classes need no labels
         )
 
         words = [class_of_label(word) for word in words]
@@ -183,12 +184,14 @@ def _read_classes(lists: Sequence[str]) -> frozenset[str]:
 
 
 @contextmanager
-def _compare(session: Session, before: Moment, after: Moment, wanted: DiffOptions) -> Iterator[DiffSource]:
+def _compare(
+    session: Session, before: Endpoint, after: Endpoint, wanted: DiffOptions
+) -> Iterator[DiffSource]:
     history, paths = session.history, anchored_paths(session)
     if wanted.renames is not None:
         fetch_snapshots(history, before, after)
     with history.sides(before, after) as (git, old, new):
-        # What one key sealed twice is the same.
+        # Equal contents sealed with one key are equal.
         resealed = len(history.keys.all()) > 1
         brief = _is_brief(session, wanted) and not resealed
         changes = compare(git, old, new, pathspecs=paths, renames=wanted.renames, brief=brief)
@@ -215,36 +218,36 @@ def _facts(
     wanted: DiffOptions,
     history: EnvHistory,
 ) -> tuple[FactChange, ...]:
-    from git_envhist.diff.facts import changed_facts  # loaded late: a list of paths needs none of it
-    from git_envhist.probes import kinds  # loaded late: likewise
+    from git_envhist.diff.facts import changed_facts  # loaded late: a list of paths needs no facts
+    from git_envhist.probes import kinds  # loaded late: a list of paths needs no facts
 
     found = changed_facts(git, *sides, paths, history.keys.opening)
     classes = kinds()
-    # What a later version tells belongs to no class that is known here.
+    # Facts of a later version belong to no class that is known here.
     return tuple(
         one for one in found if wanted.classes == ALL or classes.get(one.probe, "") in wanted.classes
     )
 
 
 def _programs(changes: tuple[Change, ...], wanted: DiffOptions) -> tuple[FactChange, ...]:
-    from git_envhist.diff.classes import programs  # loaded late: likewise
-    from git_envhist.probes import TOOLS  # loaded late: a list of paths needs none of it
+    from git_envhist.diff.classes import programs  # loaded late: a list of paths needs no facts
+    from git_envhist.probes import TOOLS  # loaded late: a list of paths needs no facts
 
     return programs(changes) if wanted.classes == ALL or TOOLS in wanted.classes else ()
 
 
 def _is_brief(session: Session, wanted: DiffOptions) -> bool:
-    """Whether all that is shown of a modified file is its path."""
+    """Return whether only the paths of modified files are printed."""
     names_only = wanted.silent or wanted.form in ("name_only", "name_status")
     return names_only and not session.json and wanted.renames is None and wanted.classes == ALL
 
 
 def _choose(changes: tuple[Change, ...], wanted: DiffOptions, *, story: bool) -> tuple[Change, ...]:
-    """The paths of the classes that were asked for; a story tells packages and the like by facts alone."""
+    """Return the changes of the selected classes; the default output shows packages by their facts only."""
     if wanted.classes == ALL:
         return changes
-    from git_envhist.cli.views.summary import split_by_class  # loaded late: a list of paths needs none of it
-    from git_envhist.diff.classes import class_of  # loaded late: likewise
+    from git_envhist.cli.views.summary import split_by_class  # loaded late: a list of paths needs no classes
+    from git_envhist.diff.classes import class_of  # loaded late: a list of paths needs no classes
 
     in_env, in_files = split_by_class(changes)
     chosen = in_env if "env" in wanted.classes else []
@@ -262,25 +265,25 @@ def _choose(changes: tuple[Change, ...], wanted: DiffOptions, *, story: bool) ->
 def _show(session: Session, source: DiffSource, wanted: DiffOptions) -> None:
     from git_envhist.cli.views.patch import print_diff  # loaded late: only -p needs it
 
-    manner = diff_manner(session, ended_by_nul=wanted.ended_by_nul, full_index=wanted.full_index)
-    manner = replace(manner, reveal=wanted.reveal)
+    diff_style = make_diff_style(session, ended_by_nul=wanted.ended_by_nul, full_index=wanted.full_index)
+    diff_style = replace(diff_style, reveal=wanted.reveal)
     if source.changes:
         session.page()
-    print_diff(session.output, wanted.form, source, manner)
+    print_diff(session.output, wanted.form, source, diff_style)
 
 
-def _as_json(source: DiffSource, before: Moment, after: Moment, wanted: DiffOptions) -> dict[str, object]:
-    from git_envhist.cli.json_values import diff_json  # loaded late: likewise
+def _as_json(source: DiffSource, before: Endpoint, after: Endpoint, wanted: DiffOptions) -> dict[str, object]:
+    from git_envhist.cli.json_values import diff_json  # loaded late: only --json needs it
     from git_envhist.cli.views.summary import (
         config_facts,  # loaded late: only --json needs it
-        variable_facts,  # loaded late: likewise
+        variable_facts,  # loaded late: only --json needs it
     )
-    from git_envhist.diff.facts import SECRET  # loaded late: likewise
+    from git_envhist.diff.facts import SECRET  # loaded late: only --json needs it
 
     others = [fact for fact in source.facts if fact.probe not in SECRET]
     facts = (*others, *variable_facts(source, reveal=wanted.reveal), *config_facts(source))
     return diff_json(_name(before), _name(after), source.changes, facts)
 
 
-def _name(moment: Moment) -> str:
-    return moment if isinstance(moment, str) else moment.id
+def _name(endpoint: Endpoint) -> str:
+    return endpoint if isinstance(endpoint, str) else endpoint.id

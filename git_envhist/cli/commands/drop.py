@@ -1,4 +1,4 @@
-"""`git envlog drop` and `git envlog undrop`: lets moments go, and brings them back as long as they are in the trash."""
+"""`git envlog drop` and `undrop`: remove snapshots, and restore them within 30 days."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def drop(session: Session, revisions: tuple[str, ...], dry_run: bool) -> None:
     session.no_paths()
     if not revisions:
         raise UsageError(
-            "which snapshot?", hint="git envlog drop <rev>...; 'git envlog prune' thins by a policy"
+            "no snapshot given", hint="git envlog drop <rev>...; to drop by a policy: git envlog prune"
         )
     history = session.history
     dropped = history.drop(*revisions, dry_run=dry_run)
     if not dry_run:
-        session.done("they are dropped")
+        session.done("the snapshots are dropped")
     for warning in dropped.warnings:
         warn(warning)
     if session.json:
@@ -61,56 +61,56 @@ def undrop(session: Session, revisions: tuple[str, ...], every: bool, dry_run: b
     found = dropping.trash() if every else [dropping.find(one) for one in revisions]
     back = dropping.undrop(found) if not dry_run else None
     if not dry_run:
-        session.done("they are brought back")
+        session.done("the snapshots are restored")
     for warning in back.warnings if back is not None else ():
         warn(warning)
     if session.json:
-        told = {"schema": SCHEMA, "dry_run": dry_run, "trash": [_trash_json(one) for one in found]}
-        session.print_json(told)
+        value = {"schema": SCHEMA, "dry_run": dry_run, "trash": [_trash_json(one) for one in found]}
+        session.print_json(value)
         return
-    look = format_context(history)
-    word = "would bring back" if dry_run else "brought back"
+    context = format_context(history)
+    word = "would restore" if dry_run else "restored"
     for one in found:
-        session.line(f"{word} {_label(one.snapshot, look)}")
+        session.line(f"{word} {_label(one.snapshot, context)}")
     if not found:
-        session.line("nothing is in the trash")
+        session.line("no snapshots are dropped")
 
 
 def _list(session: Session, found: list[TrashedSnapshot]) -> None:
     if session.json:
-        told = {"schema": SCHEMA, "dry_run": True, "trash": [_trash_json(one) for one in found]}
-        session.print_json(told)
+        value = {"schema": SCHEMA, "dry_run": True, "trash": [_trash_json(one) for one in found]}
+        session.print_json(value)
         return
     length = id_length([one.snapshot.id for one in found])
-    look = format_context(session.history)
+    context = format_context(session.history)
     for one in found:
         names = f" ({', '.join(map(escape, one.snapshot.names))})" if one.snapshot.names else ""
         session.line(
-            f"{one.snapshot.id[:length]}  {look.time(one.snapshot)}  {look.words(one.snapshot)}{names}"
+            f"{one.snapshot.id[:length]}  {context.time(one.snapshot)}  {context.words(one.snapshot)}{names}"
             f"  dropped {one.since.isoformat()}, kept until {one.until.isoformat()}"
         )
     if not found:
-        session.line("nothing is in the trash")
+        session.line("no snapshots are dropped")
     else:
-        session.line("bring one back: git envlog undrop <id>")
+        session.line("restore one: git envlog undrop <id>")
 
 
-def _lines(dropped: DropResult, look: FormatContext) -> Iterator[str]:
+def _lines(dropped: DropResult, context: FormatContext) -> Iterator[str]:
     word = "would drop" if dropped.dry_run else "dropped"
     for one in dropped.snapshots:
-        yield f"{word} {_label(one, look)}"
+        yield f"{word} {_label(one, context)}"
     if not dropped.dry_run and dropped.snapshots:
         what = " ".join(one.id[:7] for one in dropped.snapshots[:3])
         again = what if len(dropped.snapshots) <= 3 else "<id>"
-        yield f"bring back until {dropped.until.isoformat()}: git envlog undrop {again}"
+        yield f"can be restored until {dropped.until.isoformat()}: git envlog undrop {again}"
     named = next((name for one in dropped.snapshots for name in one.names), None)
     if named is not None:
-        yield f"names go along; to take one alone: git envlog name -d {escape(shlex.quote(named))}"
+        yield f"the name is dropped too; to remove only the name: git envlog name -d {escape(shlex.quote(named))}"
 
 
-def _label(snapshot: Snapshot, look: FormatContext) -> str:
+def _label(snapshot: Snapshot, context: FormatContext) -> str:
     names = f" ({', '.join(map(escape, snapshot.names))})" if snapshot.names else ""
-    return f"{snapshot.id[:7]}  {look.time(snapshot)}  {look.words(snapshot)}{names}"
+    return f"{snapshot.id[:7]}  {context.time(snapshot)}  {context.words(snapshot)}{names}"
 
 
 def _as_json(dropped: DropResult) -> Json:

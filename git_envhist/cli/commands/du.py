@@ -1,4 +1,4 @@
-"""`git envlog du`: what holds the space of the history."""
+"""`git envlog du`: show what uses the disk space of the history."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def du(session: Session, revisions: tuple[str, ...], limit: int | None) -> None:
     """Show what uses disk space (classes, directories, snapshots) and what removing it would free."""
     history = session.history
     paths = tuple(history.environment_path(os.fsencode(path)) for path in session.paths or ())
-    with shown_steps() as tell:
-        space = history.du(*revisions, paths=paths, report=tell)
+    with shown_steps() as report:
+        space = history.du(*revisions, paths=paths, report=report)
     if session.json:
         session.print_json(_as_json(space))
         return
@@ -54,19 +54,23 @@ def _asked(revisions: Sequence[str], paths: Sequence[bytes]) -> str:
 
 
 def _room(session: Session) -> int:
-    """How wide a name may be, beside two columns of sizes."""
+    """Return the width of a name next to two columns of sizes."""
     return WIDEST if session.columns is None else max(NARROWEST, min(WIDEST, session.columns - 24))
 
 
-def _lines(space: DiskUsage, look: FormatContext, limit: int, room: int) -> Iterator[str]:
-    trash = f", {space.in_trash:,} in the trash" if space.in_trash else ""
-    yield f"{size(space.bytes)} in {count(space.packs, 'pack')}: {count(space.snapshots, 'moment')}{trash}"
+def _lines(space: DiskUsage, context: FormatContext, limit: int, room: int) -> Iterator[str]:
+    trash = f", {space.in_trash:,} dropped" if space.in_trash else ""
+    yield f"{size(space.bytes)} in {count(space.packs, 'pack')}: {count(space.snapshots, 'snapshot')}{trash}"
     if space.trash_frees:
-        yield f"{size(space.trash_frees)} of it come back when the trash is emptied: git envlog gc --empty-trash"
+        yield f"deleting the dropped snapshots frees {size(space.trash_frees)}: git envlog gc --empty-trash"
     yield from _table("class", space.by_class, limit, room, [row.name for row in space.by_class])
     yield from _table("directory", space.by_directory, limit, room, [row.name for row in space.by_directory])
     yield from _table(
-        "moment", space.by_snapshot, limit, room, [_moment(row, look) for row in space.by_snapshot]
+        "snapshot",
+        space.by_snapshot,
+        limit,
+        room,
+        [_snapshot_line(row, context) for row in space.by_snapshot],
     )
 
 
@@ -76,19 +80,19 @@ def _table(
     shown = list(zip(rows, names, strict=True))[:limit]
     if not shown:
         return
-    told = [shorten(escape(name), room) for _, name in shown]
-    wide = max(len(title), *map(width, told))
+    labels = [shorten(escape(name), room) for _, name in shown]
+    wide = max(len(title), *map(width, labels))
     yield ""
-    yield f"{pad(title, wide)}  {'holds':>10}  {'frees':>10}"
-    for (row, _), name in zip(shown, told, strict=True):
+    yield f"{pad(title, wide)}  {'uses':>10}  {'frees':>10}"
+    for (row, _), name in zip(shown, labels, strict=True):
         yield f"{pad(name, wide)}  {size(row.holds):>10}  {size(row.frees):>10}"
     if len(rows) > limit:
         yield f"and {len(rows) - limit:,} more"
 
 
-def _moment(row: SpaceUser, look: FormatContext) -> str:
+def _snapshot_line(row: SpaceUser, context: FormatContext) -> str:
     one = row.snapshot
-    return row.name[:7] if one is None else f"{one.id[:7]}  {look.time(one)}  {title(one)}"
+    return row.name[:7] if one is None else f"{one.id[:7]}  {context.time(one)}  {title(one)}"
 
 
 def _as_json(space: DiskUsage) -> Json:

@@ -1,4 +1,4 @@
-"""`git envlog observe`: checkpoints of the platform below us that were made without us."""
+"""`git envlog effect` and `observe`: record actions outside the machine, and checkpoints of the platform."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from git_envhist.model import Effect, ObservedCheckpoint, Snapshot
 from git_envhist.text import escape
 from git_envhist.tracking.effects import ListedCheckpoint, read_time
 
-# `git envlog effect`: notes what is done outside the machine, where no restore reaches.
+# `git envlog effect`: record an action that no restore undoes.
 
 LIST = "list"
 
@@ -39,22 +39,22 @@ def effect(session: Session, text: str | None, irreversible: bool, yes: bool) ->
         _list(session, effects.all())
         return 0
     if session.paths is None:
-        told = effects.note(text, irreversible=irreversible)
+        recorded = effects.note(text, irreversible=irreversible)
     else:
         words = _words(session.paths)
-        told = effects.perform(
+        recorded = effects.perform(
             text,
-            lambda: pass_through(words, _keep_nothing, ERR if session.json else OUT),
+            lambda: pass_through(words, _ignore_output, ERR if session.json else OUT),
             command=shlex.join(words),
             irreversible=irreversible,
             approve=lambda wanted: yes or _approve(wanted),
         )
-    session.done("it is noted")
+    session.done("the effect is recorded")
     if session.json:
-        session.print_json({"schema": SCHEMA, "effect": effect_json(told)})
+        session.print_json({"schema": SCHEMA, "effect": effect_json(recorded)})
     else:
-        print_error_line(f"noted on {(told.snapshot_id or '')[:7]}: {escape(effect_words(told))}")
-    return told.exit_code or 0
+        print_error_line(f"recorded on {(recorded.snapshot_id or '')[:7]}: {escape(effect_words(recorded))}")
+    return recorded.exit_code or 0
 
 
 def _list(session: Session, effects: Sequence[Effect]) -> None:
@@ -68,23 +68,23 @@ def _list(session: Session, effects: Sequence[Effect]) -> None:
             f"{(one.snapshot_id or '')[:7]}  {printed_time(one.at, now)}  {escape(effect_words(one))}"
         )
     if not effects:
-        print_error_line("hint: no effect is noted yet: git envlog effect 'deployed to staging'")
+        print_error_line("hint: no effects recorded; record one: git envlog effect 'deployed to staging'")
 
 
 def _words(paths: tuple[str, ...]) -> tuple[str, ...]:
     if not paths or not paths[0]:
-        raise UsageError("no command stands behind '--'", hint="git envlog effect 'deploy' -- make deploy")
+        raise UsageError("no command after '--'", hint="git envlog effect 'deploy' -- make deploy")
     return paths
 
 
-def _keep_nothing(_data: bytes) -> None:
-    """What it writes is seen, and not kept."""
+def _ignore_output(_data: bytes) -> None:
+    """Print the output of the command without storing it."""
 
 
 def _approve(wanted: Effect) -> bool:
     if not (sys.stdin.isatty() and os.isatty(2)):
         raise Refused(
-            f"it cannot be undone, and nobody is here to be asked: '{wanted.text}'",
+            f"irreversible effect needs confirmation, and there is no terminal: '{wanted.text}'",
             hint="git envlog effect --yes",
         )
     print_error_line(f"this cannot be undone: {escape(wanted.text)}")
@@ -105,23 +105,23 @@ NO_INTENT = "no intent recorded"
 @option("-m", "--message", "comment", metavar="<comment>", help="the comment of the platform")
 @option("--source", metavar="<platform>", help="name of the platform")
 @option("--list", "listed", is_flag=True, help="list recorded checkpoints; do not ask the platform")
-def observe(session: Session, external_id: str | None, listed: bool, **told: str | None) -> None:
+def observe(session: Session, external_id: str | None, listed: bool, **text: str | None) -> None:
     """Record a checkpoint that your platform made. Without an id, record all that envhist.platformList lists."""
     session.no_paths()
     observed = session.history.observed
-    if external_id is None and any(told.values()):
-        raise UsageError("which checkpoint?", hint="git envlog observe <id> --at <time>")
+    if external_id is None and any(text.values()):
+        raise UsageError("no checkpoint given", hint="git envlog observe <id> --at <time>")
     if listed:
-        _tell(session, observed.all(), "no checkpoint of the platform is known that was made without us")
+        _print_result(session, observed.all(), "no checkpoints of the platform are recorded")
     elif external_id is None:
-        _tell(session, observed.look(), "nothing new: every checkpoint of the platform is known here")
+        _print_result(session, observed.look(), "nothing new: all checkpoints of the platform are recorded")
     else:
-        at = _moment(told["at"], session.history.now)
+        at = _moment(text["at"], session.history.now)
         found = observed.note(
-            [ListedCheckpoint(external_id, at, told["comment"] or "")], told["source"] or ""
+            [ListedCheckpoint(external_id, at, text["comment"] or "")], text["source"] or ""
         )
-        session.done("it is kept")
-        _tell(session, found, f"'{escape(external_id)}' is known here already")
+        session.done("the checkpoint is recorded")
+        _print_result(session, found, f"'{escape(external_id)}' is recorded already")
 
 
 def _moment(text: str | None, now: datetime) -> datetime:
@@ -130,7 +130,7 @@ def _moment(text: str | None, now: datetime) -> datetime:
     return read_time(text) or read_time_span(text, now).start.astimezone(now.tzinfo)
 
 
-def _tell(session: Session, found: Sequence[ObservedCheckpoint], nothing: str) -> None:
+def _print_result(session: Session, found: Sequence[ObservedCheckpoint], nothing: str) -> None:
     if session.json:
         session.print_json({"schema": SCHEMA, "observed": [observed_json(one) for one in found]})
         return
@@ -141,24 +141,24 @@ def _tell(session: Session, found: Sequence[ObservedCheckpoint], nothing: str) -
 
 
 def observed_line(one: ObservedCheckpoint, shown: Callable[[datetime], str]) -> str:
-    """`v7  observed: made 2026-11-18 10:12, found 10:20, no intent recorded`."""
+    """Return `v7  observed: made 2026-11-18 10:12, found 10:20, no intent recorded`."""
     comment = f"  ({escape(one.comment)})" if one.comment else ""
     by = f" by {escape(one.source)}" if one.source else ""
     times = f"made {shown(one.taken_at)}{by}, found {shown(one.at)}"
     return f"{escape(one.external_id)}  observed: {times}, {NO_INTENT}{comment}"
 
 
-def below_observed(line: str, snapshot: Snapshot, look: FormatContext) -> str:
-    """The line of a moment, below those of the checkpoints that were found while it was the newest."""
-    style = look.date or "iso"
-    told = [
-        observed_line(one, lambda at: format_date(at, style, look.now)) for one in observed_of((snapshot,))
+def below_observed(line: str, snapshot: Snapshot, context: FormatContext) -> str:
+    """Return the line of a snapshot, with the checkpoints below it that were found while it was the newest."""
+    style = context.date or "iso"
+    lines = [
+        observed_line(one, lambda at: format_date(at, style, context.now)) for one in observed_of((snapshot,))
     ]
-    return "\n".join([*(f"  {one}" for one in reversed(told)), line])
+    return "\n".join([*(f"  {one}" for one in reversed(lines)), line])
 
 
 def observed_card(session: Session, one: ObservedCheckpoint) -> Iterator[str]:
-    """All that is known of it."""
+    """Return the lines with everything known about a checkpoint."""
 
     def time(at: datetime) -> str:
         return format_date(at, "default", session.history.now)

@@ -1,4 +1,4 @@
-"""`git envlog export` and `import`: moments in one file, for where no remote serves."""
+"""`git envlog export` and `import`: timelines in one archive file, for use without a remote."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def export_command(
     """Write snapshots (default: the timeline), with notes and names, into one file: <name>.envhist.tar.zst."""
     session.no_paths()
     if file is None:
-        raise UsageError("no file is named", hint=USAGE_EXPORT)
+        raise UsageError("no file given", hint=USAGE_EXPORT)
     refuse_place(session, file)
-    with stoppable("the file was not written, or whole", "type it again"):
+    with stoppable("the file is complete, or was not written", "run the command again"):
         done = session.history.export(file, *revisions, force=force, allow=allow)
-    session.done("it is exported")
+    session.done("the file is written")
     for warning in session.history.warnings:
         warn(warning)
     if session.json:
         session.print_json(_exported_json(done))
         return
-    print_error_line("leaves with the file:")
+    print_error_line("the file contains:")
     for line in look_lines(done.scan):
         print_error_line(line)
     for line in _exported_lines(done):
@@ -59,10 +59,10 @@ def import_command(session: Session, file: str | None, name: str | None) -> None
     """Read the timelines of an archive. Name them '<name>/<timeline>' in commands, as after a fetch."""
     session.no_paths()
     if file is None:
-        raise UsageError("no file is named", hint=USAGE_IMPORT)
-    with stoppable("each timeline of the file is here whole, or as it was", "type it again"):
+        raise UsageError("no file given", hint=USAGE_IMPORT)
+    with stoppable("each timeline is either imported completely or unchanged", "run the command again"):
         done = session.history.import_(file, name=name)
-    session.done("it is imported")
+    session.done("the timelines are imported")
     for warning in session.history.warnings:
         warn(warning)
     if session.json:
@@ -71,13 +71,13 @@ def import_command(session: Session, file: str | None, name: str | None) -> None
     session.line(f"from '{escape(done.file)}':")
     for timeline, arrival, moments in done.timelines:
         how = "up to date" if arrival is FetchOutcome.SAME else arrival.value
-        session.line(f"  {escape(timeline)}  {how}  {count(moments, 'moment')}")
+        session.line(f"  {escape(timeline)}  {how}  {count(moments, 'snapshot')}")
 
 
 def _exported_lines(done: ExportResult) -> Iterator[str]:
     yield f"'{escape(done.file)}', {size(done.bytes)}, {count(done.objects, 'object')}:"
     for timeline, snapshots in done.timelines:
-        yield f"  {escape(timeline)}  {count(len(snapshots), 'moment')}"
+        yield f"  {escape(timeline)}  {count(len(snapshots), 'snapshot')}"
 
 
 def _exported_json(done: ExportResult) -> dict[str, object]:

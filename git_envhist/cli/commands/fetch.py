@@ -1,9 +1,9 @@
-"""`git envlog fetch`: brings what others share beside our own."""
+"""`git envlog fetch`: get timelines from a remote."""
 
 from __future__ import annotations
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.errors import AGAIN, stoppable, warn
+from git_envhist.cli.errors import RUN_AGAIN, stoppable, warn
 from git_envhist.cli.formats import count
 from git_envhist.cli.json_values import SCHEMA
 from git_envhist.cli.parser import argument, option
@@ -13,12 +13,12 @@ from git_envhist.text import escape, escape_invalid
 
 STATES = {
     "none": "no signed head",
-    "unknown-key": "head signed by a key that is not here",
-    "later": "something was added after the head was signed",
-    "altered": "not as its head was signed, taken all the same",
+    "unknown-key": "head signed by a key that you do not have",
+    "later": "snapshots were added after the head was signed",
+    "altered": "does not match its signed head; accepted anyway",
 }
 NOT_ALL = 5
-"""All timelines came but the bad ones."""
+"""Exit status if some timelines were refused."""
 
 
 @command("fetch", "git envlog fetch [--full] [--accept-rollback] [<remote>]", writes=True)
@@ -28,11 +28,14 @@ NOT_ALL = 5
 def fetch_command(session: Session, remote: str | None, accept_rollback: bool, full: bool) -> int:
     """Get timelines from a remote, with notes and names. Name them 'origin/<timeline>' in commands."""
     session.no_paths()
-    with stoppable("each timeline is here whole, or as it was", AGAIN), shown_steps() as session.history.step:
+    with (
+        stoppable("each timeline is either fetched completely or unchanged", RUN_AGAIN),
+        shown_steps() as session.history.step,
+    ):
         done = session.history.fetch(remote, full=full, accept_rollback=accept_rollback)
-    session.done("it is fetched")
+    session.done("the timelines are fetched")
     if done.refused:
-        warn(f"{count(done.refused, 'ref')} of '{done.remote.name}' left out: not spelled as a timeline is")
+        warn(f"{count(done.refused, 'ref')} of '{done.remote.name}' skipped: not a valid timeline name")
     for name, why in done.bad:
         warn(f"'{name}' was not fetched: {why}")
     status = NOT_ALL if done.bad else 0
@@ -54,13 +57,13 @@ def fetch_command(session: Session, remote: str | None, accept_rollback: bool, f
             }
         )
         return status
-    how = "" if done.full else "; contents come when they are wanted"
+    how = "" if done.full else "; file contents are fetched when needed"
     session.line(f"from '{escape(done.remote.name)}' ({escape(done.remote.shown)}){how}:")
     if not done.timelines and not done.bad:
         if done.pushed:
             session.line(f"  nothing new: {', '.join(map(escape, done.pushed))} was pushed from here")
         else:
-            session.line("  it holds no history; ours goes there with: git envlog push")
+            session.line("  it contains no timelines; to send yours: git envlog push")
     same = [name for name, arrival in done.timelines if arrival is FetchOutcome.SAME]
     for name, arrival in done.timelines:
         if arrival is not FetchOutcome.SAME:
@@ -70,11 +73,11 @@ def fetch_command(session: Session, remote: str | None, accept_rollback: bool, f
             f"  {escape(same[0]) + ' ' if len(same) == 1 else count(len(same), 'timeline')} up to date"
         )
     for state, words in STATES.items():
-        names = [name for name, told in done.heads if told == state]
+        names = [name for name, found in done.heads if found == state]
         if names:
             which = escape(names[0]) if len(names) == 1 else count(len(names), "timeline")
             session.line(f"  {words}: {which}")
     if len(same) < len(done.timelines):
         name = escape([name for name, arrival in done.timelines if arrival is not FetchOutcome.SAME][-1])
-        session.line(f"see it: git envlog {name}; against what is here: git envdiff {name}..now")
+        session.line(f"list it: git envlog {name}; compare with your files: git envdiff {name}..now")
     return status

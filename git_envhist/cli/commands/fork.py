@@ -1,4 +1,4 @@
-"""`git envlog fork`: the whole environment of a moment in a directory of its own."""
+"""`git envlog fork`: copy a snapshot into a new working tree."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from git_envhist.model import EnvPath, ForkPlan, ForkResult, OutsideReference, S
 from git_envhist.text import escape, escape_invalid
 
 NOT_EXACT = 5
-MAX_TOLD = 20
+MAX_LISTED = 20
 FIRST_PATHS = 5
 
 
 class Wish(TypedDict):
-    """What a plan and its fork are both asked for."""
+    """The options of a plan and of its fork."""
 
     branch: str | None
     relocate: bool
@@ -51,7 +51,7 @@ def fork(
     """Copy a snapshot (default: the newest) into a new working tree with its own timeline."""
     session.no_paths()
     if directory is None:
-        raise UsageError("which directory?", hint="git envlog fork ../attempt-2: of the newest moment")
+        raise UsageError("no directory given", hint="fork the newest snapshot: git envlog fork ../attempt-2")
     wish: Wish = {"branch": branch, "relocate": relocate, "allow_unsigned": allow_unsigned}
     planned = session.history.plan_fork(revision or "@", directory, **wish)
     if plan is not None and plan != planned.plan_id:
@@ -64,7 +64,7 @@ def fork(
             planned.source, planned.root, trigger=Trigger.MANUAL, progress=progress, **wish
         ).forked
     assert forked is not None
-    session.done("the fork is made")
+    session.done("the fork is created")
     for problem in _problems(forked):
         warn(problem)
     if session.json:
@@ -99,11 +99,11 @@ def _lines(forked: ForkResult, relocate: bool) -> Iterator[str]:
     )
     if forked.orphan:
         gone = (
-            f"its code commit {forked.source.head[:7]} is gone"
+            f"its code commit {forked.source.head[:7]} does not exist any more"
             if forked.source.head
             else "it has no code commit"
         )
-        yield f"{gone}: branch '{escape(forked.branch or '')}' begins anew"
+        yield f"{gone}: branch '{escape(forked.branch or '')}' starts without commits"
     elif forked.head is not None:
         at = f"on branch '{escape(forked.branch)}' at" if forked.branch else "HEAD detached at"
         yield f"{at} {forked.head[:7]}"
@@ -112,16 +112,16 @@ def _lines(forked: ForkResult, relocate: bool) -> Iterator[str]:
     if forked.pointing:
         yield from _pointing_lines(forked.pointing, relocate)
         if not relocate and forked.head is not None and forked.branch is None:
-            yield _made_anew(forked)
+            yield _refork_command(forked)
     yield f"its timeline: {forked.timeline}"
     yield f"compare: git envdiff @ {forked.timeline}; adopt: git envrestore {forked.timeline}"
     if forked.head is not None or forked.orphan:
-        yield f"take it away: git worktree remove --force {escape(shlex.quote(forked.root))}"
+        yield f"remove it: git worktree remove --force {escape(shlex.quote(forked.root))}"
 
 
 def _pointing_lines(pointing: tuple[OutsideReference, ...], relocate: bool) -> Iterator[str]:
     words = "points" if len(pointing) == 1 else "point"
-    advice = "" if relocate else " (--relocate rewrites what can be)"
+    advice = "" if relocate else " (--relocate replaces most of them)"
     yield f"{count(len(pointing), 'path')} {words} back to the original{advice}:"
     for one in pointing[:FIRST_PATHS]:
         yield f"    {_shown(one.path)}: {escape(one.what)}"
@@ -129,19 +129,19 @@ def _pointing_lines(pointing: tuple[OutsideReference, ...], relocate: bool) -> I
         yield f"    and {len(pointing) - FIRST_PATHS:,} more"
 
 
-def _made_anew(forked: ForkResult) -> str:
-    """What to type as long as nothing was changed in it."""
+def _refork_command(forked: ForkResult) -> str:
+    """Return the command that replaces the fork by a relocated one, as long as nothing was changed in it."""
     root = shlex.quote(forked.root)
     again = f"git worktree remove --force {root} && git envlog fork --relocate {root} {forked.source.id[:7]}"
-    return f"made anew, what can be is rewritten: {escape(again)}"
+    return f"to replace them, fork again: {escape(again)}"
 
 
 def _problems(forked: ForkResult) -> Iterator[str]:
     yield from (escape(warning) for warning in forked.warnings)
-    told = [item for item in (*forked.skipped, *forked.kept, *forked.losses) if item.why]
-    yield from (f"not as it was: '{_shown(item.path)}': {item.why}" for item in told[:MAX_TOLD])
-    if len(told) > MAX_TOLD:
-        yield f"and {len(told) - MAX_TOLD:,} more; --json lists them all"
+    reported = [item for item in (*forked.skipped, *forked.kept, *forked.losses) if item.why]
+    yield from (f"restored differently: '{_shown(item.path)}': {item.why}" for item in reported[:MAX_LISTED])
+    if len(reported) > MAX_LISTED:
+        yield f"and {len(reported) - MAX_LISTED:,} more; --json lists them all"
 
 
 def _shown(path: EnvPath) -> str:

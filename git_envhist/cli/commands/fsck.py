@@ -1,4 +1,4 @@
-"""`git envlog fsck`: is every snapshot whole?"""
+"""`git envlog fsck`: check every snapshot for damage, and repair it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from git_envhist.text import escape, escape_invalid
 
 NOT_WHOLE = 1
 SHOWN = 20
-"""So many paths of a moment; JSON has all of them."""
+"""The longest list of paths per snapshot; JSON contains all."""
 
 
 @command("fsck", "git envlog fsck [--quick | --repair]", writes=True)
@@ -28,8 +28,8 @@ def fsck(session: Session, quick: bool, repair: bool) -> int:
     session.no_paths()
     if quick and repair:
         raise UsageError("--quick and --repair exclude each other", hint="a repair reads every byte")
-    with shown_steps() as tell:
-        health = session.history.fsck(quick=quick, repair=repair, report=tell)
+    with shown_steps() as report:
+        health = session.history.fsck(quick=quick, repair=repair, report=report)
     if session.json:
         session.print_json(_as_json(health))
     else:
@@ -37,36 +37,36 @@ def fsck(session: Session, quick: bool, repair: bool) -> int:
             session.line(escape(line))
         if not health.is_whole:
             print_error_line(
-                "hint: mend what can be mended: git envlog fsck --repair" if not repair else _left(health)
+                "hint: repair what is possible: git envlog fsck --repair" if not repair else _left(health)
             )
     return 0 if health.is_whole else NOT_WHOLE
 
 
 def _left(health: FsckReport) -> str:
-    what = ", ".join(dict.fromkeys(fault.kind for fault in health.faults)) or "moments"
-    return f"hint: this could not be mended here ({what}); 'git fsck' may say more"
+    what = ", ".join(dict.fromkeys(fault.kind for fault in health.faults)) or "snapshots"
+    return f"hint: not repaired ({what}); 'git fsck' may show more"
 
 
-def _lines(health: FsckReport, look: FormatContext) -> Iterator[str]:
-    yield from (f"mended: {sentence}" for sentence in health.repaired)
+def _lines(health: FsckReport, context: FormatContext) -> Iterator[str]:
+    yield from (f"repaired: {sentence}" for sentence in health.repaired)
     for fault in health.faults:
         yield f"{fault.kind} {fault.subject}: {fault.why}"
     for broken in health.broken:
-        yield from _broken_lines(broken, look)
+        yield from _broken_lines(broken, context)
     objects, packs = count(health.objects, "object"), count(health.packs, "pack")
     looked = f"{packs}, {objects}" + ("" if health.quick else f", {size(health.bytes)} read")
     if health.is_whole:
-        yield f"whole: {count(health.snapshots, 'moment')}; {looked}"
+        yield f"no damage: {count(health.snapshots, 'snapshot')}; {looked}"
     else:
-        yield f"{len(health.broken):,} of {count(health.snapshots, 'moment')} not whole; {looked} sound"
+        yield f"{len(health.broken):,} of {count(health.snapshots, 'snapshot')} damaged; {looked} undamaged"
 
 
-def _broken_lines(broken: BrokenSnapshot, look: FormatContext) -> Iterator[str]:
+def _broken_lines(broken: BrokenSnapshot, context: FormatContext) -> Iterator[str]:
     one = broken.snapshot
     if one is None:
-        yield f"broken  {broken.commit[:7]}  the moment itself cannot be read, nor what came before it"
+        yield f"broken  {broken.commit[:7]}  cannot read this snapshot, nor those before it"
         return
-    yield f"broken  {one.id[:7]}  {look.time(one)}  {subject(one.intent)}"
+    yield f"broken  {one.id[:7]}  {context.time(one)}  {subject(one.intent)}"
     for path in broken.paths[:SHOWN]:
         yield f"        {path}"
     if len(broken.paths) > SHOWN:

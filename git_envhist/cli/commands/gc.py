@@ -1,4 +1,4 @@
-"""`git envlog gc`: what nothing reaches goes, and the rest is packed well."""
+"""`git envlog gc`: compact storage and delete unused data."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def gc(session: Session, prune: str | None, no_prune: bool, empties: bool, auto:
     if auto:
         session.history.daily()
         return
-    with shown_steps() as tell:
+    with shown_steps() as report:
         done = session.history.gc(
-            "never" if no_prune else prune, empty_trash=empties, force=force, report=tell
+            "never" if no_prune else prune, empty_trash=empties, force=force, report=report
         )
-    session.done("it is packed")
+    session.done("the history is compacted")
     for what in done.damaged:
-        warn(f"left as it is: {what}")
+        warn(f"unchanged: {what}")
     if session.json:
         session.print_json(_as_json(done))
         return
@@ -49,15 +49,11 @@ def _lines(done: GcResult, *, at_once: bool) -> list[str]:
     before, after = count(done.packs_before, "pack"), count(done.packs, "pack")
     lines = [f"{size(done.bytes_before)} in {before} → {size(done.bytes)} in {after}"]
     if done.removed:
-        lines.append(f"removed {count(done.removed, 'object')} that nothing needs any more")
+        lines.append(f"removed {count(done.removed, 'object')} that nothing uses")
     if done.kept:
-        kept = f"kept {count(done.kept, 'object')} that no moment holds"
-        why = (
-            "the trash, or something of git's, may need them"
-            if at_once
-            else "they may have been used of late"
-        )
-        lines.append(f"{kept}: {why}" + ("" if at_once else " (remove them now: git envlog gc --prune=now)"))
+        kept = f"kept {count(done.kept, 'object')} that no snapshot uses"
+        why = "dropped snapshots or git may use them" if at_once else "they may have been used recently"
+        lines.append(f"{kept}: {why}" + ("" if at_once else " (delete them now: git envlog gc --prune=now)"))
     return lines
 
 

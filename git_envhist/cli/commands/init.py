@@ -1,4 +1,4 @@
-"""`git envlog init`: history for a plain directory; where git has a repository there is nothing to set up."""
+"""`git envlog init`: create a history for a plain directory; a git repository needs no setup."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from git_envhist.text import escape, escape_invalid
 @command("init", "git envlog init [--new | --adopt=<history>] [<directory>]", writes=True)
 @argument("directory")
 @force("allow your home directory or /, or a used history")
-@option("--new", "anew", is_flag=True, help="create a new history; keep the old one")
+@option("--new", is_flag=True, help="create a new history; keep the old one")
 @option(
     "--adopt",
     metavar="<history>",
     help="continue this history (name, repository or old path)",
 )
-def init(session: Session, directory: str | None, force: bool, anew: bool, adopt: str | None) -> None:
+def init(session: Session, directory: str | None, force: bool, new: bool, adopt: str | None) -> None:
     """Create a history for a directory without git. It is stored outside the directory."""
     session.no_paths()
     history = EnvHistory.init(
-        directory or ".", force=force, new=anew, adopt=adopt, workers="fork", one_command=True
+        directory or ".", force=force, new=new, adopt=adopt, workers="fork", one_command=True
     )
-    session.done("the history is begun")
+    session.done("the history is created")
     for remark in history.warnings:
         warn(remark)
     if session.json:
         session.print_json(_as_json(history))
         return
-    _tell(session, history)
+    _print_result(session, history)
 
 
-def _tell(session: Session, history: EnvHistory) -> None:
+def _print_result(session: Session, history: EnvHistory) -> None:
     repository = history.repository
     if not repository.plain:
         session.line(
-            f"nothing to set up: '{escape(repository.root)}' is a git repository, which holds its own history"
+            f"nothing to set up: '{escape(repository.root)}' is a git repository; its history is stored there"
         )
         return
-    session.line(f"the history of '{escape(repository.root)}' is kept in '{escape(repository.git_dir)}'")
+    session.line(f"the history of '{escape(repository.root)}' is stored in '{escape(repository.git_dir)}'")
     count = len(history.log())
     if count:
-        session.line(f"it holds {count:,} snapshot{'s' if count > 1 else ''}: git envlog")
+        session.line(f"it contains {count:,} snapshot{'s' if count > 1 else ''}: git envlog")
     else:
-        session.line("its first snapshot: git envlog capture")
+        session.line("take the first snapshot: git envlog capture")
 
 
 def _as_json(history: EnvHistory) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""`git envlog install`, `uninstall`: git and coding agents call us by themselves, or do so no longer."""
+"""`git envlog install` and `uninstall`: hooks of git and coding agents, man pages and completions."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ from git_envhist.lazy import replace
 from git_envhist.model.work import FileEdit, IntegrationChange
 from git_envhist.text import escape, escape_invalid
 
-# `git envlog uninstall --history`: every snapshot, note, pack and key of this repository goes, after a question.
+# `git envlog uninstall --history`: delete all snapshots, notes, packs and keys after a confirmation.
 
 
 class HistoryRemoval:
-    """A history that is to go: asked for, carried out, told."""
+    """Asks for confirmation, deletes a history, and prints the result."""
 
     def __init__(self, repository: Repository, *, force: bool = False) -> None:
         self._repository = replace(repository, ignores_hidden=force)
         self._found = look_at_history(repository, os.environ)
 
     def ask(self) -> None:
-        """Go on only where somebody at a terminal types the word."""
-        sentence = f"{self._in_words()} would be gone for good"
+        """Raise Refused unless the user confirms on a terminal or with --yes."""
+        sentence = f"{self._in_words()} would be deleted permanently"
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise Refused(sentence, hint="if that is meant: git envlog uninstall --history --yes")
+            raise Refused(sentence, hint="to confirm: git envlog uninstall --history --yes")
         ask_for(f"{sentence}, with the keys. Type 'yes': ")
         if sys.stdin.readline().strip() != "yes":
-            raise Refused("nothing was removed", hint="'yes' is the word that is waited for")
+            raise Refused("nothing was removed", hint="type 'yes' to confirm")
 
     def carry_out(self) -> None:
         for remark in forget_history(self._repository, self._found):
@@ -64,7 +64,7 @@ class HistoryRemoval:
 
     def lines(self, dry_run: bool) -> Iterator[str]:
         if not dry_run:
-            yield f"forgotten: {self._in_words()}"
+            yield f"deleted: {self._in_words()}"
             return
         for what in (*self._found.refs, *self._files()):
             yield f"remove {escape(what)}"
@@ -89,7 +89,7 @@ class HistoryRemoval:
 PROGRAM = "git-envhist"
 EXCLUDED = "--exclude=refs/envhist/*"
 ALIAS = f"log --graph --oneline {EXCLUDED} --exclude=refs/notes/envhist/* --all"
-DONE = {"git": "git's hooks", LEFT: "what agents left here"}
+DONE = {"git": "git's hooks", LEFT: "data of agent hooks"}
 
 
 @command("install", "git envlog install [--agent <name>]... [--global] [--shell] [-n]", writes=True)
@@ -115,27 +115,29 @@ def install_command(session: Session, agents: tuple[str, ...], **options: bool) 
         return
     wanted = chosen(agents)
     place = place_of(session, everywhere=options["everywhere"], force=options["force"])
-    _tell(session, install(place, wanted, dry_run=options["dry_run"]), options["dry_run"], "installed")
+    _print_result(
+        session, install(place, wanted, dry_run=options["dry_run"]), options["dry_run"], "installed"
+    )
     if not (session.json or agents or options["dry_run"]):
         _offer_alias(session)
     if not session.json and not agents and sys.stderr.isatty():
         print_error_line(
-            "hint: a capture stands a moment after each commit; what the last ones came to: git envlog status"
+            "hint: a snapshot is taken shortly after each commit; see the last ones: git envlog status"
         )
     if not session.json and sys.stderr.isatty() and not finds_manual():
         print_error_line(
-            "note: man and your shells find neither manual nor completions: git envlog install --shell"
+            "note: man pages and shell completions are not linked; link them: git envlog install --shell"
         )
 
 
 def _offer_alias(session: Session) -> None:
-    """Print the alias that lists the code alone, unless the configuration has one."""
+    """Print an alias of git log without snapshots, unless the configuration has one."""
     try:
         config = session.history.repository.read_config()
     except NotARepository:
         config = ()
     if not any(key.startswith("alias.") and EXCLUDED in (value or "") for key, value in config):
-        print_error_line("note: 'git log --all' lists snapshots, too; an alias that leaves them out:")
+        print_error_line("note: 'git log --all' lists snapshots too; an alias without them:")
         print_error_line(f"  git config --global alias.la '{ALIAS}'")
 
 
@@ -164,13 +166,15 @@ def uninstall_command(session: Session, agents: tuple[str, ...], **options: bool
         uninstall_shell(session, dry_run=options["dry_run"])
         return
     if options["history"] and (agents or options["everywhere"]):
-        raise UsageError("--history goes with the repository alone", hint="git envlog uninstall --history")
-    # A history without git has no hooks, and goes all the same.
+        raise UsageError(
+            "--history cannot be combined with --global or --agent", hint="git envlog uninstall --history"
+        )
+    # A history without git has no hooks, and can be deleted too.
     place = place_of(session, everywhere=options["everywhere"], only_looks=options["history"])
     wanted = chosen(agents) if agents else every()
     dry_run = options["dry_run"]
     if not options["history"]:
-        _tell(session, uninstall(place, wanted, dry_run=dry_run), dry_run, "taken away")
+        _print_result(session, uninstall(place, wanted, dry_run=dry_run), dry_run, "removed")
         if options["everywhere"] and not agents:
             _name_repositories_with_hooks(place)
         return
@@ -182,11 +186,11 @@ def uninstall_command(session: Session, agents: tuple[str, ...], **options: bool
     done = [] if is_plain else uninstall(place, wanted, dry_run=dry_run)
     if not dry_run:
         history.carry_out()
-    _tell(session, done, dry_run, "taken away", history)
+    _print_result(session, done, dry_run, "removed", history)
 
 
 def _name_repositories_with_hooks(place: InstallTarget) -> None:
-    """Print the repositories in which hooks were installed apart from those of the user."""
+    """Print the repositories that have hooks of their own besides those of the user."""
     for common_dir in place.trusted.repositories():
         try:
             repository = Repository.open(os.path.dirname(common_dir))
@@ -196,26 +200,27 @@ def _name_repositories_with_hooks(place: InstallTarget) -> None:
         if found:
             where = shlex.quote(repository.root)
             print_error_line(
-                f"note: hooks remain in '{escape(repository.root)}': git -C {escape(where)} envlog uninstall"
+                f"note: hooks are still installed in '{escape(repository.root)}': "
+                f"git -C {escape(where)} envlog uninstall"
             )
 
 
 def _is_for_shells(agents: Sequence[str], options: dict[str, bool]) -> bool:
     if options["shell"] and (agents or options["everywhere"] or options.get("history")):
-        raise UsageError("--shell goes with --dry-run alone", hint="git envlog install --shell")
+        raise UsageError("--shell can be combined with --dry-run only", hint="git envlog install --shell")
     return options["shell"]
 
 
 def finds_manual() -> bool:
-    """Whether man finds our pages: beside the programs on the PATH, or in the user's own place."""
+    """Return whether man finds the pages: next to the programs on the PATH, or in the user's directory."""
     from git_envhist.integrations.install import (  # loaded late: keeps help fast
         ShellFilesMissing,
         links,
         missing,
     )
 
-    beside = shutil.which("git-envlog")
-    if beside and os.path.isfile(f"{os.path.dirname(os.path.dirname(beside))}/share/man/man1/git-envlog.1"):
+    nearby = shutil.which("git-envlog")
+    if nearby and os.path.isfile(f"{os.path.dirname(os.path.dirname(nearby))}/share/man/man1/git-envlog.1"):
         return True
     try:
         return not any("/man/" in link.place for link in missing(links(os.environ)))
@@ -226,7 +231,7 @@ def finds_manual() -> bool:
 def place_of(
     session: Session, *, everywhere: bool = False, force: bool = False, only_looks: bool = False
 ) -> InstallTarget:
-    """Where it is to be installed: this repository, or the user's own configuration."""
+    """Return the place to install to: this repository, or the user's configuration."""
     try:
         repository = session.history.repository
     except NotARepository:
@@ -235,24 +240,25 @@ def place_of(
         repository = None
     if repository is not None and repository.plain and not (everywhere or only_looks):
         raise EnvhistError(
-            f"'{repository.root}' is no git repository: no hook of git is called there",
-            hint="capture by hand, or by an agent: git envlog install --global --agent <name>",
+            f"'{repository.root}' is not a git repository: git runs no hooks there",
+            hint="take snapshots by hand, or with an agent: git envlog install --global --agent <name>",
         )
     return InstallTarget(repository, os.environ, own_program(), everywhere, force)
 
 
 def own_program() -> str:
-    """`git-envhist` of this very installation, by its absolute path."""
-    beside = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), PROGRAM)
-    found = beside if os.access(beside, os.X_OK) else shutil.which(PROGRAM)
+    """Return the absolute path of `git-envhist` of this installation."""
+    nearby = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), PROGRAM)
+    found = nearby if os.access(nearby, os.X_OK) else shutil.which(PROGRAM)
     if found is None:
         raise EnvhistError(
-            f"'{PROGRAM}' is neither beside '{sys.argv[0]}' nor on the PATH", hint="install git-envhist again"
+            f"'{PROGRAM}' is neither next to '{sys.argv[0]}' nor on the PATH",
+            hint="install git-envhist again",
         )
     return os.path.abspath(found)
 
 
-def _tell(
+def _print_result(
     session: Session,
     done: Sequence[IntegrationChange],
     dry_run: bool,
@@ -262,8 +268,8 @@ def _tell(
     if not dry_run:
         session.done("it is " + word)
     if session.json:
-        told = {"schema": 1, "dry_run": dry_run, "integrations": [_as_json(one) for one in done]}
-        session.print_json(told if history is None else {**told, "history": history.as_json()})
+        value = {"schema": 1, "dry_run": dry_run, "integrations": [_as_json(one) for one in done]}
+        session.print_json(value if history is None else {**value, "history": history.as_json()})
         return
     if dry_run:
         for line in describe(edit for one in done for edit in one.edits):
@@ -271,15 +277,15 @@ def _tell(
         for path in (path for one in done for path in one.left):
             session.line(f"remove {escape(path)}/")
     for one in done:
-        _tell_one(session, one, word, dry_run)
+        _print_one(session, one, word, dry_run)
     if word != "installed" and history is None and not any(one.edits or one.left for one in done):
-        session.line("nothing of ours is installed here")
+        session.line("no hooks of git-envhist are installed here")
     if history is not None:
         for line in history.lines(dry_run):
             session.line(line)
 
 
-def _tell_one(session: Session, one: IntegrationChange, word: str, dry_run: bool) -> None:
+def _print_one(session: Session, one: IntegrationChange, word: str, dry_run: bool) -> None:
     if not dry_run and (one.edits or one.left):
         session.line(f"{DONE.get(one.name, one.name)}: {word}")
         for edit in one.edits:
@@ -287,7 +293,7 @@ def _tell_one(session: Session, one: IntegrationChange, word: str, dry_run: bool
         for path in one.left:
             session.line(f"  removed {escape(path)}/")
     elif not one.edits and word == "installed":
-        session.line(f"{DONE.get(one.name, one.name)}: nothing to do, all of it is in place")
+        session.line(f"{DONE.get(one.name, one.name)}: nothing to do, already installed")
     for remark in one.remarks:
         print_error_line(f"note: {escape(remark)}")
 
@@ -320,13 +326,13 @@ def _left_json(path: str) -> dict[str, object]:
     return {"path": escape_invalid(path), "change": "removed", "mode": None, "content": None}
 
 
-# `git envlog install --shell`: man and the shells of this user find what the installation has for them.
+# `git envlog install --shell`: link man pages and completions for this user.
 
 ZSH = "zsh/site-functions"
 
 
 def install_shell(session: Session, *, dry_run: bool) -> None:
-    """Make the links that are missing, and say what cannot be done by a link."""
+    """Create missing links, and print what a link cannot do."""
     wanted = links(os.environ)
     made = missing(wanted)
     if not dry_run:
@@ -335,32 +341,30 @@ def install_shell(session: Session, *, dry_run: bool) -> None:
     if session.json:
         return
     if not made:
-        session.line("manual and completions: nothing to do, all of it is in place")
+        session.line("manual and completions: nothing to do, already installed")
     for link in wanted:
         if link.is_anothers:
-            print_error_line(f"note: left alone, it is not ours: {escape(link.place)}")
+            print_error_line(f"note: skipped, not created by git-envhist: {escape(link.place)}")
     place = next(os.path.dirname(link.place) for link in wanted if ZSH in link.place)
-    print_error_line(
-        f"note: zsh looks there if its .zshrc says, before compinit: fpath=({escape(place)} $fpath)"
-    )
+    print_error_line(f"note: add this line to .zshrc before compinit: fpath=({escape(place)} $fpath)")
 
 
 def uninstall_shell(session: Session, *, dry_run: bool) -> None:
-    """Take the links away that lead to us."""
+    """Remove the links to this installation."""
     ours = [link for link in links(os.environ) if os.path.islink(link.place) and link.is_there]
     _print_shell_links(session, ours if dry_run else take_away(ours), dry_run, "removed")
     if not ours and not session.json:
-        session.line("no manual and no completion of ours is linked")
+        session.line("no man pages or completions are linked")
 
 
-def _print_shell_links(session: Session, told: Sequence[ShellLink], dry_run: bool, word: str) -> None:
+def _print_shell_links(session: Session, text: Sequence[ShellLink], dry_run: bool, word: str) -> None:
     if session.json:
         shown = [
             {"path": escape_invalid(link.place), "change": word, "target": escape_invalid(link.target)}
-            for link in told
+            for link in text
         ]
         session.print_json({"schema": 1, "dry_run": dry_run, "links": shown})
         return
-    for link in told:
+    for link in text:
         would = "would be " if dry_run else ""
         session.line(f"  {would}{word} {escape(link.place)} > {escape(link.target)}")

@@ -1,4 +1,4 @@
-"""`git envlog key`: the keys that seal secret files, a backup of one, back from it, and others that may open."""
+"""`git envlog key`: list, create, export and import the keys that seal secret files; manage recipients."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ USAGE = (
 
 
 class Passphrase:
-    """The words that a key is wrapped for: of a file, or asked for on the terminal."""
+    """A passphrase for a key, from a file or asked for on the terminal."""
 
     def __init__(self, file: str | None) -> None:
         self._file = file
@@ -37,25 +37,25 @@ class Passphrase:
     def ask(self, *, twice: bool = False) -> str:
         if self._file is not None:
             return _first_line(self._file)
-        import getpass  # loaded late: only a person is asked
+        import getpass  # loaded late: only a terminal needs it
 
         try:
             words = _asked("passphrase: ")
-            if twice and _asked("the same again: ") != words:
-                raise SealingError("these were two different passphrases")
-        except (EOFError, getpass.GetPassWarning) as nobody:
+            if twice and _asked("repeat the passphrase: ") != words:
+                raise SealingError("the two passphrases differ")
+        except (EOFError, getpass.GetPassWarning) as failure:
             raise UsageError(
                 "there is no terminal to ask for the passphrase", hint="--passphrase-file <file>"
-            ) from nobody
+            ) from failure
         return words
 
 
 def _asked(prompt: str) -> str:
-    import getpass  # loaded late: likewise
-    import warnings  # loaded late: likewise
+    import getpass  # loaded late: only a terminal needs it
+    import warnings  # loaded late: only a terminal needs it
 
     with warnings.catch_warnings():
-        # Where it cannot be asked without showing it, it is not asked.
+        # If the echo cannot be turned off, the passphrase is not asked for.
         warnings.simplefilter("error", getpass.GetPassWarning)
         return getpass.getpass(prompt)
 
@@ -69,7 +69,7 @@ def _first_line(path: str) -> str:
 
 
 def wrapped_for(passphrase: str) -> Callable[[Key], str]:
-    """Writes a key as a line that only the passphrase opens."""
+    """Return a function that writes a key as a line that only the passphrase opens."""
     from git_envhist.secrets.key_text import SALT, wrap  # loaded late: only an export needs it
 
     return lambda key: wrap(key.id, key.material, passphrase, os.urandom(SALT))
@@ -80,14 +80,14 @@ def _unwrapped(text: str, passphrase: Passphrase) -> str:
 
     if not is_wrapped(text):
         return text
-    from git_envhist.secrets.key_text import write_key_text  # loaded late: likewise
-    from git_envhist.secrets.keys import Key  # loaded late: likewise
+    from git_envhist.secrets.key_text import write_key_text  # loaded late: only an import needs it
+    from git_envhist.secrets.keys import Key  # loaded late: only an import needs it
 
     return write_key_text(Key.of(unwrap(text, passphrase.ask())))
 
 
 class KeyFileUnreadable(EnvhistError):
-    """The file that an exported key is to be read from cannot be read."""
+    """The file with an exported key cannot be read."""
 
     code = "cannot-read"
     usual_hint = "git envlog key import <file>; - reads standard input"
@@ -116,13 +116,13 @@ def key(
     """Show, renew, export or import the keys that seal (encrypt) secret files."""
     session.no_paths()
     if use and action != "import":
-        raise UsageError("--use goes with 'import' only", hint=USAGE)
+        raise UsageError("--use can be used with 'import' only", hint=USAGE)
     if reseal and action != "new":
-        raise UsageError("--reseal goes with 'new' only", hint=USAGE)
+        raise UsageError("--reseal can be used with 'new' only", hint=USAGE)
     if to is not None and action != "export":
-        raise UsageError("--output goes with 'export' only", hint=USAGE)
+        raise UsageError("--output can be used with 'export' only", hint=USAGE)
     if (asks or file) and action not in ("export", "import"):
-        raise UsageError("a passphrase goes with 'export' and 'import' only", hint=USAGE)
+        raise UsageError("a passphrase can be used with 'export' and 'import' only", hint=USAGE)
     ring = session.history.keys
     _run(session, ring, action, subjects, (use, reseal, asks, file, to))
     for warning in ring.warnings:
@@ -142,7 +142,7 @@ def _run(
     use, reseal, asks, file, to = options
     subject = subjects[0] if subjects else None
     if len(subjects) > 1:
-        raise UsageError(f"'key {action}' takes one word at most: '{' '.join(subjects)}'", hint=USAGE)
+        raise UsageError(f"'key {action}' takes at most one argument: '{' '.join(subjects)}'", hint=USAGE)
     if action == "show" and subject is None:
         _show(session, ring)
     elif action == "new" and subject is None:
@@ -155,7 +155,7 @@ def _run(
         show_identity(session)
     else:
         known = action in ("show", "new", "identity")
-        raise UsageError(f"'key' does not understand: '{subject if known else action}'", hint=USAGE)
+        raise UsageError(f"'key' has no such action: '{subject if known else action}'", hint=USAGE)
 
 
 def _show(session: Session, ring: KeyRing) -> None:
@@ -164,7 +164,7 @@ def _show(session: Session, ring: KeyRing) -> None:
         session.print_json([_as_json(ring, each, current) for each in keys])
         return
     if not keys:
-        session.line("no key yet: the first capture makes one")
+        session.line("no key yet: the first capture creates one")
         return
     for each in keys:
         session.line(f"{each.id}  {'seals new files' if each.id == current else 'opens older files'}")
@@ -172,32 +172,30 @@ def _show(session: Session, ring: KeyRing) -> None:
             session.line(f"  {escape(path)}")
     session.line()
     session.line(
-        "A backup: git envlog key export -o <a file outside this machine>; it comes back with 'import'."
+        "Back it up: git envlog key export -o <file on another machine>. Restore it with 'git envlog key import'."
     )
 
 
 def _renew(session: Session, ring: KeyRing, reseal: bool) -> None:
     before = ring.current_id()
     made = ring.renew()
-    session.done("the key is made")
+    session.done("the key is created")
     sealed = _reseal(session) if reseal else None
     if session.json:
         counts = {"snapshots": sealed.snapshots, "left": sealed.unopened} if sealed is not None else {}
         session.print_json({**_as_json(ring, made, made.id), **counts})
         return
-    session.line(
-        f"made the key {made.id}: new files are sealed with it, and new snapshots are signed with it"
-    )
+    session.line(f"created the key {made.id}: it seals new files and signs new snapshots")
     if sealed is not None:
-        session.line(f"sealed {count(sealed.snapshots, 'snapshot')} again; the next push sends them again")
+        session.line(f"sealed {count(sealed.snapshots, 'snapshot')} again; the next push sends them")
         if sealed.unopened:
-            warn(f"{count(sealed.unopened, 'object')} stay as they are: no key here opens them")
+            warn(f"{count(sealed.unopened, 'object')} unchanged: you have no key that opens them")
     elif before is not None:
         session.line(f"the key {before} still opens everything that it sealed")
 
 
 def _reseal(session: Session) -> ResealResult:
-    from git_envhist.retention.reseal import HistoryResealer  # loaded late: few ask for it
+    from git_envhist.retention.reseal import HistoryResealer  # loaded late: resealing is rare
 
     return HistoryResealer(session.history).reseal()
 
@@ -206,32 +204,32 @@ def _export(
     session: Session, ring: KeyRing, wanted: str | None, passphrase: Passphrase | None, to: str | None
 ) -> None:
     if not is_person(session.history.environ):
-        raise Refused("a key is exported by a person only", hint="run it in a terminal of yours")
+        raise Refused("a key can be exported from a terminal only", hint="run it in your own terminal")
     key_id = wanted or ring.current_id()
     if key_id is None:
-        raise SealingError("there is no key yet", hint="the first capture makes one")
+        raise SealingError("there is no key yet", hint="the first capture creates one")
     text = ring.export(key_id.lower(), wrapped_for(passphrase.ask(twice=True)) if passphrase else None)
     if to is not None:
-        _write_alone(to, text)
+        _write_private_file(to, text)
     if session.json:
         session.print_json({"schema": 1, "id": key_id.lower(), "text": text})
     elif to is not None:
-        session.line(f"wrote the key {key_id.lower()} into '{escape(to)}', for you alone to read")
+        session.line(f"wrote the key {key_id.lower()} into '{escape(to)}', readable only by you")
     else:
         session.verbatim(text)
     if passphrase is None:
-        warn("whoever has this line can open every secret file in the history: keep it like a password")
+        warn("anyone with this line can open every secret file in the history: protect it like a password")
 
 
-def _write_alone(path: str, text: str) -> None:
-    """Write a new file that nobody else can read, not even for a moment."""
+def _write_private_file(path: str, text: str) -> None:
+    """Write a new file that is readable by its owner only from the start."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError as error:
-        raise Refused(f"something is there already: '{path}'", hint="name a new file") from error
+        raise Refused(f"the file exists: '{path}'", hint="give a new file name") from error
     except OSError as failure:
         raise SealingError(
-            f"cannot write '{path}': {failure.strerror}", hint="name another place"
+            f"cannot write '{path}': {failure.strerror}", hint="give another path"
         ) from failure
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         file.write(text + "\n")
@@ -241,26 +239,26 @@ def _write_alone(path: str, text: str) -> None:
 
 def _import(session: Session, ring: KeyRing, source: str | None, use: bool, passphrase: Passphrase) -> None:
     if not is_person(session.history.environ):
-        # With a key that others know as well, they open what is sealed, and their snapshots are trusted.
-        raise Refused("a key is imported by a person only", hint="run it in a terminal of yours")
+        # Anyone who knows an imported key can open sealed files, and their snapshots are trusted.
+        raise Refused("a key can be imported from a terminal only", hint="run it in your own terminal")
     taken = ring.import_(_unwrapped(_read_text(source), passphrase))
     if use:
         ring.use(taken)
-    session.done("the key is taken in")
+    session.done("the key is imported")
     current = ring.current_id()
     if session.json:
         session.print_json(_as_json(ring, taken, current))
     elif taken.id == current:
-        session.line(f"took in the key {taken.id}: it opens what it sealed, and seals new files")
+        session.line(f"imported the key {taken.id}: it opens the files that it sealed, and seals new files")
     else:
         session.line(
-            f"took in the key {taken.id}: it opens what it sealed; new files are sealed with {current}"
+            f"imported the key {taken.id}: it opens the files that it sealed; new files are sealed with {current}"
         )
 
 
 def _read_text(source: str | None) -> str:
     if source is None and os.isatty(0):
-        print_error_line("the exported key, and then Ctrl-D:")
+        print_error_line("paste the exported key, then press Ctrl-D:")
     try:
         if source in (None, "-"):
             raw = sys.stdin.buffer.read(MAX_TEXT)
@@ -285,22 +283,22 @@ def _copies(ring: KeyRing, each: Key) -> list[str]:
     return [place.path(each.id) for place in ring.places if each.id in place.ids()]
 
 
-# `git envlog key recipients` and `git envlog key identity`: public keys that open what this repository seals.
+# `git envlog key recipients` and `identity`: public keys that open what this repository seals.
 
 RECIPIENTS_USAGE = (
     "git envlog key recipients [list] | add <public key | file | ->... | "
     "remove <public key | comment>... | reset"
 )
 KEYS = ("age1", "AGE1", "ssh-")
-"""The beginnings of public keys."""
+"""The prefixes of public keys."""
 MAX_FILE = 1 << 20
 
 
 class CannotReadRecipients(EnvhistError):
-    """The file that public keys are to be read from cannot be read."""
+    """The file with public keys cannot be read."""
 
     code = "cannot-read"
-    usual_hint = "name a file with one public key per line, e.g. ~/.ssh/id_ed25519.pub"
+    usual_hint = "give a file with one public key per line, e.g. ~/.ssh/id_ed25519.pub"
 
 
 def show_or_change(session: Session, ring: KeyRing, words: Sequence[str]) -> None:
@@ -310,29 +308,31 @@ def show_or_change(session: Session, ring: KeyRing, words: Sequence[str]) -> Non
         _list(session, ring.recipients())
         return
     if action not in ("add", "remove", "reset") or bool(rest) == (action == "reset"):
-        raise UsageError(f"'key recipients' does not understand: '{' '.join(words)}'", hint=RECIPIENTS_USAGE)
+        raise UsageError(f"'key recipients' has no such action: '{' '.join(words)}'", hint=RECIPIENTS_USAGE)
     if not is_person(session.history.environ):
-        raise Refused("recipients are changed by a person only", hint="run it in a terminal of yours")
+        raise Refused("recipients can be changed from a terminal only", hint="run it in your own terminal")
     if action == "add":
         _add(session, ring, rest)
     elif action == "remove":
         _remove(session, ring, rest)
     else:
         ring.set_recipients(lambda _: (), reset=True)
-        session.done("the list is empty")
+        session.done("the list of recipients is empty")
         _list(session, ())
 
 
 def show_identity(session: Session) -> None:
-    """Print the public key of this user; make the private one if there is none."""
+    """Print the public key of this user; create the private key if there is none."""
     identities = identities_of(session.history.settings, session.history.environ)
     first = identities.first()
     if first is None:
         if os.path.lexists(identities.own):
             raise SealingError("; ".join(identities.problems) or f"cannot read '{identities.own}'")
         first = identities.make()
-        session.done("the private key is made")
-        warn(f"made a private key: '{escape(identities.own)}'; what is sealed for it is lost without it")
+        session.done("the private key is created")
+        warn(
+            f"created a private key: '{escape(identities.own)}'; keep it, nothing else opens what is sealed for it"
+        )
     if session.json:
         session.print_json({"schema": 1, "recipient": first.recipient.text})
         return
@@ -346,34 +346,34 @@ def _list(session: Session, lines: Iterable[str]) -> None:
     for line in lines:
         session.line(escape(line))
     if not lines:
-        session.line("no recipients: the key of this repository alone opens what it seals")
+        session.line("no recipients: only the key of this repository opens what it seals")
 
 
 def _recipient_as_json(line: str) -> dict[str, object]:
-    from git_envhist.secrets.age_keys import read_recipient  # loaded late: few name a recipient
+    from git_envhist.secrets.age_keys import read_recipient  # loaded late: recipients are rare
 
     recipient, comment = read_recipient(line)
     return {"schema": 1, "recipient": recipient.text, "comment": comment}
 
 
 def _add(session: Session, ring: KeyRing, words: Sequence[str]) -> None:
-    from git_envhist.secrets.age_keys import read_recipient  # loaded late: likewise
+    from git_envhist.secrets.age_keys import read_recipient  # loaded late: recipients are rare
 
     new = {}
     for line in _lines(words):
         recipient, comment = read_recipient(line)
-        # A comment is one line of the list, whatever ends a line in it.
+        # A comment is one line of the list, even if it contains line breaks.
         new[recipient.text] = " ".join([recipient.text, *comment.split()])
     ring.set_recipients(lambda old: tuple({**{_key_of(line): line for line in old}, **new}.values()))
-    session.done("the list is written")
+    session.done("the list of recipients is stored")
     if session.json:
         _list(session, ring.recipients())
         return
     for line in new.values():
         session.line(f"added {escape(line)}")
     session.line(
-        f"the next push wraps the keys of this repository for {count(len(ring.recipients()), 'recipient')}: "
-        "they open everything that these keys sealed, and sign nothing"
+        f"the next push gives the keys of this repository to {count(len(ring.recipients()), 'recipient')}: "
+        "they can open everything that these keys sealed, but cannot sign"
     )
 
 
@@ -382,29 +382,29 @@ def _remove(session: Session, ring: KeyRing, words: Sequence[str]) -> None:
     wanted = {word: [line for line in lines if _is_meant(line, word)] for word in _names(words)}
     for word, found in wanted.items():
         if not found:
-            raise NoRecipient(f"no recipient: '{word}'")
+            raise NoRecipient(f"no such recipient: '{word}'")
     gone = {line for found in wanted.values() for line in found}
     ring.set_recipients(lambda old: tuple(line for line in old if line not in gone))
-    session.done("the list is written")
+    session.done("the list of recipients is stored")
     if session.json:
         _list(session, ring.recipients())
     for line in gone if not session.json else ():
         session.line(f"removed {escape(line)}")
     warn(
-        "a removed recipient still opens what these keys sealed, before and from now on: "
-        "'git envlog key new --reseal' makes a new key and seals everything with it; then push"
+        "a removed recipient can still open what these keys seal: 'git envlog key new --reseal' creates a new key "
+        "and seals everything with it; then push"
     )
 
 
 class NoRecipient(EnvhistError):
-    """A word that is no recipient of this repository."""
+    """A given recipient is not in the list."""
 
     code = "no-recipient"
     usual_hint = "'git envlog key recipients' lists them"
 
 
 def _names(words: Sequence[str]) -> list[str]:
-    """Return what is to be removed: a public key may be typed in the words of its line."""
+    """Return the keys to remove; an SSH key may be given in several words."""
     return [" ".join(words[:2])] if words[0] == "ssh-ed25519" and len(words) > 1 else list(words)
 
 
@@ -414,13 +414,13 @@ def _is_meant(line: str, word: str) -> bool:
 
 
 def _key_of(line: str) -> str:
-    from git_envhist.secrets.age_keys import read_recipient  # loaded late: likewise
+    from git_envhist.secrets.age_keys import read_recipient  # loaded late: recipients are rare
 
     return read_recipient(line)[0].text
 
 
 def _lines(words: Sequence[str]) -> list[str]:
-    """Return the lines with public keys that some words give: themselves, or files of them."""
+    """Return the lines with public keys: the words themselves, or the lines of files that they name."""
     lines: list[str] = []
     for word in words:
         if word.startswith(KEYS):

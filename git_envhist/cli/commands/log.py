@@ -1,4 +1,4 @@
-"""`git envlog`: lists the timeline, newest first, with the options that git log's users know."""
+"""`git envlog`: list the timeline, newest first, with the options of git log."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ Write = Callable[[Snapshot, FormatContext], str]
 VERDICTS = (*(status.value for status in VerdictStatus), NO_VERDICT)
 TRIGGERS = tuple(trigger.value for trigger in Trigger)
 NARROWEST = 40
-"""However much a graph takes, a card beside it keeps so much."""
+"""The columns that details keep next to a graph of any width."""
 DIFFS = ("stat", "name_status", "name_only", "patch")
 
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """How the chosen snapshots are shown."""
+    """The output options of the list."""
 
     one_line: bool
     full: bool
     diff: str | None
-    """`stat`, `name_status`, `name_only` or `patch`: what each snapshot changed, below its line."""
+    """`stat`, `name_status`, `name_only` or `patch`: the changes printed below each line."""
     ended_by_nul: bool
     full_index: bool
     timelines: bool
     graph: bool = False
     page: str | None = None
-    """The file that a page for a browser goes to."""
+    """The file of the web page."""
 
     @property
     def folds(self) -> bool:
-        """Whether a line is all that is shown of a snapshot, so that one may stand for several."""
+        """True if each snapshot is one line, so that one line may represent several."""
         return not (self.full or self.diff or self.graph or self.page)
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is the list of aligned lines, which headings may interrupt."""
+        """True for the aligned list, which day headings may interrupt."""
         return not (self.full or self.graph or self.page or self.one_line or self.ended_by_nul)
 
     @property
@@ -138,23 +138,23 @@ def log_command(session: Session, revisions: tuple[str, ...], **options: Any) ->
     else:
         report_running_capture(history.repository)
         if not shown:
-            from git_envhist.cli import errors  # loaded late: nearly every history holds something
+            from git_envhist.cli import errors  # loaded late: most histories are not empty
 
             errors.hint_if_empty(session)
         digits = id_length([one.id for one in shown])
-        look = FormatContext(history.now, style, digits, ascii_signs=session.columns is None)
+        context = FormatContext(history.now, style, digits, ascii_signs=session.columns is None)
         if style is None and listing.is_plain and write is None:
-            look = replace(look, by_day=any(look.day(one) != look.today for one in shown))
+            context = replace(context, by_day=any(context.day(one) != context.today for one in shown))
         session.page()
-        # A template is for programs, too: what it names comes as it is.
+        # The fields of a template are printed unchanged.
         session.output.plain &= write is None
-        _print_all(session, shown, rows, listing, look, write)
+        _print_all(session, shown, rows, listing, context, write)
 
 
 def _select(
     history: EnvHistory, wanted: LogQuery, listing: LogOptions, is_raw: bool
 ) -> tuple[LogOptions, list[Snapshot], Sequence[GraphRow]]:
-    """What is listed, how, and the lines beside it; what is raw is for programs, and nothing of it is folded."""
+    """Return the snapshots, how to print them, and their graph lines; raw output is never grouped."""
     if listing.graph:
         from git_envhist.cli.views.log import select_graph  # loaded late: keeps envlog fast
 
@@ -170,18 +170,18 @@ def _print_all(
     shown: list[Snapshot],
     rows: Sequence[GraphRow],
     listing: LogOptions,
-    look: FormatContext,
+    context: FormatContext,
     write: Write | None,
 ) -> None:
     if not listing.graph:
-        texts = _texts(session, shown, listing, look, write, [0] * len(shown))
-        texts = _with_days(session, shown, texts, look) if look.by_day else texts
+        texts = _texts(session, shown, listing, context, write, [0] * len(shown))
+        texts = _with_days(session, shown, texts, context) if context.by_day else texts
         _print(session, shown, texts, listing, write)
         return
-    from git_envhist.cli.views.log import beside_rows  # loaded late: keeps envlog fast
+    from git_envhist.cli.views.log import rows_with_graph  # loaded late: keeps envlog fast
 
-    texts = _texts(session, shown, listing, look, write, [row.indent for row in rows])
-    _print(session, shown, beside_rows(rows, texts), listing, write)
+    texts = _texts(session, shown, listing, context, write, [row.indent for row in rows])
+    _print(session, shown, rows_with_graph(rows, texts), listing, write)
 
 
 def _wanted(session: Session, revisions: tuple[str, ...], options: dict[str, Any]) -> LogQuery:
@@ -204,13 +204,13 @@ def _wanted(session: Session, revisions: tuple[str, ...], options: dict[str, Any
 def _listing(options: dict[str, Any]) -> LogOptions:
     diffs = [diff for diff in DIFFS if options[diff]]
     if len(diffs) > 1:
-        told = " and ".join("--" + diff.replace("_", "-") for diff in diffs[:2])
-        raise UsageError(f"{told} exclude each other")
+        text = " and ".join("--" + diff.replace("_", "-") for diff in diffs[:2])
+        raise UsageError(f"{text} exclude each other")
     for other in ("reverse", *diffs) if options["graph"] else ():
         if options[other]:
             raise UsageError(f"--graph and --{other.replace('_', '-')} exclude each other")
     if options["page"] == "":
-        raise UsageError("no file is named for the page", hint="git envlog --html history.html")
+        raise UsageError("no file given for the web page", hint="git envlog --html history.html")
     return LogOptions(
         options["one_line"],
         options["full"],
@@ -235,36 +235,36 @@ def _texts(
     session: Session,
     shown: list[Snapshot],
     listing: LogOptions,
-    look: FormatContext,
+    context: FormatContext,
     write: Write | None,
     indents: Sequence[int],
 ) -> Iterable[str]:
-    """The text of each snapshot, without what ends it; so many columns at its left are taken."""
+    """Yield the text of each snapshot without its end; `indent` columns at the left are used by the graph."""
     palette = session.palette
     if write is not None:
-        return (write(snapshot, look) for snapshot in shown)
+        return (write(snapshot, context) for snapshot in shown)
     if listing.full:
         return (
-            "\n".join([*_full_card(session, one, look, indent), ""])
+            "\n".join([*_full_card(session, one, context, indent), ""])
             for one, indent in zip(shown, indents, strict=True)
         )
     columns = session.columns
     if listing.one_line:
         return (
-            oneline(one, look, palette, columns and columns - indent)
+            oneline(one, context, palette, columns and columns - indent)
             for one, indent in zip(shown, indents, strict=True)
         )
-    lines = list_lines(shown, look, palette, columns, timelines=listing.timelines, indents=indents)
-    return [_with_observed(line, one, look) for line, one in zip(lines, shown, strict=True)]
+    lines = list_lines(shown, context, palette, columns, timelines=listing.timelines, indents=indents)
+    return [_with_observed(line, one, context) for line, one in zip(lines, shown, strict=True)]
 
 
 def _with_days(
-    session: Session, shown: Sequence[Snapshot], texts: Iterable[str], look: FormatContext
+    session: Session, shown: Sequence[Snapshot], texts: Iterable[str], context: FormatContext
 ) -> Iterator[str]:
-    """Yield the lines, the first of each day below a heading."""
+    """Yield the lines, with a heading before the first of each day."""
     last = ""
     for snapshot, text in zip(shown, texts, strict=True):
-        day = look.day(snapshot)
+        day = context.day(snapshot)
         if day == last:
             yield text
         else:
@@ -273,43 +273,47 @@ def _with_days(
         last = day
 
 
-def _with_observed(line: str, snapshot: Snapshot, look: FormatContext) -> str:
-    """Below the newest snapshot at that time stand the checkpoints of the platform that were found then."""
+def _with_observed(line: str, snapshot: Snapshot, context: FormatContext) -> str:
+    """Yield the lines; checkpoints of the platform come below the snapshot that was the newest when they were found."""
     if not any(record.kind == "observed" for record in snapshot.records):
         return line
-    from git_envhist.cli.commands.effect import below_observed  # loaded late: hardly anybody has a platform
+    from git_envhist.cli.commands.effect import (
+        below_observed,
+    )  # loaded late: few platforms
 
-    return below_observed(line, snapshot, look)
+    return below_observed(line, snapshot, context)
 
 
-def _full_card(session: Session, snapshot: Snapshot, look: FormatContext, indent: int) -> list[str]:
-    from git_envhist.cli.terminal import all_wrapped  # loaded late: likewise
+def _full_card(session: Session, snapshot: Snapshot, context: FormatContext, indent: int) -> list[str]:
+    from git_envhist.cli.terminal import all_wrapped  # loaded late: only a terminal needs it
     from git_envhist.cli.views import details  # loaded late: keeps envlog fast
 
     history, snapshot = session.history, details.with_outputs(session.history, snapshot)
     story = details.fact_lines(session, details.facts_of(history, snapshot))
     missing, services = details.missing_of(history, snapshot), details.services_of(history, snapshot)
-    lines = card(snapshot, look, session.palette, missing, story, services)
+    lines = card(snapshot, context, session.palette, missing, story, services)
     return lines if session.columns is None else all_wrapped(lines, max(NARROWEST, session.columns - indent))
 
 
 def _print(
     session: Session, shown: list[Snapshot], texts: Iterable[str], listing: LogOptions, write: Write | None
 ) -> None:
-    # The fields of a template are spelled out already; what the user typed around them is not changed.
+    # The fields of a template are escaped already; the text around them is not changed.
     put = session.output.write if write is None else session.output.exact
     if listing.diff is None:
         for text in texts:
             put(text)
             session.output.exact(listing.end)
         return
-    from git_envhist.cli.views.details import diff_manner, diff_source  # loaded late: keeps envlog fast
-    from git_envhist.cli.views.patch import print_diff  # loaded late: likewise
+    from git_envhist.cli.views.details import diff_source, make_diff_style  # loaded late: keeps envlog fast
+    from git_envhist.cli.views.patch import print_diff  # loaded late: only a diff needs it
 
-    manner = diff_manner(session, ended_by_nul=listing.ended_by_nul, full_index=listing.full_index)
+    diff_style = make_diff_style(session, ended_by_nul=listing.ended_by_nul, full_index=listing.full_index)
     pathspecs = _pathspecs(session)
     for number, (snapshot, text) in enumerate(zip(shown, texts, strict=True)):
         session.output.exact(listing.end * (number > 0))
         put(text)
         session.output.exact(listing.end)
-        print_diff(session.output, listing.diff, diff_source(session.history, snapshot, pathspecs), manner)
+        print_diff(
+            session.output, listing.diff, diff_source(session.history, snapshot, pathspecs), diff_style
+        )

@@ -1,4 +1,4 @@
-"""`git envlog mcp`: serves the verbs to agents over the Model Context Protocol."""
+"""`git envlog mcp`: serve agents over the Model Context Protocol."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PARTS = ("mcp", "mcp_types", "anyio", "pydantic")
 
 
 class McpNotInstalled(EnvhistError):
-    """What serves the protocol is not installed."""
+    """The optional package mcp is not installed."""
 
     code = "no-mcp"
 
@@ -20,7 +20,7 @@ class McpNotInstalled(EnvhistError):
 def mcp(session: Session, read_only: bool) -> None:
     """Serve capture, log, show, diff, plan, restore, undo, verify and fork to an agent over stdin and stdout."""
     session.no_paths()
-    # Who is told at the first tool that there is no environment here has started something for nothing.
+    # Report a missing environment now, not at the first tool call.
     session.history.settings  # noqa: B018 - opened for what opening it finds
     try:
         from git_envhist.mcp.server import (

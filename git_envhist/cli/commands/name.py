@@ -1,4 +1,4 @@
-"""`git envlog name`: names a moment, so that it can be typed where a revision stands."""
+"""`git envlog name` and `note`: names that can be used as revisions, and notes."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def name(session: Session, name: str | None, revision: str | None, removed: str 
     line = history.catalog.timeline(target.timeline) or history.catalog.own
     before = next((spot.snapshot.id for spot in by_name(line, name) if spot.snapshot.id != target.id), None)
     snapshot = history.name(name, target)
-    session.done("the name is given")
+    session.done("the snapshot is named")
     if session.json:
-        told = {"schema": 1, "name": name, "id": snapshot.id, "removed": False, "moved_from": before}
-        session.print_json(told)
+        value = {"schema": 1, "name": name, "id": snapshot.id, "removed": False, "moved_from": before}
+        session.print_json(value)
     else:
         moved = f" (moved from {before[:7]})" if before else ""
         words = format_context(history).words(snapshot)
@@ -48,18 +48,18 @@ def _list(session: Session) -> None:
     if session.json:
         session.print_json({"schema": 1, "names": [{"name": name, "id": one.id} for name, one in named]})
         return
-    look = format_context(session.history)
+    context = format_context(session.history)
     widest = max((width(escape(name)) for name, _ in named), default=0)
     for name, one in named:
-        told = f"{one.id[:7]}  {look.time(one)}  {look.words(one)}"
-        session.line(f"{pad(escape(name), widest)}  {told}")
+        text = f"{one.id[:7]}  {context.time(one)}  {context.words(one)}"
+        session.line(f"{pad(escape(name), widest)}  {text}")
     if not named:
-        session.line("no moment bears a name; the first: git envlog name <name>")
+        session.line("no names; name the newest snapshot: git envlog name <name>")
 
 
 def _take_away(session: Session, name: str) -> None:
     snapshot = session.history.remove_name(name)
-    session.done("the name is taken away")
+    session.done("the name is removed")
     if session.json:
         session.print_json(
             {"schema": 1, "name": name, "id": snapshot.id, "removed": True, "moved_from": None}
@@ -83,23 +83,23 @@ def note(session: Session, words: tuple[str, ...], texts: tuple[str, ...]) -> No
     session.no_paths()
     if texts:
         if len(words) > 1:
-            raise UsageError(f"one word too many: '{words[1]}'", hint="git envlog note [<rev>] -m <text>")
+            raise UsageError(f"unexpected argument: '{words[1]}'", hint="git envlog note [<rev>] -m <text>")
         revision, text = "".join(words) or NEWEST, "\n\n".join(texts)
     else:
         revision, text = _split(session, words)
     if not text.strip():
         raise UsageError("no text given", hint=USAGE)
     snapshot = session.history.note(text, revision)
-    session.done("the note is kept")
+    session.done("the note is added")
     if session.json:
         session.print_json({"schema": 1, "id": snapshot.id, "note": text})
     else:
         intent = format_context(session.history).words(snapshot)
-        session.line(f"noted on {snapshot.id[:7]}: {intent}")
+        session.line(f"added a note to {snapshot.id[:7]}: {intent}")
 
 
 def _split(session: Session, words: tuple[str, ...]) -> tuple[str, str]:
-    """Return the revision and the text: a first word is a revision only if it is hardly a word of the text."""
+    """Return the revision and the text; the first word is a revision only if it cannot be part of the text."""
     if words and (words[0].startswith("@") or _is_id(session, words[0])):
         return words[0], " ".join(words[1:])
     return NEWEST, " ".join(words)

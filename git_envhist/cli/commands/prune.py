@@ -1,4 +1,4 @@
-"""`git envlog prune`: thins the timeline by a policy, and says of each moment why it stays or goes."""
+"""`git envlog prune`: drop snapshots by a policy, and print the reason for each."""
 
 from __future__ import annotations
 
@@ -56,38 +56,38 @@ def prune(
         dry_run=dry_run,
     )
     if not dry_run:
-        session.done("the timeline is thinned")
+        session.done("the snapshots are dropped")
     for warning in pruned.warnings:
         warn(warning)
     if session.json:
         session.print_json(_as_json(pruned))
         return
-    look = FormatContext(history.now)
+    context = FormatContext(history.now)
     for thinned in pruned.timelines:
         if len(pruned.timelines) > 1:
             session.line(f"{escape(thinned.timeline)}:")
-        for line in _rows(thinned, look, session, whole=dry_run):
+        for line in _rows(thinned, context, session, whole=dry_run):
             session.line(line)
     for line in _summary(pruned):
         session.line(line)
 
 
-def _rows(thinned: PrunedTimeline, look: FormatContext, session: Session, *, whole: bool) -> Iterator[str]:
-    """What went, and why; `whole`: what stays, too, for whoever wants to know beforehand."""
+def _rows(thinned: PrunedTimeline, context: FormatContext, session: Session, *, whole: bool) -> Iterator[str]:
+    """Yield a line with the reason per dropped snapshot; with `whole` also for those that are kept."""
     decisions = [one for one in thinned.decisions if whole or not one.keep]
     length = id_length([one.snapshot.id for one in decisions])
     intents = [escape(subject(one.snapshot.intent)) for one in decisions]
     column = min(max(map(width, intents), default=0), WIDEST)
     if session.columns is not None:
-        # Word, id, time and the gaps stand in any case; the reasons want half of what is left.
-        times = max((width(look.time(one.snapshot)) for one in decisions), default=0)
+        # Word, id, time and gaps have a fixed width; the reasons get half of the rest.
+        times = max((width(context.time(one.snapshot)) for one in decisions), default=0)
         left = session.columns - length - times - 12
         column = max(NARROWEST, min(column, left // 2))
         intents = [shorten(intent, column) for intent in intents]
     for one, intent in zip(decisions, intents, strict=True):
         word = session.paint("pass", "keep") if one.keep else session.paint("fail", "drop")
         yield (
-            f"{word}  {one.snapshot.id[:length]}  {look.time(one.snapshot)}  {pad(intent, column)}  "
+            f"{word}  {one.snapshot.id[:length]}  {context.time(one.snapshot)}  {pad(intent, column)}  "
             f"{escape(one.why)}"
         )
 
@@ -97,10 +97,10 @@ def _summary(pruned: PruneResult) -> Iterator[str]:
     would = "would drop" if pruned.dry_run else "dropped"
     yield f"{would} {count(pruned.gone, 'snapshot')}, {'keep' if pruned.dry_run else 'kept'} {kept:,}"
     if pruned.expired:
-        gone = "would leave" if pruned.dry_run else "left"
-        yield f"{count(pruned.expired, 'snapshot')} {gone} the trash for good"
+        gone = "would be deleted" if pruned.dry_run else "deleted"
+        yield f"{count(pruned.expired, 'snapshot')} {gone} permanently (dropped more than 30 days ago)"
     if pruned.gone and not pruned.dry_run:
-        yield f"bring back until {pruned.until.isoformat()}: git envlog undrop"
+        yield f"can be restored until {pruned.until.isoformat()}: git envlog undrop"
 
 
 def _as_json(pruned: PruneResult) -> Json:

@@ -1,4 +1,4 @@
-"""`git envlog purge`: erases paths from every snapshot, and says what holds them where we cannot reach."""
+"""`git envlog purge`: erase paths from every snapshot, and report where the same content remains."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from git_envhist.model.storage import PurgeResult, RemainingObject
 
 
-MAX_TOLD = 5
+MAX_LISTED = 5
 WHERE = {
-    "history": "are in the history under another path",
-    "git": "are in what git itself keeps: a commit, the index, a stash or a reflog",
-    "unreached": "are left in git's own objects, where nothing needs them: git gc --prune=now",
+    "history": "are also stored under another path",
+    "git": "are also stored by git: in a commit, the index, a stash or a reflog",
+    "unreached": "are also unused objects of git; delete them: git gc --prune=now",
 }
 
 
@@ -36,10 +36,10 @@ def purge(session: Session, words: tuple[str, ...], dry_run: bool, variable_name
     """Erase files or directories from all snapshots and the trash, permanently. Your working tree is not changed."""
     paths = (*words, *(session.paths or ()))
     if not paths and not variable_names:
-        raise UsageError("which path?", hint="git envlog purge <path>...")
+        raise UsageError("no path given", hint="git envlog purge <path>...")
     done = session.history.purge(*paths, variable_names=variable_names, dry_run=dry_run, force=force)
     if not dry_run:
-        session.done("it is erased")
+        session.done("the paths are erased")
     for warning in done.warnings:
         warn(warning)
     if session.json:
@@ -54,15 +54,17 @@ def purge(session: Session, words: tuple[str, ...], dry_run: bool, variable_name
 def _lines(done: PurgeResult) -> Iterator[str]:
     word = "would erase" if done.dry_run else "erased"
     places = count(done.snapshots, "snapshot")
-    trash = f" and {done.in_trash:,} in the trash" if done.in_trash else ""
+    trash = f" and {done.in_trash:,} dropped" if done.in_trash else ""
     what = " and ".join(filter(None, (_named(done.paths), "names of variables" * done.variable_names)))
     yield f"{word} {what} from {places}{trash}"
     if done.fetched:
-        gone = "would be taken away" if done.dry_run else "was taken away"
-        yield f"what was fetched or imported held it and {gone}; it comes again from where it is still shared"
-        goes = "would go" if done.dry_run else "went"
+        gone = "would be removed" if done.dry_run else "was removed"
+        yield (
+            f"a fetched or imported timeline contained it and {gone}; "
+            "fetching again brings it back if the remote still has it"
+        )
         for timeline in done.imported:
-            yield f"{goes} with it: '{escape(timeline)}', which was imported and comes from no remote"
+            yield f"{gone} too: '{escape(timeline)}', an imported timeline that no remote has"
 
 
 def _caveats(done: PurgeResult) -> Iterator[str]:
@@ -70,35 +72,38 @@ def _caveats(done: PurgeResult) -> Iterator[str]:
         target = sent.remote or sent.shown
         to = f"'{escape(sent.remote)}' ({escape(sent.shown)})" if sent.remote else f"'{escape(sent.shown)}'"
         if not target:
-            yield f"a remote without a name here has {escape(sent.timeline)} with it; push there again to erase it"
+            yield f"an unnamed remote still has it in {escape(sent.timeline)}; push there again to erase it"
             continue
         again = f"git envlog push {shlex.quote(escape(target))} {shlex.quote(escape(sent.timeline))}"
-        yield f"{to} was sent it with {escape(sent.timeline)}: {again} erases it there; who fetched it keeps it"
+        yield (
+            f"{to} still has it in {escape(sent.timeline)}: {again} erases it there; "
+            "copies that others fetched remain"
+        )
     yield from _left_lines(done.left)
     if done.attached:
-        yield f"attachments and kept output of {count(done.attached, 'snapshot')} are sealed, and were not searched"
+        yield f"attachments and kept output of {count(done.attached, 'snapshot')} are sealed and were not searched"
     if done.mentioned:
-        yield f"the words of {count(done.mentioned, 'snapshot')} may name it; words stay as they were written"
+        yield f"the intents or notes of {count(done.mentioned, 'snapshot')} may mention it; they are not changed"
     if done.here:
         yield (
-            f"what stands here stays: {_named(done.here)}; unless .envhistignore names it, the next capture takes it "
-            "in again, and a restore of a moment it was erased from removes it"
+            f"not removed from your working tree: {_named(done.here)}; the next snapshot contains it again unless "
+            ".envhistignore names it, and restoring one of these snapshots deletes it"
         )
 
 
 def _left_lines(left: Sequence[RemainingObject]) -> Iterator[str]:
-    for where, told in WHERE.items():
+    for where, text in WHERE.items():
         some = [one for one in left if one.where == where]
-        for one in some[:MAX_TOLD]:
+        for one in some[:MAX_LISTED]:
             at = f" ('{escape(one.path.decode('utf-8', 'surrogateescape'))}')" if one.path else ""
-            yield f"the same bytes {told}{at}: {one.oid[:12]}"
-        if len(some) > MAX_TOLD:
-            yield f"and {len(some) - MAX_TOLD:,} objects more; --json lists them all"
+            yield f"the same bytes {text}{at}: {one.oid[:12]}"
+        if len(some) > MAX_LISTED:
+            yield f"and {len(some) - MAX_LISTED:,} more objects; --json lists them all"
 
 
 def _named(paths: Sequence[EnvPath]) -> str:
-    told = ", ".join(f"'{escape(path.decode('utf-8', 'surrogateescape'))}'" for path in paths[:MAX_TOLD])
-    return told + (f" and {len(paths) - MAX_TOLD:,} more" if len(paths) > MAX_TOLD else "")
+    text = ", ".join(f"'{escape(path.decode('utf-8', 'surrogateescape'))}'" for path in paths[:MAX_LISTED])
+    return text + (f" and {len(paths) - MAX_LISTED:,} more" if len(paths) > MAX_LISTED else "")
 
 
 def _as_json(done: PurgeResult) -> Json:

@@ -1,11 +1,11 @@
-"""`git envlog push`: sends timelines, their notes and names to a remote, and tells first what would leave."""
+"""`git envlog push`: send timelines to a remote; before the first push, list what would be sent."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.errors import AGAIN, print_error_line, stoppable, warn
+from git_envhist.cli.errors import RUN_AGAIN, print_error_line, stoppable, warn
 from git_envhist.cli.formats import count, size
 from git_envhist.cli.json_values import SCHEMA, Json, path_fields
 from git_envhist.cli.parser import allow_tokens, argument, dry_run, option
@@ -53,7 +53,7 @@ def push_command(
     history = session.history
     try:
         with (
-            stoppable("each timeline stands there whole, or as it was", AGAIN),
+            stoppable("each timeline on the remote is either complete or unchanged", RUN_AGAIN),
             shown_steps() as history.step,
         ):
             done = history.push(remote, *timelines, delete=delete, allow=allow, yes=agreed, dry_run=dry_run)
@@ -63,7 +63,7 @@ def push_command(
                 print_error_line(line)
         raise
     if not dry_run:
-        session.done("it is pushed")
+        session.done("the timelines are sent")
     for warning in done.warnings:
         warn(warning)
     if session.json:
@@ -76,27 +76,27 @@ def push_command(
 
 
 def leaving_lines(planned: PushResult) -> Iterator[str]:
-    """What would leave, by class and size; databases by their names."""
-    yield f"would leave for '{escape(planned.remote.name)}' ({escape(planned.remote.shown)}):"
+    """Yield what would be sent, by class and size, with the names of databases."""
+    yield f"would send to '{escape(planned.remote.name)}' ({escape(planned.remote.shown)}):"
     yield from look_lines(planned.scan)
 
 
-def look_lines(look: OutgoingScan) -> Iterator[str]:
-    """What was found in all that leaves."""
-    for share in look.shares:
-        how = "sealed, only their names can be read" if share.name == "sealed" else "in the clear"
+def look_lines(context: OutgoingScan) -> Iterator[str]:
+    """Yield the lines about tokens and large objects."""
+    for share in context.shares:
+        how = "sealed: only the names are readable" if share.name == "sealed" else "not encrypted"
         yield f"  {share.name:<12} {size(share.bytes):>10}  {count(share.files, 'file')}, {how}"
-    if look.databases:
-        yield "  the databases, in the clear:"
-    for path, length in look.databases:
+    if context.databases:
+        yield "  databases, not encrypted:"
+    for path, length in context.databases:
         yield f"    {_shown(path)}  {size(length)}"
-    if look.dumps:
-        yield "  the dumps, in the clear:"
-    for path, length in look.dumps:
+    if context.dumps:
+        yield "  database dumps, not encrypted:"
+    for path, length in context.dumps:
         yield f"    {_shown(path)}  {size(length)}"
-    if look.names:
-        yield "  names that look secret, in the clear:"
-    for path in look.names:
+    if context.names:
+        yield "  files with a secret-looking name, not encrypted:"
+    for path in context.names:
         yield f"    {_shown(path)}"
 
 
@@ -108,7 +108,7 @@ def _lines(done: PushResult, dry_run: bool) -> Iterator[str]:
     else:
         yield f"to '{escape(done.remote.name)}' ({escape(done.remote.shown)}), {count(done.objects, 'object')}:"
     if done.new and not done.first:
-        yield "  new in the clear:"
+        yield "  new, not encrypted:"
     for kind in done.new if not done.first else ():
         yield f"    {escape(kind)}"
     for one in done.timelines:
@@ -142,13 +142,13 @@ def _as_json(done: PushResult, dry_run: bool) -> Json:
     }
 
 
-def look_json(look: OutgoingScan) -> Json:
-    """The same as data."""
+def look_json(context: OutgoingScan) -> Json:
+    """Return the same as data."""
     return {
         "leaving": [
-            {"class": share.name, "files": share.files, "bytes": share.bytes} for share in look.shares
+            {"class": share.name, "files": share.files, "bytes": share.bytes} for share in context.shares
         ],
-        "databases": [{**path_fields(EnvPath(path)), "bytes": length} for path, length in look.databases],
-        "dumps": [{**path_fields(EnvPath(path)), "bytes": length} for path, length in look.dumps],
-        "names": [path_fields(EnvPath(path)) for path in look.names],
+        "databases": [{**path_fields(EnvPath(path)), "bytes": length} for path, length in context.databases],
+        "dumps": [{**path_fields(EnvPath(path)), "bytes": length} for path, length in context.dumps],
+        "names": [path_fields(EnvPath(path)) for path in context.names],
     }

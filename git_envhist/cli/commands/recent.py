@@ -1,4 +1,4 @@
-"""`git envlog recent`: what changed of late, for whoever has no snapshot of before."""
+"""`git envlog recent`: show recent changes without a snapshot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import print_error_line
-from git_envhist.cli.json_values import SCHEMA, fact_json, moment, path_fields
+from git_envhist.cli.json_values import SCHEMA, fact_json, iso_time, path_fields
 from git_envhist.cli.parser import argument
 from git_envhist.cli.views.diff_source import DiffStyle
 from git_envhist.cli.views.summary import fact_texts, file_texts, row_of_cells
@@ -30,7 +30,7 @@ from git_envhist.worktree.ignore import left_out_of
 SPAN = "1h"
 MAX_ROWS = 8
 MAX_LOST = 5
-NOT_KNOWN = ("what was removed", "what files held before", "versions that were there before")
+NOT_KNOWN = ("removed files", "earlier contents of files", "earlier versions")
 
 
 @command("recent", "git envlog recent [<span>] [-- <pathspec>...]")
@@ -48,18 +48,18 @@ def recent(session: Session, span: str | None) -> None:
     if session.json:
         session.print_json(_as_json(found))
         return
-    manner = DiffStyle(session.palette, session.columns, plain=session.output.plain)
+    style = DiffStyle(session.palette, session.columns, plain=session.output.plain)
     session.page()
     since_then = printed_time(found.since, found.until)
-    session.line(f"since {since_then}, by change times and logs: {found.examined:,} paths looked at")
-    for text in _texts(found, manner):
+    session.line(f"since {since_then}, from file times and logs: {found.examined:,} paths read")
+    for text in _texts(found, style):
         session.output.write(text)
-    session.line(f"not known: {', '.join(NOT_KNOWN)}")
-    # What stands below it comes below it, wherever both go.
+    session.line(f"cannot be found without a snapshot: {', '.join(NOT_KNOWN)}")
+    # Flush, so that the lines on standard error come after these.
     session.output.flush()
     for place in found.unread:
-        print_error_line(f"warning: cannot be looked into: '{escape(_text(place) or '.')}'")
-    print_error_line("hint: what comes next can be known wholly: git envlog capture")
+        print_error_line(f"warning: cannot read '{escape(_text(place) or '.')}'")
+    print_error_line("hint: to know all later changes, take a snapshot: git envlog capture")
 
 
 def _repository() -> Repository | None:
@@ -71,13 +71,13 @@ def _repository() -> Repository | None:
 
 
 def _left_out(root: str, repository: Repository | None) -> Callable[[bytes], bool]:
-    """What is no part of the environment here."""
+    """Return a function that tests whether a path is excluded from the environment."""
     settings = read_settings(repository.read_config() if repository is not None else ())
     return left_out_of(root, settings.exclude)
 
 
 def _narrowed(session: Session, found: RecentChanges, repository: Repository | None) -> RecentChanges:
-    """What pathspecs leave of it; the machine and its logs are nowhere."""
+    """Return the findings limited to the pathspecs; findings without a path are left out."""
     if not session.paths:
         return found
     root = os.fsencode(found.root)
@@ -104,7 +104,7 @@ def _meant(
     if repository is not None:
         specs = tuple(anchored(os.fsencode(path), prefix, root) for path in typed)
         return matching(repository.git, sorted({*paths, *directories}), directories, specs)
-    # Without git there are no pathspecs: a path, or a pattern of the shell's kind.
+    # Without git, a pathspec is a path or a shell pattern.
     wanted = [os.path.normpath(os.path.join(prefix, os.fsencode(path))) for path in typed]
     everything = (*paths, *directories)
     return frozenset(path for path in everything if any(_is_in(path, pattern) for pattern in wanted))
@@ -114,35 +114,33 @@ def _is_in(path: bytes, pattern: bytes) -> bool:
     return pattern == b"." or path == pattern or path.startswith(pattern + b"/") or fnmatchcase(path, pattern)
 
 
-def _texts(found: RecentChanges, manner: DiffStyle) -> Iterator[bytes]:
-    yield from fact_texts(found.facts, manner)
-    yield from _done("git", found.head, found.until, manner)
-    yield from _done("ran", found.commands, found.until, manner)
-    yield from file_texts(found.changes, manner)
+def _texts(found: RecentChanges, style: DiffStyle) -> Iterator[bytes]:
+    yield from fact_texts(found.facts, style)
+    yield from _done("git", found.head, found.until, style)
+    yield from _done("ran", found.commands, found.until, style)
+    yield from file_texts(found.changes, style)
     if found.lost:
         cells = [escape(_text(place) + "/") for place in found.lost[:MAX_LOST]]
         more = [f"… {len(found.lost) - MAX_LOST:,} more"] if len(found.lost) > MAX_LOST else []
-        yield from row_of_cells(
-            "lost", ["something was removed from, or moved out of:", *cells, *more], manner
-        )
+        yield from row_of_cells("lost", ["files were removed from, or moved out of:", *cells, *more], style)
     if not (found.facts or found.changes or found.head or found.commands or found.lost):
-        yield b"nothing that these tell\n"
+        yield b"nothing found\n"
 
 
-def _done(label: str, done: tuple[LogEvent, ...], now: datetime, manner: DiffStyle) -> Iterator[bytes]:
+def _done(label: str, done: tuple[LogEvent, ...], now: datetime, style: DiffStyle) -> Iterator[bytes]:
     shown = done[-MAX_ROWS:]
     if len(done) > len(shown):
-        yield from row_of_cells(label, [f"… {len(done) - len(shown):,} before these"], manner)
+        yield from row_of_cells(label, [f"… {len(done) - len(shown):,} before these"], style)
     for one in shown:
-        yield from row_of_cells(label, [printed_time(one.at, now), escape(one.what)], manner)
+        yield from row_of_cells(label, [printed_time(one.at, now), escape(one.what)], style)
 
 
 def _as_json(found: RecentChanges) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "root": escape_invalid(found.root),
-        "since": moment(found.since),
-        "until": moment(found.until),
+        "since": iso_time(found.since),
+        "until": iso_time(found.until),
         "story": [
             {
                 key: escape_invalid(value) if isinstance(value, str) else value
@@ -151,16 +149,20 @@ def _as_json(found: RecentChanges) -> dict[str, object]:
             for fact in found.facts
         ],
         "files": [
-            {"status": change.kind.value, **path_fields(change.path), "at": moment(found.times[change.path])}
+            {
+                "status": change.kind.value,
+                **path_fields(change.path),
+                "at": iso_time(found.times[change.path]),
+            }
             for change in found.changes
         ],
         "lost_something": [path_fields(path) for path in found.lost],
         "unread": [path_fields(path) for path in found.unread],
         "git": [
-            {"at": moment(one.at), "commit": one.commit, "what": escape_invalid(one.what)}
+            {"at": iso_time(one.at), "commit": one.commit, "what": escape_invalid(one.what)}
             for one in found.head
         ],
-        "commands": [{"at": moment(one.at), "what": escape_invalid(one.what)} for one in found.commands],
+        "commands": [{"at": iso_time(one.at), "what": escape_invalid(one.what)} for one in found.commands],
         "not_known": list(NOT_KNOWN),
     }
 

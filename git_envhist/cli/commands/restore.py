@@ -1,4 +1,8 @@
-"""`git envrestore`: go back, losing nothing; and `git envlog undo`, `redo`."""
+"""`git envrestore`, and `git envlog undo` and `redo`.
+
+`restore` chooses the mode: list likely snapshots, restore, write elsewhere, undo, redo, continue or abort. The views in
+`cli/views/restore.py` print the plan and the result.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +21,18 @@ from git_envhist.cli.paths import refuse_place
 from git_envhist.cli.progress import shown_progress, shown_steps
 from git_envhist.cli.views.log import id_length, list_lines
 from git_envhist.cli.views.restore import (
-    WAY_BACK,
+    UNDO,
+    describe_snapshot,
     done_lines,
     dry_run_lines,
     head_lines,
-    held_lines,
-    moment_words,
+    later_changes_line,
     plan_lines,
     problems,
     require_plan,
     saved_line,
-    since_restore_line,
-    way_back,
+    undo_command,
+    unrestored_service_lines,
 )
 from git_envhist.diff.classes import CLASSES
 from git_envhist.errors import EnvhistError, Interrupted, UsageError
@@ -39,17 +43,17 @@ from git_envhist.model import CaptureProgress, RestoreResult, RestoreRole, Snaps
 from git_envhist.restore.options import STOPPED, RestoreOptions, checked_classes
 from git_envhist.text import escape, escape_invalid
 
-# `git envrestore --attachments`: what was kept with a moment, written into a directory.
+# `git envrestore --attachments`: write the attached files into a directory.
 
 
 def write_attachments(session: Session, snapshot: Snapshot, directory: str) -> int:
-    """Write them there, and say where each stands."""
+    """Write the attached files, and print their paths."""
     refuse_place(session, directory)
     written = session.history.restorer.write_attachments_of(snapshot, directory)
     if session.json:
         session.print_json({"schema": 1, "id": snapshot.id, "attachments": written})
     elif not written:
-        session.line(f"nothing was attached to {snapshot.id[:7]}")
+        session.line(f"no files are attached to {snapshot.id[:7]}")
     else:
         for path in written:
             session.verbatim(path)
@@ -59,61 +63,61 @@ def write_attachments(session: Session, snapshot: Snapshot, directory: str) -> i
 # List likely snapshots, each with its command, for `git envrestore` without a revision.
 
 
-def likely_lines(session: Session) -> Iterator[str]:
+def likely_snapshot_lines(session: Session) -> Iterator[str]:
     """Yield the lines for at most five snapshots, the newest first."""
     history = session.history
     if history.restorer.is_interrupted:
         yield "a restore was interrupted: first git envrestore --continue, or --abort to undo it"
-    moments = likely_targets(history.catalog.own.snapshots, "")
-    if not moments:
+    snapshots = likely_targets(history.catalog.own.snapshots, "")
+    if not snapshots:
         print_error_line(f"hint: {NOTHING_CAPTURED}")
         return
-    digits = id_length([snapshot.id for snapshot in moments])
-    look = FormatContext(history.now, None, digits, ascii_signs=session.columns is None)
-    told = list_lines(moments, look, session.palette, session.columns)
-    for line, snapshot in zip(told, moments, strict=True):
+    digits = id_length([snapshot.id for snapshot in snapshots])
+    context = FormatContext(history.now, None, digits, ascii_signs=session.columns is None)
+    text = list_lines(snapshots, context, session.palette, session.columns)
+    for line, snapshot in zip(text, snapshots, strict=True):
         yield line
-        spelled = shlex.quote(snapshot.names[0]) if snapshot.names else look.short_id(snapshot)
+        spelled = shlex.quote(snapshot.names[0]) if snapshot.names else context.short_id(snapshot)
         yield f"    git envrestore {escape(spelled)}"
-    yield "nothing was changed; -n shows what one of these would do"
+    yield "nothing was changed; to see what one would change: git envrestore -n <rev>"
 
 
-# `git envrestore --continue` and `--abort`: the end of a restore that was broken off.
+# `git envrestore --continue` and `--abort`: end an interrupted restore.
 
 NOT_EXACT_STATUS = 5
 
 
 def end(session: Session, mode: str, revision: str | None, spelled: str) -> int:
-    """Finish what was broken off, or take it back."""
+    """Finish or undo an interrupted restore."""
     if revision is not None:
-        raise UsageError(f"nothing is expected behind {spelled}: '{revision}'")
+        raise UsageError(f"{spelled} takes no argument: '{revision}'")
     going = session.history.restorer
-    carried = going.continue_restore() if mode == "go_on" else going.abort_restore()
-    session.done("the restore is taken back" if carried.undone else "the restore is finished")
+    carried = going.continue_restore() if mode == "continue" else going.abort_restore()
+    session.done("the restore is undone" if carried.undone else "the restore is finished")
     for item in (*carried.kept, *carried.losses):
         warn(f"'{os.fsdecode(item.path) or '.'}': {item.why}")
     stopped = dict(carried.notes).get(STOPPED)
     if stopped:
-        warn(f"services were stopped for that restore, and still are: {stopped}")
+        warn(f"services that the restore stopped are still stopped: {stopped}")
     if session.json:
         from git_envhist.cli.json_values import ended_json  # loaded late: only --json needs it
 
         session.print_json(ended_json(carried))
     elif carried.undone:
-        session.line("taken back: the environment is as it was before the restore")
+        session.line("undone: all files are as before the restore")
     else:
-        session.line("finished; go back with: git envrestore --undo")
+        session.line("finished; to undo it: git envrestore --undo")
     return 0 if not carried.kept and not carried.losses else NOT_EXACT_STATUS
 
 
-# What is said to whoever stops a restore.
+# Messages about a restore that the user stops.
 
 
 @contextmanager
 def stoppable(session: Session, meant: Snapshot | None = None) -> Iterator[None]:
-    """Whoever stops a restore is told what became of it; half way, its journal says so.
+    """Turn an interruption into an error that says what was completed; an open journal reports itself.
 
-    What was saved before that is the newest moment then: who says `@` once more would mean that.
+    The hint names the snapshot by its id, because `@` is now the snapshot saved before the restore.
     """
     try:
         yield
@@ -122,35 +126,35 @@ def stoppable(session: Session, meant: Snapshot | None = None) -> Iterator[None]
         safety = session.history.restorer.changed
         if safety is None:
             hint = (
-                f"again with: git envrestore {meant.id[:7]} ('@' is what was saved here, by now)"
+                f"to try again: git envrestore {meant.id[:7]} ('@' is now the snapshot of your files)"
                 if meant
                 else None
             )
             raise Interrupted(number, hint=hint) from stopped
         raise Interrupted(
             number,
-            "the files are restored, but not all that goes with them",
-            hint=f"what was here before: git envrestore {safety.id[:7]}",
+            "the files are restored, but the rest of the restore was not finished",
+            hint=f"to go back: git envrestore {safety.id[:7]}",
         ) from stopped
 
 
 NOT_EXACT = 5
 NEWEST = "@"
-MODES = ("undo", "redo", "go_on", "take_back")
-SPELLED = {"go_on": "--continue", "take_back": "--abort"}
-HERE = ("plan", "keep_new", "keep_tracked", "head", "relocate", "roots", "services", "verify")
-CHOOSING = ("only", *HERE)
+MODES = ("undo", "redo", "continue", "abort")
+SPELLED = {"continue": "--continue", "abort": "--abort"}
+IN_PLACE = ("plan", "keep_new", "keep_tracked", "head", "relocate", "roots", "services", "verify")
+CHOOSING = ("only", *IN_PLACE)
 CHANGING = ("to", "attachments", *CHOOSING)
-"""What makes no sense without a moment."""
+"""Options that need a snapshot."""
 EXCLUDING = {
-    "to": (*HERE, "attachments", "undo", "redo", "go_on", "take_back"),
-    "attachments": (*CHOOSING, "dry_run", "undo", "redo", "go_on", "take_back"),
+    "to": (*IN_PLACE, "attachments", "undo", "redo", "continue", "abort"),
+    "attachments": (*CHOOSING, "dry_run", "undo", "redo", "continue", "abort"),
     "undo": ("relocate", "verify"),
     "redo": ("relocate", "verify"),
-    "go_on": (*CHOOSING, "dry_run", "force"),
-    "take_back": (*CHOOSING, "dry_run", "force"),
+    "continue": (*CHOOSING, "dry_run", "force"),
+    "abort": (*CHOOSING, "dry_run", "force"),
 }
-"""Options that make no sense together, by the one that decides."""
+"""Options that exclude each other, by the one that is checked first."""
 
 
 @command("envrestore", "git envrestore [<options>] [<rev>] [-- <pathspec>...]", writes=True)
@@ -172,17 +176,17 @@ EXCLUDING = {
 @option("--roots", is_flag=True, help="with --allow-unsigned: change additional roots too")
 @option("--undo", is_flag=True, help="undo the last restore, or <number> steps")
 @option("--redo", is_flag=True, help="redo the last undo")
-@option("--continue", "go_on", is_flag=True, help="finish an interrupted restore")
-@option("--abort", "take_back", is_flag=True, help="undo an interrupted restore")
+@option("--continue", "continue", is_flag=True, help="finish an interrupted restore")
+@option("--abort", "abort", is_flag=True, help="undo an interrupted restore")
 def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
     """Restore a snapshot; the current files are saved first. Without <rev>, list likely snapshots."""
     _refuse_excluding(options)
     mode = _mode(options)
     revision = words[0] if words else None
-    # What is written into another directory needs no working tree here.
+    # Writing into another directory needs no working tree.
     session.bare = options["to"] is not None or options["attachments"] is not None
     if mode is not None and len(words) > 1:
-        raise UsageError(f"one word too many: '{words[1]}'")
+        raise UsageError(f"unexpected argument: '{words[1]}'")
     if mode in ("undo", "redo"):
         return step(session, mode, revision, options)
     if mode is not None:
@@ -191,62 +195,62 @@ def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
         return _show_likeliest(session)
     snapshot = session.history.resolve(_revision(session, revision))
     if len(words) > 1:
-        from git_envhist.cli.paths import take_paths  # loaded late: most paths stand behind '--'
+        from git_envhist.cli.paths import take_paths  # loaded late: most paths go after '--'
 
         take_paths(session, words[1:], snapshot, "git envrestore [<rev>]")
     if options["attachments"] is not None:
         return write_attachments(session, snapshot, options["attachments"])
     if options["to"] is not None:
         return _write_elsewhere(session, snapshot, options)
-    # Whether there is a check at all is known before anything is changed.
+    # Find out whether there is a check before anything is changed.
     check = session.history.checks.recorded(snapshot) if options["verify"] else None
     with stoppable(session, snapshot), _shown_steps(session, options) as wish:
         restored = session.history.restorer.to(snapshot, wish)
     if check is None or options["dry_run"]:
-        return _tell(session, restored, options)
-    return _tell_and_check(session, restored, options, check)
+        return _print_result(session, restored, options)
+    return _print_and_check(session, restored, options, check)
 
 
-def _tell_and_check(session: Session, restored: RestoreResult, options: dict[str, Any], command: str) -> int:
+def _print_and_check(session: Session, restored: RestoreResult, options: dict[str, Any], command: str) -> int:
     from git_envhist.cli.json_values import verdict_json  # loaded late: few restores are checked
-    from git_envhist.cli.views.restore import check, tell_check  # loaded late: likewise
+    from git_envhist.cli.views.restore import check, print_check  # loaded late: few restores are checked
 
     if session.json:
         checked = check(session, restored, command)
-        status = _tell(session, restored, options, verify=verdict_json(checked.verdict))
+        status = _print_result(session, restored, options, verify=verdict_json(checked.verdict))
     else:
-        status = _tell(session, restored, options)
+        status = _print_result(session, restored, options)
         checked = check(session, restored, command)
-    return tell_check(session, checked, restored, status)
+    return print_check(session, checked, restored, status)
 
 
 def step(session: Session, mode: str, revision: str | None, options: dict[str, Any]) -> int:
-    """Undo or redo, as often as the operand says."""
+    """Undo or redo the given number of steps."""
     steps = 1 if revision is None else _number(revision, mode)
     go = session.history.restorer.undo if mode == "undo" else session.history.restorer.redo
     with stoppable(session), _shown_steps(session, options) as wish:
         restored = go(steps, wish)
-    # Who has just gone back gets forth by that: one more undo would lead further back.
+    # The opposite command reverses this one; one more undo would go further back.
     other = "redo" if mode == "undo" else "undo"
     back = f"git envrestore --{other}" + (f" {steps}" if steps > 1 else "")
-    status = _tell(session, restored, options, back)
+    status = _print_result(session, restored, options, back)
     if not (session.json or options["head"]):
         for line in head_lines(restored, session.history.repository.git, dry_run=options["dry_run"]):
             session.line(line)
     if mode == "undo" and not session.json and restored.target.restore is RestoreRole.TO:
-        session.line(since_restore_line(restored, steps, dry_run=options["dry_run"]))
+        session.line(later_changes_line(restored, steps, dry_run=options["dry_run"]))
     return status
 
 
 @contextmanager
 def _shown_steps(session: Session, options: dict[str, Any]) -> Iterator[RestoreOptions]:
-    """Show progress on a terminal: of the capture of what is here, then of the restore itself."""
+    """Show progress on a terminal: of the capture first, then of the restore."""
     numbers: list[int] = []
 
     def planned(restored: RestoreResult) -> None:
         numbers.append(len(restored.plan.steps))
 
-    with shown_steps() as tell, shown_progress("reading what is here") as progress:
+    with shown_steps() as report, shown_progress("reading your files") as progress:
         wish = _wish(session, options, progress)
         held, saved = wish.planned, wish.saved
 
@@ -259,7 +263,7 @@ def _shown_steps(session: Session, options: dict[str, Any]) -> Iterator[RestoreO
             if saved is not None:
                 saved(safety)
             if progress is not None:
-                tell(f"restoring {count(numbers[-1] if numbers else 0, 'path')}")
+                report(f"restoring {count(numbers[-1] if numbers else 0, 'path')}")
 
         yield replace(wish, planned=both, saved=going)
 
@@ -273,7 +277,7 @@ def _mode(options: dict[str, Any]) -> str | None:
 
 
 def _refuse_excluding(options: dict[str, Any]) -> None:
-    """Options that say nothing beside another one would be a mistake that nobody is told."""
+    """Raise UsageError for options that have no effect together."""
     for one, others in EXCLUDING.items():
         for other in others if options.get(one) else ():
             if options.get(other):
@@ -291,9 +295,11 @@ def _revision(session: Session, revision: str | None) -> str:
     if revision is not None:
         return revision
     if session.paths:
-        # As `git restore -- <path>` restores from the nearest source.
+        # As `git restore -- <path>`, which restores from the nearest source.
         return NEWEST
-    raise UsageError("no snapshot given", hint="the newest: git envrestore @ ...; git envlog lists them")
+    raise UsageError(
+        "no snapshot given", hint="restore the newest: git envrestore @; list snapshots: git envlog"
+    )
 
 
 def _classes(lists: tuple[str, ...]) -> frozenset[str] | None:
@@ -318,7 +324,7 @@ def _wish(
         pathspecs=anchored_paths(session),
         classes=_classes(options["only"]),
         keep_new=options["keep_new"],
-        keep_code=options["keep_tracked"],
+        keep_tracked=options["keep_tracked"],
         head=options["head"],
         relocate=options["relocate"],
         force=options["force"],
@@ -328,27 +334,27 @@ def _wish(
         dry_run=options["dry_run"],
         progress=progress,
         planned=require_plan(
-            options["plan"], None if silent else lambda planned: _say_plan(session, planned)
+            options["plan"], None if silent else lambda planned: _print_short_plan(session, planned)
         ),
-        saved=None if quiet else lambda safety: _say_saved(session, safety),
+        saved=None if quiet else lambda safety: _print_saved(session, safety),
     )
 
 
-def _say_plan(session: Session, planned: RestoreResult) -> None:
+def _print_short_plan(session: Session, planned: RestoreResult) -> None:
     if planned.plan.steps or planned.plan.directories:
         for line in plan_lines(planned, _words(session, planned.target), session.signed):
             session.line(line)
-    # Whatever is complained of from here on is about this plan: it stands before that.
+    # Print the plan first, because later warnings refer to it.
     session.output.flush()
 
 
-def _say_saved(session: Session, safety: Snapshot) -> None:
+def _print_saved(session: Session, safety: Snapshot) -> None:
     session.line(saved_line(safety))
     session.output.flush()
 
 
-def _tell(
-    session: Session, restored: RestoreResult, options: dict[str, Any], back: str = WAY_BACK, **more: object
+def _print_result(
+    session: Session, restored: RestoreResult, options: dict[str, Any], back: str = UNDO, **more: object
 ) -> int:
     if not options["dry_run"]:
         session.done("the restore is done")
@@ -356,7 +362,7 @@ def _tell(
         warn(warning)
     for problem in problems(restored):
         warn(problem)
-    back = way_back(restored, back, head=options["head"], services=options["services"])
+    back = undo_command(restored, back, head=options["head"], services=options["services"])
     held = () if options["services"] or options.get("to") else _held_services(session, restored)
     if session.json:
         from git_envhist.cli.json_values import restored_json  # loaded late: only --json needs it
@@ -364,31 +370,31 @@ def _tell(
         value = restored_json(restored, back, dry_run=options["dry_run"])
         session.print_json({**value, "services_held": [*map(escape_invalid, held)], **more})
     elif options["dry_run"]:
-        from git_envhist.cli.views.details import fact_lines  # loaded late: what is done tells no story
+        from git_envhist.cli.views.details import fact_lines  # loaded late: only a dry run prints facts
 
         there = None if options.get("to") else back
         story = fact_lines(session, restored.story, indent=2)
         for line in dry_run_lines(restored, _words(session, restored.target), session.signed, there, story):
             session.line(line)
     else:
-        from git_envhist.cli import errors  # loaded late: what is planned or told as JSON needs none
-        from git_envhist.text import escape  # loaded late: likewise
+        from git_envhist.cli import errors  # loaded late: a dry run and JSON need none
+        from git_envhist.text import escape  # loaded late: a dry run and JSON need none
 
-        told = None if options.get("to") or not errors.is_wanted(session, errors.RESTORE) else back
+        printed_back = None if options.get("to") or not errors.is_wanted(session, errors.RESTORE) else back
         did = "restored"
         if options.get("to"):
             did = f"wrote {restored.target.id[:7]} into '{escape(os.path.abspath(options['to']))}'"
-        for line in done_lines(restored, told, _rest_line(session, restored, options), did=did):
+        for line in done_lines(restored, printed_back, _rest_line(session, restored, options), did=did):
             session.line(line)
     if held and not session.json:
-        for line in held_lines(session, restored, held):
+        for line in unrestored_service_lines(session, restored, held):
             session.line(line)
     return 0 if restored.exact or options["dry_run"] else NOT_EXACT
 
 
 def _held_services(session: Session, restored: RestoreResult) -> tuple[str, ...]:
-    """Return the services whose state the snapshot holds; nothing where that cannot be read."""
-    from git_envhist.cli.views.details import services_of  # loaded late: as with the other words of the end
+    """Return the services whose state the snapshot contains; nothing if that cannot be read."""
+    from git_envhist.cli.views.details import services_of  # loaded late: only a finished restore needs it
 
     try:
         return services_of(session.history, restored.target)
@@ -399,36 +405,36 @@ def _held_services(session: Session, restored: RestoreResult) -> tuple[str, ...]
 def _rest_line(session: Session, restored: RestoreResult, options: dict[str, Any]) -> str:
     if options.get("to"):
         return ""
-    from git_envhist.cli.views.restore import not_restored_line  # loaded late: only what is told needs it
+    from git_envhist.cli.views.restore import not_restored_line  # loaded late: JSON does not need it
 
     return not_restored_line(session, restored, partly=bool(session.paths or options.get("only")))
 
 
 def _words(session: Session, snapshot: Snapshot) -> str:
-    from git_envhist.cli.formats import first_line, symbol  # loaded late: likewise
-    from git_envhist.cli.views.log import format_context  # loaded late: likewise
-    from git_envhist.text import escape  # loaded late: only what is told needs it
+    from git_envhist.cli.formats import first_line, symbol  # loaded late: JSON needs none
+    from git_envhist.cli.views.log import format_context  # loaded late: JSON needs none
+    from git_envhist.text import escape  # loaded late: JSON needs none
 
     verdict = snapshot.verdict
-    told = f"{symbol(verdict)} {first_line(verdict.command)}" if verdict else ""
-    words = moment_words(snapshot, told, format_context(session.history))
+    label = f"{symbol(verdict)} {first_line(verdict.command)}" if verdict else ""
+    words = describe_snapshot(snapshot, label, format_context(session.history))
     root = session.history.repository.root
-    # Whoever stands elsewhere, or was led elsewhere by a variable, shall see what it is about.
+    # Name the directory if it is not the current one.
     return words if os.path.realpath(root) == os.path.realpath(".") else f"{words} in '{escape(root)}'"
 
 
 def _write_elsewhere(session: Session, snapshot: Snapshot, options: dict[str, Any]) -> int:
     wish = replace(_wish(session, options, None), planned=None, saved=None)
-    from git_envhist.cli.paths import refuse_place  # loaded late: most restores go into the environment
+    from git_envhist.cli.paths import refuse_place  # loaded late: most restores change the working tree
 
     refuse_place(session, options["to"])
     written = session.history.restorer.write_to(snapshot, options["to"], wish)
-    return _tell(session, written, options)
+    return _print_result(session, written, options)
 
 
 def _show_likeliest(session: Session) -> int:
 
-    for line in likely_lines(session):
+    for line in likely_snapshot_lines(session):
         session.line(line)
     return 0
 

@@ -1,4 +1,4 @@
-"""`git envlog run`: a command between two moments; what it writes and how it ends is what whoever called it sees."""
+"""`git envlog run`: run a command between two snapshots, with its own output and status."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.commands.capture import captured_lines, tell_that_we_wait, warn_of_missing
+from git_envhist.cli.commands.capture import captured_lines, report_lock_holder, warn_of_missing
 from git_envhist.cli.errors import print_error_line, warn
 from git_envhist.cli.json_values import PATHS_IN_LISTS, SCHEMA, Json, captured_json, snapshot_json
 from git_envhist.cli.parser import option
@@ -49,12 +49,12 @@ def run(session: Session, messages: tuple[str, ...], verify: str | None) -> int:
 
 
 def _capture(session: Session, intent: str, asked: CaptureKeywords) -> CaptureResult:
-    """Standard output is the command's: what is said of a moment goes to standard error."""
+    """Take a snapshot; print its lines to standard error, because standard output belongs to the command."""
     with ExitStack() as shown:
         progress = shown.enter_context(shown_progress())
 
-        def tell(captured: CaptureResult) -> None:
-            # A check has the screen to itself.
+        def print_captured(captured: CaptureResult) -> None:
+            # The output of a check is not mixed with a progress bar.
             shown.close()
             warn_of_missing(captured.missing)
             if captured.snapshot is not None and not session.json:
@@ -64,9 +64,9 @@ def _capture(session: Session, intent: str, asked: CaptureKeywords) -> CaptureRe
         whole: CaptureKeywords = {
             **asked,
             "watching": watching(session),
-            "captured": tell,
+            "captured": print_captured,
             "progress": progress,
-            "waiting": lambda: tell_that_we_wait(session),
+            "waiting": lambda: report_lock_holder(session),
         }
         captured = session.history.capture(intent, **whole)
     for warning in captured.warnings:
@@ -92,5 +92,5 @@ def _moment_json(session: Session, captured: CaptureResult) -> Json:
     if snapshot is None:
         return captured_json(captured, None)
     snapshot = session.history.resolve(snapshot.id)
-    told = snapshot_json(snapshot, read_details(session.history, snapshot), most_paths=PATHS_IN_LISTS)
-    return captured_json(captured, told)
+    value = snapshot_json(snapshot, read_details(session.history, snapshot), most_paths=PATHS_IN_LISTS)
+    return captured_json(captured, value)

@@ -1,4 +1,4 @@
-"""`git envlog show`: one snapshot in full, or a file's bytes as they were."""
+"""`git envlog show`: print one snapshot in full, or a file from it."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from git_envhist.model import EnvPath, Snapshot
 from git_envhist.probes import kinds
 from git_envhist.text import escape
 
-# `git envlog show now`: the live environment as a card of its own, and its files as they are.
+# `git envlog show now`: the working tree, and its files.
 
 CURRENT_STATE = "now"
 
 
 class FileUnreadable(EnvhistError):
-    """The file cannot be read where it stands."""
+    """A file of the working tree cannot be read."""
 
     code = "cannot-read"
-    usual_hint = "what the newest moment holds of it: git envlog show @ -- <path>"
+    usual_hint = "show the newest stored version: git envlog show @ -- <path>"
 
 
 def show_now(session: Session, date: str | None) -> None:
-    """Tell what has changed since the newest snapshot."""
+    """Print what has changed since the newest snapshot."""
     newest = session.history.resolve("@")
     comparison = session.history.diff(newest, CURRENT_STATE)
     changes, facts = comparison.files, comparison.facts
@@ -49,11 +49,11 @@ def show_now(session: Session, date: str | None) -> None:
             SCHEMA,
             changed_json,
             fact_json,
-            moment,
+            iso_time,
         )
 
         changed = changed_json(counts, changes)
-        at = moment(session.history.now)
+        at = iso_time(session.history.now)
         timeline = session.history.timeline
         session.print_json(
             {
@@ -71,9 +71,9 @@ def show_now(session: Session, date: str | None) -> None:
         ("Timeline", session.history.timeline or ""),
         ("Date", format_date(session.history.now, date or "default", session.history.now)),
         ("Newest", _newest(newest)),
-        ("Story", summarize(facts, counts, kinds())),
+        ("Summary", summarize(facts, counts, kinds())),
     ]
-    session.line(session.paint("id", "the environment now"))
+    session.line(session.paint("id", "the working tree now"))
     for label, value in fields:
         session.line(f"{label}:".ljust(LABEL) + escape(value))
     for line in fact_lines(session, facts):
@@ -81,7 +81,7 @@ def show_now(session: Session, date: str | None) -> None:
 
 
 def read_present(session: Session, path: EnvPath) -> bytes:
-    """The bytes of a file as they are now."""
+    """Return the bytes of a file of the working tree."""
     place = _place_now(session, path)
     try:
         if os.path.islink(place):
@@ -89,7 +89,7 @@ def read_present(session: Session, path: EnvPath) -> bytes:
         with open(place, "rb") as file:
             return file.read()
     except FileNotFoundError:
-        raise SnapshotNotFound(os.fsdecode(path), hint="there is no such file now") from None
+        raise SnapshotNotFound(os.fsdecode(path), hint="no such file in the working tree") from None
     except OSError as failure:
         raise FileUnreadable(f"cannot read '{os.fsdecode(path)}': {failure.strerror}") from failure
 
@@ -119,7 +119,7 @@ def show(session: Session, words: tuple[str, ...], date: str | None) -> None:
     if len(words) > 1:
         _take_paths(session, words)
     if session.paths and session.json:
-        raise UsageError("a file's bytes are no JSON", hint="leave out --json, or the path")
+        raise UsageError("a file cannot be printed as JSON", hint="leave out --json, or the path")
     if revision == NOW:
         _show_now(session, date)
         return
@@ -139,21 +139,23 @@ def show(session: Session, words: tuple[str, ...], date: str | None) -> None:
         from git_envhist.cli.json_values import snapshot_json  # loaded late: only --json needs it
 
         details = read_details(session.history, snapshot)
-        told = (*details.facts, *file_facts(session.history, snapshot))
-        session.print_json(snapshot_json(snapshot, replace(details, facts=told)))
+        all_facts = (*details.facts, *file_facts(session.history, snapshot))
+        session.print_json(snapshot_json(snapshot, replace(details, facts=all_facts)))
         return
-    look = FormatContext(session.history.now, session.date_style(date), ascii_signs=session.columns is None)
+    context = FormatContext(
+        session.history.now, session.date_style(date), ascii_signs=session.columns is None
+    )
     missing = missing_of(session.history, snapshot)
     facts = (*facts_of(session.history, snapshot), *file_facts(session.history, snapshot))
     story = fact_lines(session, facts)
     services = services_of(session.history, snapshot)
     session.page()
-    for line in card(snapshot, look, session.palette, missing, story, services):
+    for line in card(snapshot, context, session.palette, missing, story, services):
         session.line(line)
 
 
 def _show_file_of(session: Session, text: str) -> bool:
-    """Show what git spells `<rev>:<path>`, if this is that: from the top, or from here where it begins with a dot."""
+    """Print the file of `<rev>:<path>`; return False if the text is not of this form."""
     if text.startswith(":") or session.json:
         return False
     for at in (at for at, letter in enumerate(text) if letter == ":"):
@@ -172,7 +174,7 @@ def _show_file_of(session: Session, text: str) -> bool:
 
 
 def _take_paths(session: Session, words: tuple[str, ...]) -> None:
-    from git_envhist.cli.paths import take_paths  # loaded late: most paths stand behind '--'
+    from git_envhist.cli.paths import take_paths  # loaded late: most paths go after '--'
 
     take_paths(
         session,
@@ -183,9 +185,9 @@ def _take_paths(session: Session, words: tuple[str, ...]) -> None:
 
 
 def _show_observed(session: Session, external_id: str) -> bool:
-    """Show what is known of a checkpoint of the platform; whether there is one."""
-    from git_envhist.cli.commands.effect import observed_card  # loaded late: likewise
-    from git_envhist.cli.json_values import observed_json  # loaded late: hardly anybody has a platform
+    """Print a checkpoint of the platform; return False if the word names none."""
+    from git_envhist.cli.commands.effect import observed_card  # loaded late: few platforms
+    from git_envhist.cli.json_values import observed_json  # loaded late: few platforms
 
     found = session.history.observed.find(external_id)
     if found is not None and session.json:
@@ -207,7 +209,7 @@ def _show_now(session: Session, date: str | None) -> None:
 def _only_path(session: Session) -> EnvPath:
     assert session.paths
     if len(session.paths) > 1:
-        raise UsageError("one path at a time", hint="git envlog show <rev> -- <path>")
+        raise UsageError("only one path is possible", hint="git envlog show <rev> -- <path>")
     typed = os.fsencode(session.paths[0])
-    # `<root>://<path>` stands for itself, wherever the user is.
+    # `<root>://<path>` is never relative to the current directory.
     return EnvPath(typed) if b"://" in typed else session.history.environment_path(typed)

@@ -1,4 +1,4 @@
-"""`git envlog status`: what captures by itself here, when it last did, and what went wrong."""
+"""`git envlog status`: show which hooks take snapshots here, their last runs and their errors."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from git_envhist.secrets.masking import mask_text
 from git_envhist.text import escape, escape_invalid
 
 LEAST = 14
-"""Columns for what happened, where all of it is short."""
-TOLD = 5
-"""So many of the last runs are told; a report has all that are kept."""
+"""The width of the event column if all events are short."""
+MAX_RUNS = 5
+"""The number of runs that are printed; a report contains all."""
 
 
 @command("status", "git envlog status [--report]")
@@ -53,15 +53,15 @@ def _lines(found: IntegrationStatus, whole: bool, *, plain: bool) -> Iterator[st
     if found.watching:
         yield "git envlog watch is running here"
     elif not found.here and not found.everywhere:
-        # Where there is no git, no hook of git is called.
+        # Without git there are no git hooks.
         by = " --global --agent <name>, or git envlog watch" if plain else ""
-        yield f"nothing captures by itself here: git envlog install{by}"
+        yield f"no hooks are installed here; install them: git envlog install{by}"
     for where, parts in (("this repository", found.here), ("every repository", found.everywhere)):
         for name, several in parts.items():
             yield f"{DONE.get(name, name)}, for {where}"
             width = max((len(part.event) for part in several), default=0)
             yield from (_part_line(part, width) for part in several)
-    yield from _run_lines(found, len(found.outcomes) if whole else TOLD)
+    yield from _run_lines(found, len(found.outcomes) if whole else MAX_RUNS)
 
 
 def _part_line(part: InstalledPart, width: int) -> str:
@@ -75,7 +75,7 @@ def _run_lines(found: IntegrationStatus, most: int) -> Iterator[str]:
         yield f"waiting since {_time(found.waiting.at)}: {found.waiting.event}"
     if not found.outcomes:
         if found.here or found.everywhere:
-            yield "no hook of git has run here yet"
+            yield "no hook has run here yet"
         return
     yield "the last runs" if len(found.outcomes) > 1 else "the last run"
     shown = found.outcomes[-most:] if most else ()
@@ -116,14 +116,14 @@ def _versions(found: IntegrationStatus) -> dict[str, str]:
 
 
 def _settings(session: Session) -> dict[str, str]:
-    """What is configured of ours and of hooks; what looks like a secret is masked."""
+    """Return the settings of git-envhist and of hooks, with secrets masked."""
     config = session.history.repository.read_config()
     ours = [(key, value) for key, value in config if key.startswith(("envhist.", "core.hookspath", "hook."))]
     return {key: mask_text(value or "") for key, value in ours}
 
 
 def _as_json(found: IntegrationStatus, settings: dict[str, str] | None) -> dict[str, object]:
-    told: dict[str, object] = {
+    report: dict[str, object] = {
         "schema": 1,
         "enabled": found.enabled,
         "program": escape_invalid(found.program),
@@ -136,9 +136,9 @@ def _as_json(found: IntegrationStatus, settings: dict[str, str] | None) -> dict[
         "warnings": [*map(escape_invalid, found.warnings)],
     }
     if settings is not None:
-        told["versions"] = _versions(found)
-        told["settings"] = {escape_invalid(key): escape_invalid(value) for key, value in settings.items()}
-    return told
+        report["versions"] = _versions(found)
+        report["settings"] = {escape_invalid(key): escape_invalid(value) for key, value in settings.items()}
+    return report
 
 
 def _part_json(part: InstalledPart) -> dict[str, object]:

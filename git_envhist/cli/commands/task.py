@@ -1,11 +1,11 @@
-"""`git envlog task`: how far a piece of work has come; `git envlog resume`: what comes next, and from where."""
+"""`git envlog task` and `resume`: tasks on the timeline, and the next one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.json_values import SCHEMA, Json, moment
+from git_envhist.cli.json_values import SCHEMA, Json, iso_time
 from git_envhist.cli.parser import argument, force, option
 from git_envhist.cli.views.log import SHORTEST_ID, format_context, id_length
 from git_envhist.errors import UsageError
@@ -40,14 +40,14 @@ def task(session: Session, action: str, which: str | None, files: tuple[str, ...
     session.no_paths()
     tasks = session.history.tasks
     if action == "list" and which is None:
-        _tell(session, tasks.all())
+        _print_result(session, tasks.all())
     elif action == "add" and which is not None:
-        _tell_one(session, tasks.add(which, definition=definition_of_files(files)))
+        _print_one(session, tasks.add(which, definition=definition_of_files(files)))
     elif action in STATUSES and which is not None:
         definition = definition_of_files(files)
-        _tell_one(session, tasks.set(_number(which), STATUSES[action], definition=definition))
+        _print_one(session, tasks.set(_number(which), STATUSES[action], definition=definition))
     else:
-        raise UsageError(f"not a word that 'task' knows: '{action}'", hint=USAGE)
+        raise UsageError(f"'task' has no such action: '{action}'", hint=USAGE)
 
 
 @command("resume", "git envlog resume [--definition <file>]... [--force]")
@@ -61,15 +61,17 @@ def resume(session: Session, files: tuple[str, ...], force: bool) -> None:
         session.print_json({"schema": SCHEMA, **_resumed_json(found)})
         return
     if found is None:
-        session.line("no task is left to do")
+        session.line("all tasks are done")
         return
-    look = format_context(session.history)
+    context = format_context(session.history)
     session.line(_line(found.task))
-    session.line(f"it starts from {found.start.id[:7]} ({look.time(found.start)}): {look.words(found.start)}")
+    session.line(
+        f"it starts from {found.start.id[:7]} ({context.time(found.start)}): {context.words(found.start)}"
+    )
     by, here = _agent(found.task.agent, found.task.agent_version), session.history.agent
     if by and here is not None and by != _agent(here.name, here.version):
-        session.line(f"told by {escape(by)}; you are {escape(_agent(here.name, here.version))}")
-    session.line(f"go there with: git envrestore {found.start.id[:7]}")
+        session.line(f"recorded by {escape(by)}; you are {escape(_agent(here.name, here.version))}")
+    session.line(f"go there: git envrestore {found.start.id[:7]}")
     if found.attached is not None:
         what = "attachments" if found.conversation is None else "conversation"
         there = found.attached.id[:7]
@@ -89,11 +91,11 @@ def _agent(name: str | None, version: str | None) -> str:
 
 def _number(text: str) -> int:
     if not text.isdecimal():
-        raise UsageError(f"not the number of a task: '{text}'", hint="git envlog task list")
+        raise UsageError(f"no such task: '{text}'", hint="git envlog task list")
     return int(text)
 
 
-def _tell(session: Session, tasks: Sequence[Task]) -> None:
+def _print_result(session: Session, tasks: Sequence[Task]) -> None:
     if session.json:
         session.print_json({"schema": SCHEMA, "tasks": [_task_json(one) for one in tasks]})
         return
@@ -101,11 +103,11 @@ def _tell(session: Session, tasks: Sequence[Task]) -> None:
     for one in tasks:
         session.line(_line(one, ids))
     if not tasks:
-        session.line("no tasks; the first: git envlog task add <text>")
+        session.line("no tasks; add one: git envlog task add <text>")
 
 
-def _tell_one(session: Session, one: Task) -> None:
-    session.done("the task is kept")
+def _print_one(session: Session, one: Task) -> None:
+    session.done("the task is stored")
     if session.json:
         session.print_json({"schema": SCHEMA, "task": _task_json(one)})
     else:
@@ -113,8 +115,8 @@ def _tell_one(session: Session, one: Task) -> None:
 
 
 def _line(one: Task, digits: int = SHORTEST_ID) -> str:
-    told = f"{one.number:>3}  {one.status.value:<{WIDEST_STATUS}}  {one.snapshot_id[:digits]}"
-    return f"{told}  {escape(subject(one.text))}"
+    text = f"{one.number:>3}  {one.status.value:<{WIDEST_STATUS}}  {one.snapshot_id[:digits]}"
+    return f"{text}  {escape(subject(one.text))}"
 
 
 def _task_json(one: Task) -> Json:
@@ -122,7 +124,7 @@ def _task_json(one: Task) -> Json:
         "number": one.number,
         "text": escape_invalid(one.text),
         "status": one.status.value,
-        "at": moment(one.at),
+        "at": iso_time(one.at),
         "snapshot": one.snapshot_id,
         "begun_at": one.started_id,
         "agent": one.agent and escape_invalid(one.agent),

@@ -1,4 +1,4 @@
-"""`git envlog verify`: runs a check, now or on an older moment; `git envlog bisect`: finds where it began to fail."""
+"""`git envlog verify` and `bisect`: run a check, and find the first snapshot where it fails."""
 
 from __future__ import annotations
 
@@ -47,81 +47,81 @@ def verify(session: Session, revision: str | None) -> int:
 @option("--bad", metavar="<rev>", help="a later snapshot where it fails (the newest)")
 def bisect(session: Session, good: str | None, bad: str | None) -> int:
     """Find the first snapshot where a check fails by binary search, and show what that snapshot changed."""
-    watch = watching(session)._replace(trying=_say_what_is_tried, tried=_say_what_came)
+    watch = watching(session)._replace(trying=_print_candidate, tried=_print_checked)
     found = session.history.checks.bisect(good, bad, _typed(session), watch)
     if session.json:
         session.print_json(_bisected_json(found))
     else:
-        _tell(session, found)
+        _print_result(session, found)
     return 0 if len(found.suspects) == 1 else NOT_JUDGED
 
 
 def _explained(error: SnapshotNotFound, session: Session) -> SnapshotNotFound:
-    """The same; where the word is a program's, it was meant to be run."""
+    """Return the error with another hint if the word is a program that was probably meant to be run."""
     words = error.revision.split()
     if session.paths is not None or not words or shutil.which(words[0]) is None:
         return error
-    hint = f"a check stands behind '--': git envlog verify -- {error.revision}"
+    hint = f"a check goes after '--': git envlog verify -- {error.revision}"
     return SnapshotNotFound(error.revision, hint=hint)
 
 
 def _typed(session: Session) -> str | None:
-    """The command behind `--`: one word is a line for the shell, several are a program and its words."""
+    """Return the command after `--`: one word is a line for the shell, several are a program and its arguments."""
     if session.paths is None:
         return None
     typed = session.paths[0] if len(session.paths) == 1 else shlex.join(session.paths)
     if not typed.strip():
-        raise UsageError("no command stands behind '--'", hint="git envlog verify -- npm test")
+        raise UsageError("no command after '--'", hint="git envlog verify -- npm test")
     return typed
 
 
-def _checked_lines(checked: CheckResult, look: FormatContext) -> Iterator[str]:
+def _checked_lines(checked: CheckResult, context: FormatContext) -> Iterator[str]:
     snapshot = checked.snapshot
-    yield f"{verdict_line(checked.verdict)}  {snapshot.id[:7]} {look.words(snapshot)}"
+    yield f"{verdict_line(checked.verdict)}  {snapshot.id[:7]} {context.words(snapshot)}"
     if checked.ran_at is None:
         yield f"  {escape(first_line(checked.verdict.output_tail))}"
 
 
-def _tell(session: Session, found: BisectResult) -> None:
-    look = format_context(session.history)
+def _print_result(session: Session, found: BisectResult) -> None:
+    context = format_context(session.history)
     if len(found.suspects) > 1:
         session.line(
-            f"the first bad moment is one of these, some of which cannot be judged ({_tries(found)}):"
+            f"the first failing snapshot is one of these; some could not be checked ({_tries(found)}):"
         )
         for suspect in found.suspects:
-            session.line(f"  {_moment(suspect, look)}")
+            session.line(f"  {_snapshot_line(suspect, context)}")
     else:
-        session.line(f"first bad moment ({_tries(found)}):")
-        session.line(f"  {_moment(found.bad, look)}")
-    session.line("the last good one before:")
-    session.line(f"  {_moment(found.good, look)}")
-    session.line("what that step changed:")
+        session.line(f"first failing snapshot ({_tries(found)}):")
+        session.line(f"  {_snapshot_line(found.bad, context)}")
+    session.line("last passing snapshot before it:")
+    session.line(f"  {_snapshot_line(found.good, context)}")
+    session.line("what it changed:")
     session.output.flush()
     _show_step(session, found)
 
 
 def _show_step(session: Session, found: BisectResult) -> None:
-    from git_envhist.cli.commands.diff import envdiff  # loaded late: only what was found is compared
+    from git_envhist.cli.commands.diff import envdiff  # loaded late: only a result is compared
 
     colour = [f"--color={session.colour}"] if session.colour else []
     words = ["--no-pager", *colour, found.good.id, found.bad.id]
     envdiff.invoke(words, "git-envdiff", None, session.output)
 
 
-def _moment(snapshot: Snapshot, look: FormatContext) -> str:
-    return f"{snapshot.id[:7]}  {look.time(snapshot)}  {look.words(snapshot)}"
+def _snapshot_line(snapshot: Snapshot, context: FormatContext) -> str:
+    return f"{snapshot.id[:7]}  {context.time(snapshot)}  {context.words(snapshot)}"
 
 
 def _tries(found: BisectResult) -> str:
     return f"{count(len(found.tried), 'check')} ran"
 
 
-def _say_what_is_tried(snapshot: Snapshot, left: int, tries: int) -> None:
-    told = f"{count(left, 'moment')} may be the first bad one, at most {count(tries, 'check')} to go"
-    print_error_line(f"{told}: {snapshot.id[:7]} {escape(subject(snapshot.intent))}")
+def _print_candidate(snapshot: Snapshot, left: int, tries: int) -> None:
+    progress = f"{count(left, 'candidate')} left, at most {count(tries, 'check')} to run"
+    print_error_line(f"{progress}: {snapshot.id[:7]} {escape(subject(snapshot.intent))}")
 
 
-def _say_what_came(checked: CheckResult) -> None:
+def _print_checked(checked: CheckResult) -> None:
     print_error_line(f"  {verdict_line(checked.verdict)}")
     if checked.ran_at is None:
         print_error_line(f"  {escape(first_line(checked.verdict.output_tail))}")

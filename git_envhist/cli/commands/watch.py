@@ -1,4 +1,4 @@
-"""`git envlog watch`: captures by itself whenever the environment has settled after a change."""
+"""`git envlog watch`: take a snapshot after each change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from git_envhist.model import CaptureResult, Trigger
 def watch_command(session: Session, settle: str | None) -> None:
     """Take a snapshot after each change, once no more changes follow. Runs until stopped."""
     session.no_paths()
-    told = WatchCallbacks(partial(_tell, session), warn)
+    callbacks = WatchCallbacks(partial(_print_result, session), warn)
 
     def open_history() -> EnvHistory:
         # This process has one thread, so its workers can be forked.
@@ -30,7 +30,7 @@ def watch_command(session: Session, settle: str | None) -> None:
     def capture() -> CaptureResult:
         return open_history().capture(trigger=Trigger.WATCH, if_changed=True)
 
-    watch(open_history(), capture, told, _seconds(settle))
+    watch(open_history(), capture, callbacks, _seconds(settle))
 
 
 def _seconds(text: str | None) -> float:
@@ -43,7 +43,7 @@ def _seconds(text: str | None) -> float:
     return settle
 
 
-def _tell(session: Session, captured: CaptureResult) -> None:
+def _print_result(session: Session, captured: CaptureResult) -> None:
     for warning in captured.warnings:
         warn(warning)
     if captured.snapshot is None:
@@ -53,8 +53,8 @@ def _tell(session: Session, captured: CaptureResult) -> None:
         history = session.history
         history.refresh()
         snapshot = history.resolve(captured.snapshot.id)
-        told = snapshot_json(snapshot, read_details(history, snapshot), most_paths=PATHS_IN_LISTS)
-        session.print_json(captured_json(captured, told))
+        text = snapshot_json(snapshot, read_details(history, snapshot), most_paths=PATHS_IN_LISTS)
+        session.print_json(captured_json(captured, text))
     else:
         for line in captured_lines(captured, session.history):
             session.line(line)

@@ -1,1 +1,1 @@
-"""Turn results into text: lists, cards, diffs, plans."""
+"""Turn results into text: lists, snapshots in full, diffs, plans, check results and the web page."""

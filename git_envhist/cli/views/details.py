@@ -1,4 +1,8 @@
-"""What a snapshot's tree says beside the files, and how it differs from the snapshot before: for cards, JSON, diffs."""
+"""Details of a snapshot besides its files: facts, changes, missing paths, services and outputs of checks.
+
+Used by the full view of a snapshot, by JSON and by diffs. The module also prints running checks, and fetches the
+contents of a fetched snapshot that a view is about to show.
+"""
 
 from __future__ import annotations
 
@@ -33,47 +37,47 @@ if TYPE_CHECKING:
     from git_envhist.cli.views.diff_source import DiffSource, DiffStyle
 
 
-# What is shown of a check: its output as it comes, on standard error, and what it came to.
+# Checks: their output on standard error while they run, and their result.
 
 STDERR = 2
 
 
 def watching(session: Session) -> CheckListener:
-    """Shows a check to whoever waits for it."""
+    """Return the listener that prints a running check."""
     return CheckListener(
-        running=lambda command: _say_what_runs(session, command), through=_pass, waiting=_say_who_waits
+        running=lambda command: _print_running(session, command), through=_pass, waiting=_report_waiting
     )
 
 
 def verdict_line(verdict: Verdict) -> str:
-    """`✓ npm test (1.2 s)`, `✗ npm test exit 1 (0.81 s)`."""
-    from git_envhist.cli.formats import (  # loaded late: only a card needs it
+    """Return `✓ npm test (1.2 s)`, `✗ npm test exit 1 (0.81 s)`."""
+    from git_envhist.cli.formats import (  # loaded late: only the full view needs it
         first_line,
         seconds,
         symbol,
         verdict_cause,
     )
 
-    told = verdict_cause(verdict) or first_line(verdict.command)
+    text = verdict_cause(verdict) or first_line(verdict.command)
     if verdict.duration_ms is not None:
-        told += f" ({seconds(verdict.duration_ms / 1000)})"
+        text += f" ({seconds(verdict.duration_ms / 1000)})"
     if verdict.changed_something:
-        told += ", it changed the environment"
-    return f"{symbol(verdict)} {escape(told)}"
+        text += ", it changed files"
+    return f"{symbol(verdict)} {escape(text)}"
 
 
 def warn_of(verdict: Verdict) -> None:
-    """A check that did not pass costs a warning, and nothing else."""
-    from git_envhist.cli.formats import verdict_cause  # loaded late: only a card needs it
+    """Warn about a check that did not pass."""
+    from git_envhist.cli.formats import verdict_cause  # loaded late: only a check needs it
 
     if verdict.status is not VerdictStatus.PASS:
-        what = "the check failed" if verdict.status is VerdictStatus.FAIL else "the check could not tell"
+        what = "the check failed" if verdict.status is VerdictStatus.FAIL else "the check could not run"
         warn(f"{what}: {verdict_cause(verdict)}")
 
 
-def _say_what_runs(session: Session, command: str) -> None:
-    # What was answered so far comes before what the check says.
-    from git_envhist.cli.formats import first_line  # loaded late: only a card needs it
+def _print_running(session: Session, command: str) -> None:
+    # Print earlier output before that of the check.
+    from git_envhist.cli.formats import first_line  # loaded late: only a check needs it
 
     session.output.flush()
     if os.isatty(STDERR):
@@ -87,14 +91,14 @@ def _pass(chunk: bytes) -> None:
             view = view[os.write(STDERR, view) :]
 
 
-def _say_who_waits() -> None:
-    print_error_line("waiting for another check of this working tree to end")
+def _report_waiting() -> None:
+    print_error_line("waiting for another check of this working tree to finish")
 
 
-# What a comparison shows of a fetched snapshot is fetched before it is shown: no more than that, and all at once.
+# Fetch the contents of fetched snapshots before they are shown: only those that are needed, all at once.
 
 WITH_CONTENTS = ("patch", "stat", "raw")
-"""Other forms show paths, and of files of variables what is in them."""
+"""Other formats print paths, and contents of files of variables."""
 
 
 def fetch_sides(
@@ -104,13 +108,13 @@ def fetch_sides(
     changes: Iterable[Change],
     form: str,
 ) -> None:
-    """Have the contents here that a form shows of some changes."""
-    for moment, is_after in ((before, False), (after, True)):
-        if isinstance(moment, Snapshot) and is_fetched(moment.timeline):
-            from git_envhist.remote.fetch import bring_contents  # loaded late: most snapshots are ours
+    """Fetch the contents that a format prints of these changes."""
+    for snapshot, is_after in ((before, False), (after, True)):
+        if isinstance(snapshot, Snapshot) and is_fetched(snapshot.timeline):
+            from git_envhist.remote.fetch import bring_contents  # loaded late: most snapshots are not fetched
 
             sides = [change.after if is_after else change.before for change in changes]
-            from git_envhist.probes.variables import is_variables  # loaded late: little is fetched
+            from git_envhist.probes.variables import is_variables  # loaded late: few snapshots are fetched
 
             blobs = [
                 side.oid.hex()
@@ -120,25 +124,25 @@ def fetch_sides(
                 and side.kind is not EntryKind.DIRECTORY
                 and (form in WITH_CONTENTS or is_variables(side.path))
             ]
-            bring_contents(history.repository, os.environ, moment, blobs)
+            bring_contents(history.repository, os.environ, snapshot, blobs)
 
 
-def fetch_snapshots(history: EnvHistory, *moments: Snapshot | str) -> None:
-    """Have all of some snapshots here: what was moved is told by its contents."""
-    for moment in moments:
-        if isinstance(moment, Snapshot):
-            history.with_contents(moment, TOP)
+def fetch_snapshots(history: EnvHistory, *snapshots: Snapshot | str) -> None:
+    """Fetch some snapshots completely, because renames are detected by contents."""
+    for snapshot in snapshots:
+        if isinstance(snapshot, Snapshot):
+            history.with_contents(snapshot, TOP)
 
 
 def with_lists(history: EnvHistory, snapshot: Snapshot) -> Snapshot:
-    """The snapshot, once its lists and those of the one before are here."""
+    """Return the snapshot after fetching its lists and those of the snapshot before."""
     if snapshot.parent is not None and is_fetched(snapshot.timeline):
         history.with_contents(replace(snapshot, tree=snapshot.parent))
     return history.with_contents(snapshot)
 
 
 def the_one_before(snapshot: Snapshot) -> Snapshot | None:
-    """The one before it, as far as a comparison needs it."""
+    """Return the snapshot before, as far as a comparison needs it."""
     return replace(snapshot, tree=snapshot.parent) if snapshot.parent is not None else None
 
 
@@ -147,7 +151,7 @@ LABEL = 11
 
 
 def read_details(history: EnvHistory, snapshot: Snapshot) -> Details:
-    """What is missing, what git saw, and every path that differs from the snapshot before."""
+    """Return the details of a snapshot, compared with the snapshot before."""
     with CatFile(history.repository.git) as reader:
         return details_of(history, reader, snapshot, changes_of(history, snapshot))
 
@@ -155,14 +159,14 @@ def read_details(history: EnvHistory, snapshot: Snapshot) -> Details:
 def details_of(
     history: EnvHistory, reader: CatFile, snapshot: Snapshot, changes: tuple[Change, ...]
 ) -> Details:
-    """The same, where it is known what differs."""
-    from git_envhist.cli.json_values import Details  # loaded late: likewise
+    """Return the details, given the changes."""
+    from git_envhist.cli.json_values import Details  # loaded late: only the full view and JSON need it
     from git_envhist.diff.facts import (
         facts_between,  # loaded late: a diff needs none of it
         without_secrets,  # loaded late: likewise
     )
-    from git_envhist.services import stored_services  # loaded late: likewise
-    from git_envhist.snapshots.records import read_git_changes  # loaded late: likewise
+    from git_envhist.services import stored_services  # loaded late: a diff needs no services
+    from git_envhist.snapshots.records import read_git_changes  # loaded late: a diff needs no git changes
 
     missing = _missing(reader, snapshot)
     git_changed = _listing(reader, snapshot, GIT_CHANGED, read_git_changes)
@@ -172,15 +176,15 @@ def details_of(
 
 
 def services_of(history: EnvHistory, snapshot: Snapshot) -> tuple[str, ...]:
-    """The services whose state a snapshot holds."""
-    from git_envhist.services import stored_services  # loaded late: a diff needs none of it
+    """Return the services whose state a snapshot contains."""
+    from git_envhist.services import stored_services  # loaded late: a diff needs no services
 
     with CatFile(history.repository.git) as reader:
         return tuple(stored_services(reader, snapshot.tree))
 
 
 def facts_of(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
-    """What differs beside the files from the snapshot before; nothing for the first."""
+    """Return the facts that differ from the snapshot before; none for the first."""
     from git_envhist.diff.facts import changed_facts  # loaded late: keeps envlog fast
 
     return changed_facts(
@@ -189,9 +193,9 @@ def facts_of(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
 
 
 def file_facts(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
-    """What files say that differ from the snapshot before: keys of configuration, programs; nothing for the first."""
+    """Return the changed configuration keys and programs since the snapshot before; none for the first."""
     from git_envhist.cli.views.summary import config_facts  # loaded late: keeps envlog fast
-    from git_envhist.diff.classes import programs  # loaded late: likewise
+    from git_envhist.diff.classes import programs  # loaded late: a list needs none of it
 
     if not snapshot.parent:
         return ()
@@ -200,21 +204,21 @@ def file_facts(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...
 
 
 def fact_lines(session: Session, changes: Sequence[FactChange], indent: int = LABEL) -> list[str]:
-    """The same as the rows of a story."""
+    """Return the changed facts as rows of the summary."""
     if not changes:
         return []
     from git_envhist.cli.views.diff_source import DiffStyle  # loaded late: keeps envlog fast
-    from git_envhist.cli.views.summary import fact_texts  # loaded late: likewise
+    from git_envhist.cli.views.summary import fact_texts  # loaded late: a list needs none of it
 
-    manner = DiffStyle(
+    style = DiffStyle(
         session.palette, session.columns and session.columns - indent, plain=session.output.plain
     )
-    texts = b"".join(fact_texts(changes, manner, secrets=True))
+    texts = b"".join(fact_texts(changes, style, secrets=True))
     return [" " * indent + line for line in texts.decode("utf-8", "surrogateescape").splitlines()]
 
 
 def with_outputs(history: EnvHistory, snapshot: Snapshot) -> Snapshot:
-    """The snapshot, with what its checks wrote as far as the keys are here."""
+    """Return the snapshot with the outputs of its checks, as far as the keys exist."""
     if not any(verdict.sealed_output for verdict in snapshot.verdicts):
         return snapshot
     from git_envhist.checks.verdicts import with_output  # loaded late: keeps envlog fast
@@ -223,7 +227,7 @@ def with_outputs(history: EnvHistory, snapshot: Snapshot) -> Snapshot:
 
 
 def missing_of(history: EnvHistory, snapshot: Snapshot) -> tuple[MissingPath, ...]:
-    """The paths that are not in a snapshot, and why."""
+    """Return the paths that are not in a snapshot, with the reasons."""
     if snapshot.complete:
         return ()
     with CatFile(history.repository.git) as reader:
@@ -233,7 +237,7 @@ def missing_of(history: EnvHistory, snapshot: Snapshot) -> tuple[MissingPath, ..
 def changes_of(
     history: EnvHistory, snapshot: Snapshot, pathspecs: Sequence[bytes] = ()
 ) -> tuple[Change, ...]:
-    """Every path in which a snapshot differs from the one before it."""
+    """Return every path that differs from the snapshot before."""
     from git_envhist.diff.compare import compare  # loaded late: keeps envlog fast
 
     snapshot = with_lists(history, snapshot)
@@ -241,9 +245,9 @@ def changes_of(
 
 
 def diff_source(history: EnvHistory, snapshot: Snapshot, pathspecs: Sequence[bytes]) -> DiffSource:
-    """A snapshot and the one before it, side by side."""
+    """Return the source of a diff between a snapshot and the one before it."""
     from git_envhist.cli.views.diff_source import DiffSource  # loaded late: keeps envlog fast
-    from git_envhist.git.cat_file import empty_tree  # loaded late: likewise
+    from git_envhist.git.cat_file import empty_tree  # loaded late: a list needs none of it
 
     git = history.repository.git
     before = snapshot.parent or empty_tree(git, snapshot.commit)
@@ -252,8 +256,8 @@ def diff_source(history: EnvHistory, snapshot: Snapshot, pathspecs: Sequence[byt
     return DiffSource(git, before, snapshot.commit, changes, history.open_sealed)
 
 
-def diff_manner(session: Session, *, ended_by_nul: bool, full_index: bool = False) -> DiffStyle:
-    """How a diff below a snapshot's line is to look."""
+def make_diff_style(session: Session, *, ended_by_nul: bool, full_index: bool = False) -> DiffStyle:
+    """Return the style of a diff below the line of a snapshot."""
     from git_envhist.cli.views.diff_source import DiffStyle  # loaded late: keeps envlog fast
 
     quote_all = dict(session.history.repository.read_config()).get("core.quotepath") != "false"
@@ -264,7 +268,7 @@ def diff_manner(session: Session, *, ended_by_nul: bool, full_index: bool = Fals
 
 
 def anchored_paths(session: Session) -> tuple[bytes, ...]:
-    """The pathspecs of the command line, spelled as from the top of the environment."""
+    """Return the pathspecs of the command line, relative to the top of the environment."""
     if not session.paths:
         return ()
     from git_envhist.git.pathspecs import anchored, directory_prefix  # loaded late: keeps envlog fast
@@ -275,7 +279,7 @@ def anchored_paths(session: Session) -> tuple[bytes, ...]:
 
 
 def _missing(reader: CatFile, snapshot: Snapshot) -> tuple[MissingPath, ...]:
-    from git_envhist.snapshots.records import read_missing  # loaded late: a diff needs none of it
+    from git_envhist.snapshots.records import read_missing  # loaded late: a diff needs no missing paths
 
     unstable = _listing(reader, snapshot, UNSTABLE, read_missing)
     return (*_listing(reader, snapshot, MISSING, read_missing), *unstable)

@@ -1,4 +1,4 @@
-"""What a diff is shown of, and how: the two trees, their changes, and the means to read and open what they hold."""
+"""The input of a diff view: two trees with their changes (`DiffSource`), the style, and the contents of files."""
 
 from __future__ import annotations
 
@@ -13,55 +13,55 @@ from git_envhist.lazy import dataclass
 from git_envhist.model import Change, ChangeSide, EnvPath, FactChange, StoredAs
 
 Opener = Callable[[EnvPath, bytes], bytes]
-"""(path, sealed bytes) -> what was sealed; `SealingError` where the key is not here."""
+"""Takes the path and the sealed bytes, returns the content; raises `SealingError` without the key."""
 
 POINTER = b"envhist-pieces 1\nsize "
 
 
 @dataclass(frozen=True, slots=True)
 class DiffSource:
-    """Two trees that `git` can read, and what differs between them."""
+    """Two trees, and the differences between them."""
 
     git: Git
     before: str
-    """A tree-ish; for what came out of nothing the empty tree (`store.rows.empty_tree`)."""
+    """A tree-ish; the empty tree if there is no snapshot before."""
     after: str
     changes: tuple[Change, ...]
     open_sealed: Opener
     renames: int | None = None
     facts: tuple[FactChange, ...] = ()
-    """What differs beside the files."""
+    """The facts that differ."""
     machines: bool = False
-    """Whether the two are of different machines, and what differs by nature is told in few words."""
+    """True if the trees are of different machines, so that normal differences are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiffStyle:
-    """How a diff is to look."""
+    """The style of a diff."""
 
     palette: Palette = PLAIN
     columns: int | None = None
-    """The width to keep to; None where the answer goes to a file."""
+    """The width of the terminal; None if the output goes elsewhere."""
     ended_by_nul: bool = False
     quote_all: bool = True
-    """core.quotePath."""
+    """The value of core.quotePath."""
     reveal: bool = False
     """Show the values in sealed files."""
     plain: bool = False
-    """Spell our own symbols with plain letters."""
+    """Write symbols as ASCII letters."""
     full_index: bool = False
-    """Name the contents of a patch by their whole ids, and not by as much of them as tells them apart."""
+    """Print full object ids in a patch."""
 
 
 class DiffContents:
-    """Reads the sides of changes, sealed ones opened."""
+    """Reads the contents of both sides of a change, and opens sealed ones."""
 
     def __init__(self, source: DiffSource, reader: CatFile) -> None:
         self._open_sealed = source.open_sealed
         self._reader = reader
 
     def of(self, side: ChangeSide | None) -> bytes:
-        """What the file held; nothing where there was none."""
+        """Return the content of a file; nothing if the file does not exist on this side."""
         if side is None or side.oid is None:
             return b""
         stored = self._reader.read(side.oid.hex())
@@ -73,7 +73,7 @@ class DiffContents:
         return self.of(change.before), self.of(change.after)
 
     def size(self, side: ChangeSide | None) -> int:
-        """How large a file of pieces is, which its pointer says; any other file's size."""
+        """Return the size of a file; that of a file in chunks is in its pointer."""
         data = self.of(side)
         if side is None or side.stored is not StoredAs.PIECES or not data.startswith(POINTER):
             return len(data)
@@ -86,7 +86,7 @@ def is_sealed(change: Change) -> bool:
 
 
 def is_environment_file(change: Change) -> bool:
-    """Whether the change is told by its variables: a sealed file whose name says that it holds some."""
+    """Return whether the change is a sealed file of variables, which is shown by variables."""
     from git_envhist.probes.variables import is_variables  # loaded late: a list of paths needs none of it
 
     return is_sealed(change) and is_variables(change.path)

@@ -1,4 +1,8 @@
-"""`git envlog --html <file>`: the moments as one file that a browser opens from disk."""
+"""`git envlog --html <file>`: write the snapshots as one web page.
+
+The values of all snapshots are computed with their sizes (`json_values_with_sizes`), titled and grouped as in the list,
+and written by `git_envhist.html`. `put_page` replaces the file atomically under a lock.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from git_envhist.cli.formats import count, size
-from git_envhist.cli.json_values import PATHS_IN_LISTS, Json, extent_json, moment, snapshot_json
+from git_envhist.cli.json_values import PATHS_IN_LISTS, Json, extent_json, iso_time, snapshot_json
 from git_envhist.cli.paths import refuse_place
 from git_envhist.cli.progress import shown_steps
 from git_envhist.cli.views.details import details_of, with_lists, with_outputs
@@ -31,7 +35,7 @@ if TYPE_CHECKING:
     from git_envhist.cli.command import Session
 
 
-# Moments as JSON values with how large they were: what `--json --stat` prints, and all that a page is drawn of.
+# Snapshots as JSON values with the size of their environment, as `--json --stat` prints them.
 
 MAX_AREAS = 40
 
@@ -39,15 +43,15 @@ MAX_AREAS = 40
 def json_values_with_sizes(
     history: EnvHistory, shown: Sequence[Snapshot], *, most_paths: int, most_areas: int = MAX_AREAS
 ) -> list[Json]:
-    """The moments in their order, each as `--json` has it, with its `extent`."""
+    """Yield the JSON value of each snapshot, in order, with its `extent`."""
     values: dict[str, Json] = {}
-    for moments in _runs(history, shown):
-        values |= _measured(history, moments, {one.commit for one in shown}, most_paths, most_areas)
+    for snapshots in _runs(history, shown):
+        values |= _measured(history, snapshots, {one.commit for one in shown}, most_paths, most_areas)
     return [values[one.commit] for one in shown]
 
 
 def _runs(history: EnvHistory, shown: Sequence[Snapshot]) -> Iterator[list[Snapshot]]:
-    """For each timeline all moments from the oldest shown to the newest, oldest first: sizes add up along them."""
+    """Yield the snapshots of each timeline from the oldest shown one to the newest; sizes are added up along them."""
     known = {one.commit: one for one in shown}
     left = dict(known)
     for name in dict.fromkeys(one.timeline for one in shown):
@@ -55,36 +59,36 @@ def _runs(history: EnvHistory, shown: Sequence[Snapshot]) -> Iterator[list[Snaps
         places = [place for place, one in enumerate(whole) if left.pop(one.commit, None)]
         if places:
             yield [known.get(one.commit, one) for one in whole[places[0] : places[-1] + 1]]
-    # What no timeline holds any more is measured by itself.
+    # Snapshots that are on no timeline any more are measured individually.
     yield from ([one] for one in left.values())
 
 
 def _measured(
-    history: EnvHistory, moments: list[Snapshot], wanted: set[str], most_paths: int, most_areas: int
+    history: EnvHistory, snapshots: list[Snapshot], wanted: set[str], most_paths: int, most_areas: int
 ) -> dict[str, Json]:
     git = history.repository.git
-    told: dict[str, Json] = {}
-    here = [with_lists(history, one) for one in moments]
+    values: dict[str, Json] = {}
+    here = [with_lists(history, one) for one in snapshots]
     with CatFile(git) as reader:
         for snapshot, step in steps_of(git, here, kinds(), most_areas):
             if snapshot.commit in wanted:
                 details = details_of(history, reader, snapshot, step.changes)
                 value = snapshot_json(with_outputs(history, snapshot), details, most_paths=most_paths)
-                told[snapshot.commit] = {**value, "extent": extent_json(step.extent)}
-    return told
+                values[snapshot.commit] = {**value, "extent": extent_json(step.extent)}
+    return values
 
 
-# Puts a page in its place: written beside, synced, renamed; what a killed run left beside is swept by the next.
+# Replace a page: write a temporary file, sync it, rename it. The next run removes temporary files of killed runs.
 
-BESIDE = "{}.{}.new"
-"""The page, and who writes it."""
+TEMPORARY_NAME = "{}.{}.new"
+"""The name of the page, and the process that writes it."""
 
 
 def put_page(file: str, data: bytes) -> None:
-    """Whoever has the old page open sees it whole until the new one is; its mode stays what somebody made it."""
+    """Replace the page atomically, and keep the mode of an existing file."""
     whole = os.path.realpath(file)
     try:
-        # A device or a pipe is written to, and stays what it is.
+        # Devices and pipes are written to directly.
         if os.path.lexists(whole) and not os.path.isfile(whole):
             _write_through(whole, data)
         else:
@@ -105,18 +109,18 @@ def _write_through(place: str, data: bytes) -> None:
 
 
 def _replace(whole: str, data: bytes) -> None:
-    temporary = BESIDE.format(whole, os.getpid())
+    temporary = TEMPORARY_NAME.format(whole, os.getpid())
     with replacement(
         whole, durability=Durability.FILE, mode=None, keep_mode=True, temporary=temporary
     ) as descriptor:
-        # The lock lasts until the page has its name; another run that sweeps leaves a locked file alone.
+        # The lock is held until the rename; other runs do not remove a locked file.
         if SYSTEM.flock:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         write_all(descriptor, data, 0)
 
 
 def _sweep(whole: str) -> None:
-    """Take away what runs that were killed left beside this page: what bears our name, and is at nobody's hands."""
+    """Remove temporary files of killed runs for this page: named by this program and not locked."""
     if not SYSTEM.flock:
         return
     directory, name = os.path.split(whole)
@@ -124,7 +128,7 @@ def _sweep(whole: str) -> None:
     with suppress(OSError):
         found = [(one, match[1]) for one in os.listdir(directory) if (match := ours.fullmatch(one))]
         for one in [one for one, process in found if not _lives(int(process))]:
-            # One that is not ours to take stays, and keeps none of the others: a page can be drawn all the same.
+            # A file that cannot be removed is skipped; the page can be written anyway.
             with suppress(OSError):
                 _take_away(os.path.join(directory, one))
 
@@ -132,7 +136,7 @@ def _sweep(whole: str) -> None:
 def _take_away(path: str) -> None:
     descriptor = open_nofollow(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        # In another container the process that writes it has a number that is nobody's here.
+        # In another container, process numbers have another meaning.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             remove_if_present(path)
@@ -154,37 +158,37 @@ TO_OUTPUT = "-"
 
 
 class NothingToShow(EnvhistError):
-    """No moment is left to draw."""
+    """There are no snapshots to draw."""
 
     code = "nothing-to-show"
     exit_code = 4
 
 
 def write_page(session: Session, file: str, shown: Sequence[Snapshot]) -> None:
-    """Write the page that shows these moments, newest first; `-` is standard output."""
+    """Write the page of these snapshots, newest first; `-` is standard output."""
     if not shown:
         raise NothingToShow(
-            f"no moment to show in '{file}'", hint="'git envlog' with the same words lists what there is"
+            f"no snapshot to write to '{file}'", hint="list snapshots with the same options: git envlog"
         )
     history = session.history
     refuse_what_is_no_page(file)
-    with shown_steps() as tell:
-        tell(f"measuring {count(len(shown), 'moment')}")
+    with shown_steps() as report:
+        report(f"measuring {count(len(shown), 'snapshot')}")
         values = json_values_with_sizes(history, shown, most_paths=PATHS_IN_LISTS)
         values = folded(values, fold_turns(shown, history.now.tzinfo))
     place = os.path.basename(history.repository.root) or history.repository.root
-    text = document(place, moment(history.now), values)
+    text = document(place, iso_time(history.now), values)
     if file == TO_OUTPUT:
         session.output.exact(text)
         return
     raw = text.encode("utf-8", "backslashreplace")
     refuse_place(session, file)
     put_page(file, raw)
-    session.line(f"wrote '{escape(file)}': {count(len(shown), 'moment')}, {size(len(raw))}")
+    session.line(f"wrote '{escape(file)}': {count(len(shown), 'snapshot')}, {size(len(raw))}")
 
 
 def folded(values: Sequence[Json], lines: Sequence[LogLine]) -> list[Json]:
-    """Return the values, those that a list would fold with the id of the snapshot whose line shows them."""
+    """Yield the values; those that a list would group get the id of the snapshot whose line represents them."""
     into = {str(one.id): line.newest.id for line in lines for one in line.earlier}
     counts = {str(line.newest.id): 1 + len(line.earlier) for line in lines if line.is_turn or line.is_run}
     return [
@@ -198,7 +202,7 @@ def folded(values: Sequence[Json], lines: Sequence[LogLine]) -> list[Json]:
 
 
 def refuse_what_is_no_page(file: str) -> None:
-    """A file that is there and is no page of ours is somebody's: it is not written over."""
+    """Raise Refused if the file exists and is not such a page."""
     if file == TO_OUTPUT or not os.path.lexists(file):
         return
     try:
@@ -208,5 +212,6 @@ def refuse_what_is_no_page(file: str) -> None:
     except OSError as error:
         raise cannot_write(error, file) from error
     raise Refused(
-        f"there is another file, which is no page: '{file}'", hint="name a new file, or take that one away"
+        f"refusing to overwrite a file that is not such a page: '{file}'",
+        hint="give a new file, or delete that one",
     )

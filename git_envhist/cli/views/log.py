@@ -1,4 +1,9 @@
-"""Snapshots as text: the line a list has for each, and the card that tells one in full. Pure."""
+"""The list of snapshots: selection, lines, grouping, the graph, the full view, and JSON.
+
+`select` applies range, filters and paths in this order; `select_folded` also groups automatic snapshots of a turn or a
+run in one line; `select_graph` adds the lines of `--graph`. `list_lines`, `oneline` and `card` turn snapshots into
+text.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +27,7 @@ from git_envhist.cli.formats import (
     verdict_phrase,
     verdict_symbol,
 )
-from git_envhist.cli.main import is_slip, unknown_subcommand
+from git_envhist.cli.main import is_probable_subcommand, unknown_subcommand
 from git_envhist.cli.output import Palette
 from git_envhist.cli.terminal import pad, shorten, width
 from git_envhist.diff.summary import changes_phrase, describe_counts
@@ -50,26 +55,26 @@ if TYPE_CHECKING:
     from git_envhist.cli.json_values import Json
 
 
-# Many moments as JSON values: one git tells what they changed, where asking of each took two processes a moment.
+# The list as JSON. One git process compares all snapshots; one per snapshot would need two processes each.
 
 
 def json_values(history: EnvHistory, shown: Sequence[Snapshot], *, most_paths: int) -> Iterator[Json]:
-    """The moments in their order, each as `--json` has it, some at a time."""
+    """Yield the JSON value of each snapshot, in blocks."""
     from git_envhist.cli.json_values import snapshot_json  # loaded late: only JSON needs it
-    from git_envhist.cli.views.details import (  # loaded late: only a card needs it
+    from git_envhist.cli.views.details import (  # loaded late: only JSON needs it
         details_of,
         with_lists,
         with_outputs,
     )
-    from git_envhist.diff.compare import AT_ONCE, changes_of  # loaded late: only -S needs it
-    from git_envhist.git.cat_file import CatFile  # loaded late: only a card needs it
+    from git_envhist.diff.compare import AT_ONCE, changes_of  # loaded late: only JSON needs it
+    from git_envhist.git.cat_file import CatFile  # loaded late: only JSON needs it
 
     git = history.repository.git
     with CatFile(git) as reader:
         for start in range(0, len(shown), AT_ONCE):
-            moments = [with_lists(history, one) for one in shown[start : start + AT_ONCE]]
-            steps = changes_of(git, reader, [(one.commit, one.parent) for one in moments])
-            for snapshot, (_, changes) in zip(moments, steps, strict=True):
+            snapshots = [with_lists(history, one) for one in shown[start : start + AT_ONCE]]
+            steps = changes_of(git, reader, [(one.commit, one.parent) for one in snapshots])
+            for snapshot, (_, changes) in zip(snapshots, steps, strict=True):
                 details = details_of(history, reader, snapshot, changes)
                 yield snapshot_json(with_outputs(history, snapshot), details, most_paths=most_paths)
 
@@ -106,7 +111,7 @@ LABEL = 11
 
 
 def id_length(ids: Sequence[str]) -> int:
-    """How many digits tell these ids apart: seven, or as many as it takes."""
+    """Return how many digits make these ids unique, at least seven."""
     different = len(set(ids))
     length = SHORTEST_ID
     while len({one[:length] for one in ids}) < different:
@@ -116,58 +121,56 @@ def id_length(ids: Sequence[str]) -> int:
 
 def list_lines(
     snapshots: Sequence[Snapshot],
-    look: FormatContext,
+    context: FormatContext,
     palette: Palette,
     columns: int | None,
     *,
     timelines: bool = False,
     indents: Sequence[int] = (),
 ) -> list[str]:
-    """One line a snapshot, in columns; `timelines` says on which timeline each stands.
+    """Return one line per snapshot, in columns; with `timelines` each names its timeline.
 
-    `indents` are columns that something else takes at the left; what changed stands below what changed all the same.
+    `indents` are columns that the graph uses at the left; the summaries stay aligned.
     """
     indents = indents or [0] * len(snapshots)
     deepest = max(indents, default=0)
-    times = [look.time(snapshot) for snapshot in snapshots]
+    times = [context.time(snapshot) for snapshot in snapshots]
     intents = [_named(title(snapshot), snapshot) for snapshot in snapshots]
-    stories = [_story(snapshot, look, timelines) for snapshot in snapshots]
+    stories = [_story(snapshot, context, timelines) for snapshot in snapshots]
     time_width = max(map(width, times), default=0)
     intent_width = min(max(map(width, intents), default=0), WIDEST_INTENT)
     room = None
     if columns is not None:
-        # id, time, symbol and the gaps between them stand in any case.
-        room = columns - deepest - look.id_length - time_width - 8
+        # id, time, symbol and the gaps between them have a fixed width.
+        room = columns - deepest - context.id_length - time_width - 8
         intent_width = max(NARROWEST_INTENT, min(intent_width, _room_for_intents(room, stories)))
     lines = []
     for snapshot, time, intent, story, indent in zip(
         snapshots, times, intents, stories, indents, strict=True
     ):
         more = deepest - indent
-        told = _columns(intent, story, intent_width + more, room + more if room is not None else None)
+        cells = _columns(intent, story, intent_width + more, room + more if room is not None else None)
         sign = verdict_symbol(snapshot.verdict)
         sign = palette.paint("none" if sign == NOT_CHECKED else _slot(snapshot.verdict), sign)
-        head = (
-            f"{palette.paint('id', look.short_id(snapshot))}  {palette.paint('time', pad(time, time_width))}"
-        )
-        after = f"  {palette.paint('story', told[1])}" if told[1] else ""
-        lines.append(f"{head}  {sign} {palette.paint('intent', told[0])}{after}")
+        head = f"{palette.paint('id', context.short_id(snapshot))}  {palette.paint('time', pad(time, time_width))}"
+        after = f"  {palette.paint('story', cells[1])}" if cells[1] else ""
+        lines.append(f"{head}  {sign} {palette.paint('intent', cells[0])}{after}")
     return lines
 
 
-def _story(snapshot: Snapshot, look: FormatContext, timelines: bool) -> str:
-    parts = (look.signed(story_line(snapshot)), carried_words(snapshot, look))
+def _story(snapshot: Snapshot, context: FormatContext, timelines: bool) -> str:
+    parts = (context.signed(story_line(snapshot)), carried_words(snapshot, context))
     story = escape(" · ".join(part for part in parts if part))
     return f"[{escape(snapshot.timeline)}] {story}".rstrip() if timelines else story
 
 
 def _room_for_intents(room: int, stories: Sequence[str]) -> int:
-    """Two thirds, or all that the stories leave."""
+    """Return the width for intents: two thirds, or all that the summaries do not need."""
     return max(room * 2 // 3, room - max(map(width, stories), default=0))
 
 
 def _columns(intent: str, story: str, intent_width: int, room: int | None) -> tuple[str, str]:
-    """Intent and story, as they fit beside each other; an intent with no story beside it has all the room."""
+    """Return intent and summary cut to their columns; without a summary the intent gets the whole width."""
     if room is not None:
         intent = shorten(intent, intent_width if story else max(intent_width, room + 2))
         story = shorten(story, room - max(intent_width, width(intent)))
@@ -179,70 +182,70 @@ def _named(words: str, snapshot: Snapshot) -> str:
     return escape(words) + names
 
 
-def oneline(snapshot: Snapshot, look: FormatContext, palette: Palette, columns: int | None) -> str:
-    """Id and intent, as `git log --oneline` has them; cut to the terminal only."""
+def oneline(snapshot: Snapshot, context: FormatContext, palette: Palette, columns: int | None) -> str:
+    """Return id and title, as `git log --oneline`, cut on a terminal only."""
     text = " · ".join(part for part in (escape(claim(snapshot)), _named(title(snapshot), snapshot)) if part)
     if columns is not None:
-        text = shorten(text, columns - look.id_length - 1)
-    return f"{palette.paint('id', look.short_id(snapshot))} {text}"
+        text = shorten(text, columns - context.id_length - 1)
+    return f"{palette.paint('id', context.short_id(snapshot))} {text}"
 
 
 def card(
     snapshot: Snapshot,
-    look: FormatContext,
+    context: FormatContext,
     palette: Palette,
     missing: Sequence[MissingPath] = (),
     story: Sequence[str] = (),
     services: Sequence[str] = (),
 ) -> list[str]:
-    """One snapshot in full: who, when, why, what the checks said, what changed, what is not in it."""
+    """Return one snapshot in full: author, time, intent, check results, changes, missing paths."""
     names = f" ({', '.join(map(escape, snapshot.names))})" if snapshot.names else ""
     lines = [palette.paint("id", f"snapshot {snapshot.id}") + palette.paint("name", names)]
     lines += [
         f"{label + ':' if label else ''}".ljust(LABEL) + value
-        for label, value in _fields(snapshot, look)
+        for label, value in _fields(snapshot, context)
         if value
     ]
     if services:
         lines.append("Services:".ljust(LABEL) + escape(", ".join(services)))
-    for label, told in _doings(snapshot):
-        lines.append(f"{label}:".ljust(LABEL) + escape(told))
+    for label, text in _record_fields(snapshot):
+        lines.append(f"{label}:".ljust(LABEL) + escape(text))
     for verdict in snapshot.verdicts:
         lines += _verdict_lines(verdict, palette)
-    lines += _state_lines(snapshot, look.signed(changes_phrase(snapshot)), missing, story)
+    lines += _state_lines(snapshot, context.signed(changes_phrase(snapshot)), missing, story)
     lines += ["", *_indented(snapshot.intent or NO_INTENT), ""]
     for remark in snapshot.remarks:
         lines += [
-            palette.paint("heading", f"Note ({look_time(look, remark.at)}):"),
+            palette.paint("heading", f"Note ({look_time(context, remark.at)}):"),
             *_indented(remark.text),
             "",
         ]
     return lines[:-1]
 
 
-def _doings(snapshot: Snapshot) -> list[tuple[str, str]]:
-    """What was told while it was the newest."""
+def _record_fields(snapshot: Snapshot) -> list[tuple[str, str]]:
+    """Return the tasks and effects recorded on a snapshot."""
     if not snapshot.records:
         return []
     tasks = [("Task", f"{task.status.value}: {first_line(task.text)}") for task in tasks_of((snapshot,))]
     return tasks + [("Effect", effect_words(effect)) for effect in effects_of((snapshot,))]
 
 
-def _fields(snapshot: Snapshot, look: FormatContext) -> list[tuple[str, str]]:
+def _fields(snapshot: Snapshot, context: FormatContext) -> list[tuple[str, str]]:
     actor = f"{snapshot.actor.name} <{snapshot.actor.email}>"
     agent = " ".join(word for word in (snapshot.actor.agent, snapshot.actor.agent_version) if word)
-    # Where the chain was rewritten plain git shows another hash than the id, which stays.
+    # After a rewrite, plain git shows another hash than the id.
     commit = snapshot.commit if snapshot.commit != snapshot.id else ""
     head = " ".join(word for word in (snapshot.head, _branch(snapshot.branch)) if word)
     fields = [
         ("Commit", commit),
         ("Timeline", snapshot.timeline),
         ("Actor", actor if snapshot.trusted is not False else ""),
-        ("Claimed", f"by {actor}: no key that is here signed it" if snapshot.trusted is False else ""),
+        ("Unsigned", f"says {actor}; none of your keys signed it" if snapshot.trusted is False else ""),
         ("Agent", agent),
         ("Session", snapshot.actor.session or ""),
         ("Tool", snapshot.actor.tool or ""),
-        ("Date", look_time(look, snapshot.at)),
+        ("Date", look_time(context, snapshot.at)),
         ("Trigger", snapshot.trigger.value),
         ("Head", head),
         ("External", snapshot.external_id or ""),
@@ -259,9 +262,9 @@ def _fields(snapshot: Snapshot, look: FormatContext) -> list[tuple[str, str]]:
     return [(label, escape(value)) for label, value in fields]
 
 
-def look_time(look: FormatContext, at: datetime) -> str:
-    """A moment in the style of dates that was asked for, git's default one else."""
-    return format_date(at, look.date or "default", look.now)
+def look_time(context: FormatContext, at: datetime) -> str:
+    """Return a time in the chosen date style, else in git's default one."""
+    return format_date(at, context.date or "default", context.now)
 
 
 def _branch(branch: str | None) -> str:
@@ -271,7 +274,7 @@ def _branch(branch: str | None) -> str:
 def _state_lines(
     snapshot: Snapshot, summary: str, missing: Sequence[MissingPath], story: Sequence[str]
 ) -> list[str]:
-    lines = ["Story:".ljust(LABEL) + escape(summary), *story]
+    lines = ["Summary:".ljust(LABEL) + escape(summary), *story]
     if snapshot.complete:
         return [*lines, "Complete:".ljust(LABEL) + "yes"]
     lines.append("Complete:".ljust(LABEL) + f"no, {count(snapshot.missing_count, 'path')} missing")
@@ -283,15 +286,15 @@ def _why(missing: MissingPath) -> str:
 
 
 def _verdict_lines(verdict: Verdict, palette: Palette) -> list[str]:
-    told = verdict_cause(verdict) or first_line(verdict.command)
+    remarks = verdict_cause(verdict) or first_line(verdict.command)
     if verdict.duration_ms is not None:
-        told += f", {verdict.duration_ms:,} ms"
+        remarks += f", {verdict.duration_ms:,} ms"
     if verdict.carried_from:
-        told += f", carried over from {verdict.carried_from[:SHORTEST_ID]}{services_phrase(verdict)}"
+        remarks += f", carried over from {verdict.carried_from[:SHORTEST_ID]}{services_phrase(verdict)}"
     if verdict.changed_something:
-        told += ", the check changed the environment"
+        remarks += ", the check changed files"
     head = palette.paint(_slot(verdict), f"{symbol(verdict)} {escape(verdict_phrase(verdict))}")
-    lines = ["Verdict:".ljust(LABEL) + f"{head} ({escape(told)})"]
+    lines = ["Verdict:".ljust(LABEL) + f"{head} ({escape(remarks)})"]
     return lines + (_indented(verdict.output_tail.rstrip("\n")) if verdict.output_tail.strip() else [])
 
 
@@ -303,12 +306,12 @@ def _indented(text: str) -> list[str]:
     return [f"    {line}".rstrip() for line in escape(text, lines=True).rstrip("\n").split("\n")]
 
 
-# Which snapshots a list is about: the timeline, a range of it, or every one; those that changed some paths.
+# Selection of the snapshots of a list.
 
 
 @dataclass(frozen=True, slots=True)
 class LogQuery:
-    """What was asked for, in the order in which it is applied."""
+    """The filters of a list, in the order in which they are applied."""
 
     revisions: tuple[str, ...]
     every: bool
@@ -319,16 +322,16 @@ class LogQuery:
 
     @property
     def seeks(self) -> bool:
-        """Whether the very moments are meant where something changed or was reached."""
+        """True if single snapshots are searched, so that nothing may be grouped."""
         choice = self.choice
         searches = choice.summary is not None or choice.searches_content
         return bool(self.pathspecs or searches or choice.verdicts or choice.triggers)
 
 
 def select(history: EnvHistory, wanted: LogQuery) -> list[Snapshot]:
-    """The snapshots that were asked for, in the order in which they are shown."""
+    """Return the selected snapshots in the order of output."""
     whole = not (wanted.revisions or wanted.pathspecs or wanted.choice.restricts or wanted.every)
-    # Names stand where they were given last, which only the whole timeline tells; a note may stand anywhere.
+    # Only the whole timeline shows where a name was given last; notes can be on any snapshot.
     found = _recent(history, wanted.limit) if whole else _reached(history, wanted)
     if wanted.pathspecs:
         changed = _that_changed(history, found, wanted.pathspecs)
@@ -339,8 +342,8 @@ def select(history: EnvHistory, wanted: LogQuery) -> list[Snapshot]:
 
         shown = filter_by_summary(history.repository.git, shown, wanted.choice.summary, history.keys.opening)
     if wanted.choice.searches_content:
-        from git_envhist.context import refuse_oversized_trees  # loaded late: keeps envlog fast
-        from git_envhist.history.search import filter_by_content  # loaded late: likewise
+        from git_envhist.context import refuse_oversized_trees  # loaded late: only -S and -G need it
+        from git_envhist.history.search import filter_by_content  # loaded late: only -S and -G need it
 
         refuse_oversized_trees(history, shown)
         shown = filter_by_content(history.repository.git, shown, wanted.choice, wanted.pathspecs)
@@ -368,7 +371,7 @@ def _reached(history: EnvHistory, wanted: LogQuery) -> list[Snapshot]:
             newest = history.newest(wanted.limit)
             if newest is not None:
                 return newest
-        # What was fetched may be ours: it is told once, by our own copy.
+        # A fetched copy of a local timeline is listed once.
         everything: dict[str, Snapshot] = {}
         for line in history.catalog.timelines():
             for snapshot in line.snapshots:
@@ -388,11 +391,11 @@ def _range(history: EnvHistory, revisions: tuple[str, ...]) -> list[Snapshot]:
     try:
         span = resolve_range(revisions[0], history.catalog, history.now)
     except SnapshotNotFound:
-        if is_slip(revisions[0]):
+        if is_probable_subcommand(revisions[0]):
             raise unknown_subcommand(revisions[0]) from None
         raise
     if len(revisions) > 1:
-        raise UsageError(f"one range at a time: '{revisions[1]}'", hint="paths stand after '--'")
+        raise UsageError(f"one range at a time: '{revisions[1]}'", hint="paths go after '--'")
     return list(snapshots_in_range(span, history.catalog.own))
 
 
@@ -400,30 +403,30 @@ def _that_changed(
     history: EnvHistory, found: Sequence[Snapshot], pathspecs: tuple[bytes, ...]
 ) -> frozenset[str]:
     from git_envhist.context import refuse_oversized_trees  # loaded late: keeps envlog fast
-    from git_envhist.diff.compare import commits_changing_paths  # loaded late: likewise
+    from git_envhist.diff.compare import commits_changing_paths  # loaded late: only paths need it
 
     refuse_oversized_trees(history, found)
     steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
     return commits_changing_paths(history.repository.git, steps, pathspecs)
 
 
-# Select the snapshots of a folded list: each line has the summary of all snapshots that it shows.
+# Grouping: each line has the summary of all snapshots that it represents.
 
 FOLDED_AT_ONCE = 8
-"""So many times the moments are read as lines are wanted, until there are enough."""
+"""The factor by which more snapshots are read until there are enough lines."""
 
 
 def select_folded(history: EnvHistory, wanted: LogQuery) -> list[Snapshot]:
-    """Return the snapshots that were asked for; of a turn or a run the newest, with the summary of all of it."""
+    """Return the selected snapshots; of a turn or a run only the newest, with the summary of all of it."""
     lines = _lines(history, wanted)
     turns = any(line.is_turn for line in lines)
-    shown = _told(history, lines) if turns else [_summed(line) for line in lines]
+    shown = _merged(history, lines) if turns else [_summed(line) for line in lines]
     return shown[::-1] if wanted.reverse else shown
 
 
 def _lines(history: EnvHistory, wanted: LogQuery) -> list[LogLine]:
     most = wanted.limit if wanted.limit is None or wanted.limit >= 0 else None
-    # One more tells whether the last line goes on.
+    # One more shows whether the last line is complete.
     asked = None if most is None else most + 1
     while True:
         found = select(history, replace(wanted, limit=asked, reverse=False))
@@ -435,7 +438,7 @@ def _lines(history: EnvHistory, wanted: LogQuery) -> list[LogLine]:
         asked *= FOLDED_AT_ONCE
 
 
-def _told(history: EnvHistory, lines: Sequence[LogLine]) -> list[Snapshot]:
+def _merged(history: EnvHistory, lines: Sequence[LogLine]) -> list[Snapshot]:
     from git_envhist.context import refuse_oversized_trees  # loaded late: keeps envlog fast
 
     folded = [line for line in lines if line.is_turn]
@@ -443,7 +446,7 @@ def _told(history: EnvHistory, lines: Sequence[LogLine]) -> list[Snapshot]:
         refuse_oversized_trees(history, (line.newest for line in folded))
         stories = dict(_stories(history, [line.step for line in folded]))
     except EnvhistError:
-        # What is damaged is told by others; a list tells as much as it can.
+        # Damage is reported by fsck; the list shows as much as possible.
         stories = {}
     return [
         _as_one(line, stories.get(line.newest.commit)) if line.is_turn else _summed(line) for line in lines
@@ -451,7 +454,7 @@ def _told(history: EnvHistory, lines: Sequence[LogLine]) -> list[Snapshot]:
 
 
 def _summed(line: LogLine) -> Snapshot:
-    """Return the newest snapshot of a line; of a run with the counts of all of it."""
+    """Return the newest snapshot of a line; for a run with the counts of all its snapshots."""
     if not line.is_run:
         return line.newest
     words = f"{describe_counts(line.changed)} · {count(1 + len(line.earlier), 'snapshot')}"
@@ -464,12 +467,12 @@ def _as_one(line: LogLine, story: str | None) -> Snapshot:
 
 
 def _stories(history: EnvHistory, steps: Sequence[tuple[str, str | None]]) -> Iterator[tuple[str, str]]:
-    from git_envhist.diff.compare import changes_of  # loaded late: only -S needs it  # loaded late: likewise
+    from git_envhist.diff.compare import changes_of  # loaded late: only a turn needs it
     from git_envhist.diff.facts import compare_facts  # loaded late: keeps envlog fast
-    from git_envhist.diff.summary import count as count_changes  # loaded late: likewise
-    from git_envhist.diff.summary import summarize  # loaded late: likewise
-    from git_envhist.git.cat_file import CatFile  # loaded late: only a card needs it  # loaded late: likewise
-    from git_envhist.probes import kinds  # loaded late: likewise
+    from git_envhist.diff.summary import count as count_changes  # loaded late: only a turn needs it
+    from git_envhist.diff.summary import summarize  # loaded late: only a turn needs it
+    from git_envhist.git.cat_file import CatFile  # loaded late: only a turn needs it
+    from git_envhist.probes import kinds  # loaded late: only a turn needs it
 
     git, before = history.repository.git, dict(steps)
     with CatFile(git) as reader:
@@ -479,11 +482,11 @@ def _stories(history: EnvHistory, steps: Sequence[tuple[str, str | None]]) -> It
             yield commit, summarize(facts, count_changes(changes), kinds(), first=older is None)
 
 
-# `git envlog --graph`: which moments stand in it, and their lines beside what is told of each.
+# `git envlog --graph`: the snapshots that it contains, and the lines at their left.
 
 
 def select_graph(history: EnvHistory, wanted: LogQuery) -> tuple[list[Snapshot], list[GraphRow]]:
-    """The moments that were asked for with those that forks and restores tie to them, and a row for each."""
+    """Return the selected snapshots, those that forks and restores connect to them, and a graph row for each."""
     everything: dict[str, Snapshot] = {}
     for line in history.catalog.timelines():
         for snapshot in line.snapshots:
@@ -497,13 +500,13 @@ def select_graph(history: EnvHistory, wanted: LogQuery) -> tuple[list[Snapshot],
     if wanted.limit is not None and wanted.limit >= 0:
         shown = shown[: wanted.limit]
     ids = [one.id for one in shown]
-    # Where a limit cuts the list, lines go on below it, as in git.
+    # Below a limited list the graph lines continue, as in git.
     known = {**shown_parents([one.id for one in chosen], parents)}
     return shown, list(draw(ids, known))
 
 
-def beside_rows(rows: Sequence[GraphRow], texts: Iterable[str]) -> Iterator[str]:
-    """The texts with the lines of the graph at their left."""
+def rows_with_graph(rows: Sequence[GraphRow], texts: Iterable[str]) -> Iterator[str]:
+    """Yield the texts with the lines of the graph at their left."""
     for row, text in zip(rows, texts, strict=True):
         first, *more = text.split("\n")
         lines = [
@@ -515,20 +518,20 @@ def beside_rows(rows: Sequence[GraphRow], texts: Iterable[str]) -> Iterator[str]
         yield "\n".join(line.rstrip() for line in lines)
 
 
-# Titles of single snapshots, as a list prints them.
+# Titles of single snapshots.
 
 
 def format_context(history: EnvHistory) -> FormatContext:
     """Return the style of titles and times in messages about single snapshots."""
-    from git_envhist.cli.formats import FormatContext  # loaded late: a list has made its own
+    from git_envhist.cli.formats import FormatContext  # loaded late: a list has its own
 
     return FormatContext(history.now)
 
 
 def title_of(snapshot: Snapshot) -> str:
-    """The words that a list will have for what was just captured."""
+    """Return the title that a list will print for a new snapshot."""
     if snapshot.intent_source is IntentSource.GIVEN:
         return subject(snapshot.intent)
-    from git_envhist.history.titles import title  # loaded late: most captures are given words
+    from git_envhist.history.titles import title  # loaded late: most snapshots have an intent
 
     return title(snapshot)

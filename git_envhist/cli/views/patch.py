@@ -1,7 +1,7 @@
-"""`-p`: a unified diff of every change; what no diff can show is said in words.
+"""`-p`: a unified diff of every change.
 
-Contents are git's own patches. Sealed files are told by the keys of their variables, pieces by their sizes, and what
-only the manifest knows by the lines that git has for modes.
+Contents are git's own patches. Sealed files are shown by their variables, files in chunks by their sizes, and changes
+that only the manifest contains by git's lines for modes. `FORMS` are all formats that `envdiff` and `envlog` share.
 """
 
 from __future__ import annotations
@@ -32,40 +32,40 @@ from git_envhist.text import escape
 if TYPE_CHECKING:
     from git_envhist.probes.variables import VariableChange
 
-# The views of a diff that `git envdiff` and `git envlog` share, by the names of their options.
+# The formats that `git envdiff` and `git envlog` share, by the names of their options.
 
 FOR_PEOPLE = ("story", "stat")
-"""The forms that no program reads."""
+"""The formats for people."""
 FORMS = ("story", "stat", "name_status", "name_only", "raw", "patch")
 
 
-def print_diff(output: Output, form: str, source: DiffSource, manner: DiffStyle) -> None:
-    """Print what differs in one of `FORMS`."""
+def print_diff(output: Output, form: str, source: DiffSource, style: DiffStyle) -> None:
+    """Print the changes in one of `FORMS`."""
     write: Callable[[bytes], None] = output.write
-    if manner.ended_by_nul:
+    if style.ended_by_nul:
         write = output.exact
     elif form not in FOR_PEOPLE:
         write = output.content
-    for text in diff_texts(form, source, manner):
+    for text in diff_texts(form, source, style):
         write(text)
 
 
-def diff_texts(form: str, source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
-    """What differs in one of `FORMS`, ready to be written piece by piece."""
+def diff_texts(form: str, source: DiffSource, style: DiffStyle) -> Iterator[bytes]:
+    """Yield the changes in one of `FORMS`, in parts."""
     if form == "stat":
-        from git_envhist.cli.views.stat import stat_texts  # loaded late: each form brings its own modules
+        from git_envhist.cli.views.stat import stat_texts  # loaded late: only --stat needs it
 
-        return stat_texts(source, manner)
+        return stat_texts(source, style)
     if form == "patch":
-        return patch_texts(source, manner)
+        return patch_texts(source, style)
     if form == "story":
-        from git_envhist.cli.views.summary import story_texts  # loaded late: likewise
+        from git_envhist.cli.views.summary import story_texts  # loaded late: only the default format needs it
 
-        return story_texts(source, manner)
-    from git_envhist.cli.views import stat  # loaded late: likewise
+        return story_texts(source, style)
+    from git_envhist.cli.views import stat  # loaded late: only lists of paths need it
 
     texts: Callable[[tuple[Change, ...], DiffStyle], Iterator[bytes]] = getattr(stat, form)
-    return texts(source.changes, manner)
+    return texts(source.changes, style)
 
 
 MASKED = b"***"
@@ -79,26 +79,26 @@ WITH_LINES = (EntryKind.FILE, EntryKind.LINK)
 MARKS = {"−": b"-"}
 
 
-def patch_texts(source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
-    """The patch of every change, in the order of their paths."""
-    told_by_git = {change.path: change for change in source.changes if _is_told_by_git(change)}
-    in_words = [change for change in source.changes if change.path not in told_by_git]
+def patch_texts(source: DiffSource, style: DiffStyle) -> Iterator[bytes]:
+    """Yield the patch of every change, in the order of paths."""
+    in_git_patch = {change.path: change for change in source.changes if _is_in_git_patch(change)}
+    in_words = [change for change in source.changes if change.path not in in_git_patch]
     patches = read_patches(
-        source.git, source.before, source.after, tuple(told_by_git.values()),
-        renames=source.renames, quote_all=manner.quote_all, whole_ids=manner.full_index,
+        source.git, source.before, source.after, tuple(in_git_patch.values()),
+        renames=source.renames, quote_all=style.quote_all, whole_ids=style.full_index,
     )  # fmt: skip
     with CatFile(source.git) as reader:
         contents = DiffContents(source, reader)
         for patch in patches:
             while in_words and in_words[0].path < patch.path:
-                yield _finish(_in_words(in_words.pop(0), contents, manner), manner)
-            if patch.path in told_by_git:
-                yield _finish(_from_git(patch, told_by_git[patch.path], manner), manner)
+                yield _finish(_in_words(in_words.pop(0), contents, style), style)
+            if patch.path in in_git_patch:
+                yield _finish(_from_git(patch, in_git_patch[patch.path], style), style)
         for change in in_words:
-            yield _finish(_in_words(change, contents, manner), manner)
+            yield _finish(_in_words(change, contents, style), style)
 
 
-def _is_told_by_git(change: Change) -> bool:
+def _is_in_git_patch(change: Change) -> bool:
     if is_sealed(change) or is_in_pieces(change) or not has_other_bytes(change):
         return False
     return any(
@@ -107,28 +107,28 @@ def _is_told_by_git(change: Change) -> bool:
     )
 
 
-def _from_git(patch: GitPatch, change: Change, manner: DiffStyle) -> bytes:
+def _from_git(patch: GitPatch, change: Change, style: DiffStyle) -> bytes:
     text = patch.text
-    if patch.renamed or not (manner.quote_all or all(path.isascii() for _, path in _names(change))):
+    if patch.renamed or not (style.quote_all or all(path.isascii() for _, path in _names(change))):
         pieces = re.split(rb"(?m)^(?=" + PIECE + rb")", text)
-        text = b"".join(_with_true_names(piece, change, manner) for piece in pieces if piece)
+        text = b"".join(_with_true_names(piece, change, style) for piece in pieces if piece)
     if "mode" in change.attributes and b"\nold mode " not in text.partition(b"\n@@ ")[0]:
         first, _, rest = text.partition(b"\n")
         text = b"\n".join([first, *_mode_lines(change), rest])
     return text
 
 
-def _with_true_names(piece: bytes, change: Change, manner: DiffStyle) -> bytes:
-    old, new = (quoted(prefix + path, quote_all=manner.quote_all) for prefix, path in _names(change))
+def _with_true_names(piece: bytes, change: Change, style: DiffStyle) -> bytes:
+    old, new = (quoted(prefix + path, quote_all=style.quote_all) for prefix, path in _names(change))
     head, hunks, rest = piece.partition(b"\n@@ ")
     lines = []
     for line in head.split(b"\n"):
         if line.startswith(PIECE):
             line = PIECE + old + b" " + new
         elif line.startswith(b"rename from "):
-            line = b"rename from " + quoted(_names(change)[0][1], quote_all=manner.quote_all)
+            line = b"rename from " + quoted(_names(change)[0][1], quote_all=style.quote_all)
         elif line.startswith(b"rename to "):
-            line = b"rename to " + quoted(_names(change)[1][1], quote_all=manner.quote_all)
+            line = b"rename to " + quoted(_names(change)[1][1], quote_all=style.quote_all)
         elif line.startswith(b"--- ") and line != b"--- /dev/null":
             line = b"--- " + old
         elif line.startswith(b"+++ ") and line != b"+++ /dev/null":
@@ -148,22 +148,22 @@ def _names(change: Change) -> tuple[tuple[bytes, bytes], tuple[bytes, bytes]]:
     return (b"a/", before.path), (b"b/", after.path)
 
 
-def _in_words(change: Change, contents: DiffContents, manner: DiffStyle) -> bytes:
-    lines = [*_head(change, manner)]
+def _in_words(change: Change, contents: DiffContents, style: DiffStyle) -> bytes:
+    lines = [*_head(change, style)]
     if is_nested_repository(change):
         lines.append(b"nested repository: its .git changed")
     elif has_other_bytes(change) and is_sealed(change):
-        lines += _sealed_lines(change, contents, manner)
+        lines += _sealed_lines(change, contents, style)
     elif has_other_bytes(change) and is_in_pieces(change):
         lines.append(_pieces_line(change, contents))
     lines += [ATTRIBUTE_LINES[word] for word in change.attributes if word in ATTRIBUTE_LINES]
     return b"\n".join(lines) + b"\n"
 
 
-def _head(change: Change, manner: DiffStyle) -> Iterator[bytes]:
-    from git_envhist.cli.views.stat import side_mode  # loaded late: only --stat needs it
+def _head(change: Change, style: DiffStyle) -> Iterator[bytes]:
+    from git_envhist.cli.views.stat import side_mode  # loaded late: few patches need it
 
-    old, new = (quoted(prefix + path, quote_all=manner.quote_all) for prefix, path in _names(change))
+    old, new = (quoted(prefix + path, quote_all=style.quote_all) for prefix, path in _names(change))
     yield PIECE + old + b" " + new
     if change.before is None and change.after is not None:
         yield b"new file mode %06o" % side_mode(change.after)
@@ -171,19 +171,19 @@ def _head(change: Change, manner: DiffStyle) -> Iterator[bytes]:
         yield b"deleted file mode %06o" % side_mode(change.before)
     else:
         yield from _mode_lines(change)
-        yield from _move_lines(change, manner)
+        yield from _move_lines(change, style)
 
 
-def _move_lines(change: Change, manner: DiffStyle) -> Iterator[bytes]:
+def _move_lines(change: Change, style: DiffStyle) -> Iterator[bytes]:
     if change.kind is ChangeKind.RENAMED:
-        old, new = (quoted(path, quote_all=manner.quote_all) for _, path in _names(change))
+        old, new = (quoted(path, quote_all=style.quote_all) for _, path in _names(change))
         yield b"similarity index %d%%" % (change.similarity or 0)
         yield b"rename from " + old
         yield b"rename to " + new
 
 
 def _mode_lines(change: Change) -> list[bytes]:
-    from git_envhist.cli.views.stat import side_mode  # loaded late: only --stat needs it
+    from git_envhist.cli.views.stat import side_mode  # loaded late: few patches need it
 
     assert change.before is not None
     assert change.after is not None
@@ -191,25 +191,25 @@ def _mode_lines(change: Change) -> list[bytes]:
     return [b"old mode %06o" % old, b"new mode %06o" % new] if old != new else []
 
 
-def _sealed_lines(change: Change, contents: DiffContents, manner: DiffStyle) -> list[bytes]:
+def _sealed_lines(change: Change, contents: DiffContents, style: DiffStyle) -> list[bytes]:
     from git_envhist.probes.variables import compare_variables  # loaded late: only files of variables need it
 
-    told = b"sealed file " + {"A": b"added", "D": b"removed"}.get(change.kind.value, b"changed")
-    shows_values = manner.reveal
+    text = b"sealed file " + {"A": b"added", "D": b"removed"}.get(change.kind.value, b"changed")
+    shows_values = style.reveal
     if not shows_values and not is_environment_file(change):
-        return _with_masks(change, contents, manner) or _as_hunk(change, manner, told)
+        return _with_masks(change, contents, style) or _as_hunk(change, style, text)
     try:
         old, new = contents.both(change)
     except SealingError as failure:
-        return _as_hunk(change, manner, told + b": " + escape(failure.message).encode())
+        return _as_hunk(change, style, text + b": " + escape(failure.message).encode())
     if shows_values:
-        return _revealed(change, old, new, manner)
-    told += b", values masked (--reveal shows them)"
-    return _as_hunk(change, manner, told, compare_variables(old, new))
+        return _revealed(change, old, new, style)
+    text += b", values masked (--reveal shows them)"
+    return _as_hunk(change, style, text, compare_variables(old, new))
 
 
-def _with_masks(change: Change, contents: DiffContents, manner: DiffStyle) -> list[bytes]:
-    """The diff of a sealed program with its secrets masked; nothing where that hides the change."""
+def _with_masks(change: Change, contents: DiffContents, style: DiffStyle) -> list[bytes]:
+    """Return the diff of a sealed program with its secrets masked; nothing if the mask hides the change."""
     from git_envhist.secrets.rules import mask_program  # loaded late: few patches show a sealed program
 
     sides = [side for side in (change.before, change.after) if side is not None]
@@ -223,24 +223,24 @@ def _with_masks(change: Change, contents: DiffContents, manner: DiffStyle) -> li
     ]
     if texts[0] is None or texts[1] is None or texts[0] == texts[1]:
         return []
-    return _revealed(change, texts[0], texts[1], manner)
+    return _revealed(change, texts[0], texts[1], style)
 
 
 def _as_hunk(
-    change: Change, manner: DiffStyle, told: bytes, variables: Sequence[VariableChange] = ()
+    change: Change, style: DiffStyle, text: bytes, variables: Sequence[VariableChange] = ()
 ) -> list[bytes]:
-    """What is told of a file: for eyes in the form of a patch, as a pager such as delta drops all else below a name."""
-    if not _is_for_eyes(manner):
-        # Whoever applies it must not get a file of asterisks.
-        return [told, *map(_masked, variables)]
+    """Yield the lines about a file; on a terminal as a hunk, because a pager such as delta hides all other lines."""
+    if not _is_for_eyes(style):
+        # A patch that is applied must not write masked text.
+        return [text, *map(_masked, variables)]
     old = [b"-" + one.key.encode() + b"=" + MASKED for one in variables if one.mark != "+"]
     new = [b"+" + one.key.encode() + b"=" + MASKED for one in variables if one.mark not in MARKS]
     if not old and not new:
         old = [b"-(sealed)"] if change.before is not None else []
         new = [b"+(sealed)"] if change.after is not None else []
-    left, right = _sides(change, manner)
+    left, right = _sides(change, style)
     counts = [b"%d,%d" % (bool(lines), len(lines)) for lines in (old, new)]
-    return [b"--- " + left, b"+++ " + right, b"@@ -%s +%s @@ " % (counts[0], counts[1]) + told, *old, *new]
+    return [b"--- " + left, b"+++ " + right, b"@@ -%s +%s @@ " % (counts[0], counts[1]) + text, *old, *new]
 
 
 def _masked(variable: VariableChange) -> bytes:
@@ -248,19 +248,19 @@ def _masked(variable: VariableChange) -> bytes:
     return mark + b" " + variable.key.encode() + b"=" + MASKED
 
 
-def _sides(change: Change, manner: DiffStyle) -> tuple[bytes, bytes]:
-    names = [quoted(prefix + path, quote_all=manner.quote_all) for prefix, path in _names(change)]
+def _sides(change: Change, style: DiffStyle) -> tuple[bytes, bytes]:
+    names = [quoted(prefix + path, quote_all=style.quote_all) for prefix, path in _names(change)]
     left = names[0] if change.before is not None else b"/dev/null"
     return left, names[1] if change.after is not None else b"/dev/null"
 
 
-def _revealed(change: Change, old: bytes, new: bytes, manner: DiffStyle) -> list[bytes]:
+def _revealed(change: Change, old: bytes, new: bytes, style: DiffStyle) -> list[bytes]:
     from git_envhist.diff.config_files import (  # loaded late: only configuration files need it
         is_binary,
         unified_hunks,
     )
 
-    left, right = _sides(change, manner)
+    left, right = _sides(change, style)
     if is_binary(old) or is_binary(new):
         return [b"Binary files " + left + b" and " + right + b" differ"]
     hunks = unified_hunks(old, new)
@@ -268,23 +268,23 @@ def _revealed(change: Change, old: bytes, new: bytes, manner: DiffStyle) -> list
 
 
 def _pieces_line(change: Change, contents: DiffContents) -> bytes:
-    told = [_size_of(side, contents) for side in (change.before, change.after) if side is not None]
-    return b"pieces, " + " -> ".join(told).encode()
+    text = [_size_of(side, contents) for side in (change.before, change.after) if side is not None]
+    return b"pieces, " + " -> ".join(text).encode()
 
 
 def _size_of(side: ChangeSide, contents: DiffContents) -> str:
     return "sealed" if side.stored is StoredAs.SEALED else size(contents.size(side))
 
 
-def _is_for_eyes(manner: DiffStyle) -> bool:
-    return manner.columns is not None or manner.palette.coloured
+def _is_for_eyes(style: DiffStyle) -> bool:
+    return style.columns is not None or style.palette.coloured
 
 
-def _finish(text: bytes, manner: DiffStyle) -> bytes:
-    # For eyes, contents are spelled out like any other words; to a file they go byte for byte, for `git apply`.
-    if _is_for_eyes(manner):
+def _finish(text: bytes, style: DiffStyle) -> bytes:
+    # On a terminal, contents are escaped; into a file they are written unchanged, for `git apply`.
+    if _is_for_eyes(style):
         text = escape(text, lines=True).encode("utf-8")
-    return _paint(text, manner.palette)
+    return _paint(text, style.palette)
 
 
 def _paint(text: bytes, palette: Palette) -> bytes:

@@ -1,6 +1,6 @@
-"""Secret files that only their key tells apart: the same bytes, sealed with two keys, are no change.
+"""Leave out secret files that differ only by their key: equal contents sealed with two keys are no change.
 
-Whoever goes back to what an older key sealed has the file as it was; what is here is sealed with the key in use.
+A restore of contents that an older key sealed changes no file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from git_envhist.secrets.seal import sealed_key_id
 
 
 def without_resealed(git: Git, changes: Sequence[Change], open_sealed: Opener) -> tuple[Change, ...]:
-    """The changes, less those of bytes that two keys sealed; what is said of such a file may still differ."""
+    """Return the changes without those that only the key makes; other attributes of such a file may still differ."""
     if not any(map(_may_be, changes)):
         return tuple(changes)
     with CatFile(git) as reader:
@@ -50,7 +50,7 @@ def _is_same(change: Change, contents: DiffContents, reader: CatFile) -> bool:
         _stored(side.oid, reader) for side in (change.before, change.after) if side is not None and side.oid
     ]
     if len(sealed) != 2 or sealed_key_id(sealed[0]) == sealed_key_id(sealed[1]):
-        # Under one key what differs differs.
+        # Sealed with one key, equal contents are equal.
         return False
     try:
         before, after = contents.both(change)

@@ -1,4 +1,8 @@
-"""What a restore says: its plan, folded by directory, and what came of it."""
+"""The texts of a restore: its plan, grouped by directory, its result, and the check after it.
+
+`plan_lines` and `dry_run_lines` print a plan, `done_lines` the result with the command that reverses it. `plan_id` is
+the id that `--plan` compares.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +45,7 @@ from git_envhist.restore.options import RestoreOptions
 from git_envhist.restore.plan import SkipReason
 from git_envhist.text import escape
 
-# What `--only` takes beside the names of classes: the words at the left of what `git envdiff` tells.
+# The words that `--only` accepts besides the names of classes: the labels of `git envdiff`.
 
 ALSO = {
     "db": "databases",
@@ -53,45 +57,55 @@ ALSO = {
 
 
 def class_for_option(word: str) -> str:
-    """The class that a restore is to bring back. Of `packages` a word like `pip` means no more than some: their paths
-    do not say who installed them, and nothing that was not asked for is brought back."""
+    """Return the class to restore; raise UsageError for a single installer such as `pip`.
+
+    Paths do not show who installed a package, and nothing is restored that was not asked for.
+    """
     found = class_of_label(word)
     if found != PACKAGES or word in (PACKAGES, "package"):
         return found
     raise UsageError(
-        f"what '{word}' installed is not told apart from other packages by a path",
-        hint="all of them: --only=packages; one place: git envrestore <rev> -- .venv",
+        f"cannot restore the packages of '{word}' alone",
+        hint="all packages: --only=packages; one directory: git envrestore <rev> -- .venv",
     )
 
 
 def class_of_label(word: str) -> str:
-    """`packages` of `pip`; the word itself where it is no label."""
+    """Return `packages` for `pip`; the word itself if it is no label."""
     return kinds().get(word) or ALSO.get(word, word)
 
 
-# The id of a plan: who was shown one can ask for that very one, and is refused where it would be another by now.
+# The id of a plan: a restore with `--plan` is refused if its plan has another id.
 
 LENGTH = 16
 
 
 class StalePlan(Refused):
-    """What a restore would do is not what was shown."""
+    """The plan of a restore has changed since it was printed."""
 
     code = "stale-plan"
 
     def __init__(self, shown: str, again: str = "git envrestore --dry-run --json") -> None:
         super().__init__(
-            f"the plan '{shown}' is stale: what is here, or what is wanted, has changed since",
-            hint=f"look at the plan again: {again}",
+            f"the plan '{shown}' is stale: the files or the options have changed",
+            hint=f"print the new plan: {again}",
         )
 
 
 def plan_id(planned: RestoreResult) -> str:
-    """Equal for two plans that do the same to the same files, as they stand here."""
+    """Return an id that is equal for plans that do the same to the same files."""
     digest = hashlib.sha256(planned.target.id.encode())
     for step in planned.plan.steps:
-        told = (step.root, step.path, step.action.value, step.before, step.after, len(step.below), step.unit)
-        digest.update(repr(told).encode("utf-8", "surrogateescape"))
+        step_key = (
+            step.root,
+            step.path,
+            step.action.value,
+            step.before,
+            step.after,
+            len(step.below),
+            step.unit,
+        )
+        digest.update(repr(step_key).encode("utf-8", "surrogateescape"))
     for directory in planned.plan.directories:
         digest.update(
             repr((directory.root, directory.path, directory.after)).encode("utf-8", "surrogateescape")
@@ -102,32 +116,31 @@ def plan_id(planned: RestoreResult) -> str:
 def require_plan(
     shown: str | None, also: Callable[[RestoreResult], None] | None
 ) -> Callable[[RestoreResult], None] | None:
-    """What to do with a plan before it is carried out: refuse another than the one that was shown."""
+    """Return the callback that refuses any other plan than the given one."""
     if shown is None:
         return also
 
-    def look(planned: RestoreResult) -> None:
+    def context(planned: RestoreResult) -> None:
         if plan_id(planned) != shown:
             raise StalePlan(shown)
         if also is not None:
             also(planned)
 
-    return look
+    return context
 
 
-# What of a moment did not come back, where a part of it was wanted.
-#
-# That part is the newest moment then: whoever goes to `@` next would believe that all is well.
+# After a restore of paths: how many other paths differ. The newest snapshot contains only this part, and `@` would
+# not restore the rest.
 
 
 def not_restored_line(session: Session, restored: RestoreResult, *, partly: bool) -> str:
-    """One line where anything beside the part is not as it was in the moment; nothing else."""
+    """Return a line if other paths differ from the snapshot after a restore of paths, else an empty text."""
     target, now = restored.target, restored.snapshot
     if now is None and target.restore is RestoreRole.TO and target.restored_from:
-        # What is here is what the restore of a part left.
+        # The working tree is the result of a restore of paths.
         source = _find(session, target.restored_from)
-        return _told(session, source, target) if source is not None else ""
-    return _told(session, target, now) if partly and now is not None else ""
+        return _difference_line(session, source, target) if source is not None else ""
+    return _difference_line(session, target, now) if partly and now is not None else ""
 
 
 def _find(session: Session, name: str) -> Snapshot | None:
@@ -137,33 +150,35 @@ def _find(session: Session, name: str) -> Snapshot | None:
         return None
 
 
-def _told(session: Session, target: Snapshot, now: Snapshot) -> str:
+def _difference_line(session: Session, target: Snapshot, now: Snapshot) -> str:
     if now.content == target.content:
         return ""
     differing = len(compare(session.history.repository.git, target.commit, now.commit, brief=True))
     if not differing:
         return ""
-    rest = "1 path beside differs" if differing == 1 else f"{differing:,} paths beside differ"
-    return f"{rest} from {target.id[:7]}; to bring all of it back: git envrestore {target.id[:7]}"
+    rest = "1 other path differs" if differing == 1 else f"{differing:,} other paths differ"
+    return f"{rest} from {target.id[:7]}; to restore all: git envrestore {target.id[:7]}"
 
 
-# The lines of a plan about additional roots.
+# Lines about additional roots.
 
 
 def root_lines(roots: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Name each additional root in which something changes, and its directory."""
+    """Yield each additional root in which something changes, with its directory."""
     for name, place in roots:
         yield f"  changes the additional root '{escape(name)}': {escape(place)}"
 
 
 MAX_ROWS = 12
 FEW_ROWS = 5
-MAX_TOLD = 20
+MAX_LISTED = 20
 MAX_OUTSIDE = 3
 Signed = Callable[[str], str]
-WAY_BACK = "git envrestore --undo"
-SHORTER: dict[str, str] = dict.fromkeys((SkipReason.NOT_CAPTURED, SkipReason.LEFT_OUT_THEN), "never captured")
-"""What of a reason stands behind a count."""
+UNDO = "git envrestore --undo"
+SHORT_REASONS: dict[str, str] = dict.fromkeys(
+    (SkipReason.NOT_CAPTURED, SkipReason.LEFT_OUT_THEN), "not captured"
+)
+"""Short forms of reasons, printed after a count."""
 TITLES = (
     (PlanAction.WRITE, "write"),
     (PlanAction.REPLACE, "replace"),
@@ -172,9 +187,9 @@ TITLES = (
 )
 
 
-def plan_lines(restored: RestoreResult, moment: str, signed: Signed) -> Iterator[str]:
-    """Yield the plan in two lines, as a restore prints them before it begins; `signed`: the signs of counts."""
-    yield f"  restore {moment}"
+def plan_lines(restored: RestoreResult, description: str, signed: Signed) -> Iterator[str]:
+    """Yield the short plan that is printed before a restore; `signed` writes the signs of counts."""
+    yield f"  restore {description}"
     yield "  " + counts_line(restored)
     gone = [change for change in _of_action(restored.plan, PlanAction.REMOVE) if not _is_directory(change)]
     rows = fold_by_directory(gone, FEW_ROWS)
@@ -186,16 +201,16 @@ def plan_lines(restored: RestoreResult, moment: str, signed: Signed) -> Iterator
 
 def dry_run_lines(
     restored: RestoreResult,
-    moment: str,
+    description: str,
     signed: Signed,
-    back: str | None = WAY_BACK,
+    back: str | None = UNDO,
     story: Iterable[str] = (),
 ) -> Iterator[str]:
-    """The whole plan; `back`: None where it would be written elsewhere; `story`: what it changes beyond files."""
+    """Yield the whole plan; `back` is None for a restore elsewhere, `story` are the changed facts."""
     if back is not None and _is_idle(restored):
         yield from _idle_lines(restored)
         return
-    yield f"  restore {moment}"
+    yield f"  restore {description}"
     yield "  " + counts_line(restored)
     yield from root_lines(restored.roots)
     yield from story
@@ -212,17 +227,17 @@ def dry_run_lines(
     if back is None:
         yield "nothing was written"
     else:
-        yield "nothing was changed; what is here now would be saved first, and come back with: " + back
+        yield f"nothing was changed; your files would be saved first; {_return_words(back)}"
 
 
 def done_lines(
-    restored: RestoreResult, back: str | None = WAY_BACK, rest: str = "", *, did: str = "restored"
+    restored: RestoreResult, back: str | None = UNDO, rest: str = "", *, did: str = "restored"
 ) -> Iterator[str]:
-    """What came of it; `back` is the command that takes it back, `rest` says what of the moment did not come."""
+    """Yield the result; `back` is the command that reverses it, `rest` the line about other paths."""
     if restored.snapshot is None:
         yield from _idle_lines(restored, rest)
         return
-    # Where all that was to be done was to remove, there is nothing to read back.
+    # A restore that only removed files has nothing to verify.
     verified = f", verified {count(restored.verified, 'path')}" if restored.verified else ""
     yield f"{did} in {seconds(restored.seconds)}{verified}"
     if rest:
@@ -241,26 +256,34 @@ def done_lines(
         yield f"services: {escape('; '.join(restored.services))}"
     yield from _outside_lines(restored)
     if back is not None:
-        yield f"go back with: {back}"
+        yield _return_words(back)
 
 
-def held_lines(session: Session, restored: RestoreResult, held: Sequence[str]) -> Iterator[str]:
-    """Say that the snapshot holds states of services, which this restore leaves as they are now."""
+def _return_words(back: str) -> str:
+    """Return the label and the command that reverses a restore: `to undo: git envrestore --undo`."""
+    return f"to {'redo' if '--redo' in back else 'undo'}: {back}"
+
+
+def unrestored_service_lines(session: Session, restored: RestoreResult, held: Sequence[str]) -> Iterator[str]:
+    """Yield which states of services the snapshot contains and the restore does not change."""
     at = printed_time(restored.target.at, session.history.now)
     names = ", ".join(map(escape, held))
-    yield f"services left as they are; the snapshot holds the state of {names} from {at}: add --services"
+    yield f"services not restored; to restore the state of {names} from {at}, add --services"
     settings = {service.name: service for service in session.history.settings.services}
     for name in held:
         if name not in settings or settings[name].restore is None:
-            yield f"  to restore {escape(name)}: git config envhist.service.{escape(name)}.restore '<command>'"
+            yield (
+                f"  to restore {escape(name)}, first set: "
+                f"git config envhist.service.{escape(name)}.restore '<command>'"
+            )
 
 
-def way_back(restored: RestoreResult, back: str, *, head: bool, services: bool) -> str:
-    """The command that takes all of it back: `back` alone knows of files."""
+def undo_command(restored: RestoreResult, back: str, *, head: bool, services: bool) -> str:
+    """Return the command that reverses the restore; `back` alone restores only files."""
     others = " --services" if services else ""
     if head:
-        # An undo looks for a state of the files, which may have stood at several code commits: the moment that is
-        # saved knows which. Before there is one, it is said where it will stand.
+        # An undo chooses a state of the files, which may exist at several code commits, so the saved snapshot is
+        # named. In a dry run it does not exist yet and will be `@~1`.
         return f"git envrestore --head{others} {restored.safety.id[:7] if restored.safety else '@~1'}"
     if restored.safety is None or restored.plan.steps or restored.plan.directories:
         return back + others
@@ -279,29 +302,29 @@ def head_lines(restored: RestoreResult, git: Git, *, dry_run: bool) -> Iterator[
 
 
 def _outside_lines(restored: RestoreResult) -> Iterator[str]:
-    """What is not as it was, and no restore's to change: packages of the machine, programs that go on."""
+    """Yield differences that no restore changes: packages of the machine, running programs, effects."""
     used = [change for change in restored.outside if change.role is Role.DIRECT]
-    told = [escape(outside_words(change)) for change in used[:MAX_OUTSIDE]]
+    parts = [escape(outside_words(change)) for change in used[:MAX_OUTSIDE]]
     if len(used) > MAX_OUTSIDE:
-        told.append(f"{len(used) - MAX_OUTSIDE:,} more packages and services")
+        parts.append(f"{len(used) - MAX_OUTSIDE:,} more packages and services")
     unused = len(restored.outside) - len(used)
     if unused:
-        told.append(f"{count(unused, 'package')} of the machine that nothing here names")
-    told += [f"{escape(process)} still runs the old code" for process in restored.running[:MAX_TOLD]]
-    if len(restored.running) > MAX_TOLD:
-        told.append(f"and {len(restored.running) - MAX_TOLD:,} more")
-    if told:
-        yield "not restored: " + "; ".join(told)
-    # The newest first, and the list is cut: what cannot be undone at all is told in any case.
+        parts.append(f"{count(unused, 'package')} of this machine that your project does not name")
+    parts += [f"{escape(process)} still runs the old files" for process in restored.running[:MAX_LISTED]]
+    if len(restored.running) > MAX_LISTED:
+        parts.append(f"and {len(restored.running) - MAX_LISTED:,} more")
+    if parts:
+        yield "not restored: " + "; ".join(parts)
+    # The list is cut, so irreversible effects come first, then the newest.
     effects = sorted(restored.effects, key=lambda effect: (effect.irreversible, effect.mark), reverse=True)
-    for effect in effects[:MAX_TOLD]:
+    for effect in effects[:MAX_LISTED]:
         yield f"not undone: {escape(effect_words(effect))}"
-    if len(effects) > MAX_TOLD:
-        yield f"not undone: {len(effects) - MAX_TOLD:,} more effects outside the machine"
+    if len(effects) > MAX_LISTED:
+        yield f"not undone: {len(effects) - MAX_LISTED:,} more effects outside the machine"
 
 
 def _staying(number: int) -> str:
-    return "1 path that stays as it is" if number == 1 else f"{number:,} paths that stay as they are"
+    return "1 path that is not in it" if number == 1 else f"{number:,} paths that are not in it"
 
 
 def _is_idle(restored: RestoreResult) -> bool:
@@ -311,40 +334,38 @@ def _is_idle(restored: RestoreResult) -> bool:
 def _idle_lines(restored: RestoreResult, rest: str = "") -> Iterator[str]:
     left = notable_skips(restored.plan.skipped)
     if left:
-        yield "nothing to restore: what differs stays as it is"
+        yield "nothing to restore: the paths that differ are skipped"
         yield from _left_lines(left)
     elif rest:
-        yield "nothing to restore: all is as the restore of a part has left it"
+        yield "nothing to restore: nothing changed since the last restore of paths"
     else:
-        yield "nothing to restore: the environment is as it was then"
-        yield from _goal_lines(restored.target)
+        yield "nothing to restore: all files are as in this snapshot"
+        yield from _failed_restore_lines(restored.target)
     if rest:
         yield rest
     yield from _outside_lines(restored)
 
 
-def _goal_lines(target: Snapshot) -> Iterator[str]:
-    """Who goes to what was saved before a restore that did not come about may mean where that one was to go."""
-    from git_envhist.history.titles import restored_snapshot_id  # loaded late: few go where they are
+def _failed_restore_lines(target: Snapshot) -> Iterator[str]:
+    """Yield a hint for a snapshot saved before a failed restore: the user may mean the target of that restore."""
+    from git_envhist.history.titles import restored_snapshot_id  # loaded late: seldom needed
 
     meant = restored_snapshot_id(target) if target.restore is RestoreRole.BEFORE else None
     if meant is not None:
-        yield f"it was saved before a restore of {meant[:7]}; to that: git envrestore {meant[:7]}"
+        yield f"it was saved before a restore of {meant[:7]}; to restore that: git envrestore {meant[:7]}"
 
 
 def _tracked_line(now: int, before: int) -> str:
-    """`5 tracked files now differ from HEAD (to keep your code: --keep-tracked)`; counts files that differed before."""
-    told = count(now, "tracked file")
+    """Return `5 tracked files now differ from HEAD (3 did before; to keep your code: --keep-tracked)`."""
+    files = count(now, "tracked file")
     if before == now:
-        return f"{told} {'differs' if now == 1 else 'differ'} from HEAD, as before"
+        return f"{files} {'differs' if now == 1 else 'differ'} from HEAD, as before"
     did = f"{before:,} did before; " if before else ""
-    return (
-        f"{told} now {'differs' if now == 1 else 'differ'} from HEAD ({did}to keep your code: --keep-tracked)"
-    )
+    return f"{files} now {'differs' if now == 1 else 'differ'} from HEAD ({did}to keep your code: --keep-tracked)"
 
 
 def _edits_line(restored: RestoreResult) -> str:
-    """`uncommitted changes of app.py were replaced: they are in 906b11a (to keep your code: --keep-tracked)`."""
+    """Return `uncommitted changes of app.py were replaced: they are in 906b11a (to keep ...)`."""
     paths = [escape(quoted(path, quote_all=False)) for path in restored.edits_replaced[:FEW_ROWS]]
     more = len(restored.edits_replaced) - len(paths)
     named = ", ".join(paths) + (f" and {more:,} more" if more else "")
@@ -352,34 +373,39 @@ def _edits_line(restored: RestoreResult) -> str:
     return f"uncommitted changes of {named} were replaced: they are in {where} (to keep your code: --keep-tracked)"
 
 
-def since_restore_line(restored: RestoreResult, steps: int, *, dry_run: bool) -> str:
-    """Whoever wants a restore back, and has changed something since, is one step short of it."""
+def later_changes_line(restored: RestoreResult, steps: int, *, dry_run: bool) -> str:
+    """Return a line about undoing the restore too, if this undo only undid changes after it."""
     target = (restored.target.restored_from or restored.target.id)[:7]
     if dry_run:
-        return f"this leads to where the restore of {target} had led; before it: git envrestore --undo {steps + 1}"
-    return f"this is where the restore of {target} had led; to take that back, too: git envrestore --undo"
+        return (
+            f"this undoes the changes after the restore of {target}; "
+            f"to undo that restore too: git envrestore --undo {steps + 1}"
+        )
+    return (
+        f"undone: the changes after the restore of {target}; to undo that restore too: git envrestore --undo"
+    )
 
 
 def saved_line(safety: Snapshot) -> str:
-    told = f"saved what was here as {safety.id[:7]}"
-    return told if safety.complete else f"{told}, but for {_staying(safety.missing_count)}"
+    text = f"saved your files as {safety.id[:7]}"
+    return text if safety.complete else f"{text}, but for {_staying(safety.missing_count)}"
 
 
-def moment_words(snapshot: Snapshot, verdict: str, look: FormatContext) -> str:
-    """`9ac31f2 "working version" (✓ npm test, 10:27)`, `5d0c1aa "restored 'working version'" (10:31)`."""
-    time, words = look.time(snapshot), look.words(snapshot)
+def describe_snapshot(snapshot: Snapshot, verdict: str, context: FormatContext) -> str:
+    """Return `9ac31f2 "working version" (✓ npm test, 10:27)`."""
+    time, words = context.time(snapshot), context.words(snapshot)
     if snapshot.restore is not None:
-        # These words hold others' in quotes.
+        # The title contains another intent in quotes.
         words = words.replace('"', "'")
-    told = f"{verdict}, {time}" if verdict else time
+    remark = f"{verdict}, {time}" if verdict else time
     if not snapshot.complete:
-        # What it never held comes back from nowhere, and nothing else in a plan would say so.
-        told += f", partial: {count(snapshot.missing_count, 'path')} missing"
-    return f'{snapshot.id[:7]} "{words}" ({told})'
+        # Missing paths cannot be restored, and nothing else in a plan shows them.
+        remark += f", partial: {count(snapshot.missing_count, 'path')} missing"
+    return f'{snapshot.id[:7]} "{words}" ({remark})'
 
 
 def counts_line(restored: RestoreResult) -> str:
-    """`write 3 · remove 1,187 · replace 11 · unchanged 94,102 · left alone 2 (never captured)`."""
+    """Return `write 3 · remove 1,187 · replace 11 · unchanged 94,102 · skipped 2 (not captured)`."""
     counts = restored.plan.counts
     named = (
         ("write", PlanAction.WRITE),
@@ -388,7 +414,7 @@ def counts_line(restored: RestoreResult) -> str:
         ("adjust", PlanAction.ADJUST),
     )
     words = [f"{word} {counts[action]:,}" for word, action in named if counts[action]]
-    # Directories are counted where they go, but are no files of which some are unchanged.
+    # Removed directories are counted, but files only make up the number of unchanged ones.
     touched = sum(
         step.before is not None and step.before.kind is not EntryKind.DIRECTORY
         for step in restored.plan.steps
@@ -396,31 +422,33 @@ def counts_line(restored: RestoreResult) -> str:
     words.append(f"unchanged {max(0, restored.files - touched):,}")
     left = notable_skips(restored.plan.skipped)
     if left:
-        reasons = sorted({SHORTER.get(item.why.partition(" (")[0], item.why) for item in left})
-        words.append(f"left alone {len(left):,} ({'; '.join(map(escape, reasons[:2]))})")
+        reasons = sorted({SHORT_REASONS.get(item.why.partition(" (")[0], item.why) for item in left})
+        words.append(f"skipped {len(left):,} ({'; '.join(map(escape, reasons[:2]))})")
     return " · ".join(words)
 
 
 def notable_skips(left: tuple[SkippedPath, ...]) -> tuple[SkippedPath, ...]:
-    """What is left alone and worth a word: not what nobody asked for."""
+    """Return the skipped paths that have a reason; the others were not selected."""
     return tuple(item for item in left if item.why)
 
 
 def problems(restored: RestoreResult) -> Iterator[str]:
-    """What is not as it was, a line each."""
-    yield from (f"kept as it is: '{_shown(item)}': {item.why}" for item in restored.kept[:MAX_TOLD])
-    yield from (f"not as it was: '{_shown(item)}': {item.why}" for item in restored.losses[:MAX_TOLD])
-    more = sum(max(0, len(items) - MAX_TOLD) for items in (restored.kept, restored.losses))
+    """Yield a line for each path that is not exactly restored."""
+    yield from (f"not changed: '{_shown(item)}': {item.why}" for item in restored.kept[:MAX_LISTED])
+    yield from (
+        f"not restored exactly: '{_shown(item)}': {item.why}" for item in restored.losses[:MAX_LISTED]
+    )
+    more = sum(max(0, len(items) - MAX_LISTED) for items in (restored.kept, restored.losses))
     if more:
         yield f"and {more:,} more; --json lists them all"
 
 
 def _left_lines(left: tuple[SkippedPath, ...]) -> Iterator[str]:
     if left:
-        yield "left alone:"
-        yield from (f"    {escape(_shown(item))}: {escape(item.why)}" for item in left[:MAX_TOLD])
-        if len(left) > MAX_TOLD:
-            yield f"    and {len(left) - MAX_TOLD:,} more"
+        yield "skipped:"
+        yield from (f"    {escape(_shown(item))}: {escape(item.why)}" for item in left[:MAX_LISTED])
+        if len(left) > MAX_LISTED:
+            yield f"    and {len(left) - MAX_LISTED:,} more"
 
 
 def _shown(item: SkippedPath) -> str:
@@ -459,18 +487,18 @@ def _side(step: PlanStep, entry: Entry | None) -> ChangeSide | None:
     return ChangeSide(path, entry.kind, entry.mode, entry.oid, entry.stored)
 
 
-# The check after a restore: what the moment was judged by is run on what came of it, and undo is offered.
+# The check after a restore.
 
 YES = ("y", "yes")
 
 
 def check(session: Session, restored: RestoreResult, command: str) -> CheckResult:
-    """Run it; whatever it says of itself goes to standard error."""
+    """Run the check; its output goes to standard error."""
     return session.history.checks.after_restore(restored, command, watching(session))
 
 
-def tell_check(session: Session, checked: CheckResult, restored: RestoreResult, status: int) -> int:
-    """Say what it came to, offer the way back where it did not pass; the status to end with."""
+def print_check(session: Session, checked: CheckResult, restored: RestoreResult, status: int) -> int:
+    """Print the result, offer an undo if the check did not pass, and return the exit status."""
     for warning in checked.warnings:
         warn(warning)
     if checked.verdict.status is VerdictStatus.PASS:
@@ -481,18 +509,18 @@ def tell_check(session: Session, checked: CheckResult, restored: RestoreResult, 
     if restored.safety is None:
         return answer_status(checked.verdict)
     if not session.json and _is_wanted(session):
-        with shown_progress("reading what is here") as progress:
+        with shown_progress("reading your files") as progress:
             undone = session.history.restorer.undo(1, RestoreOptions(progress=progress))
-        session.line(f"taken back: the environment is as it was, {undone.target.id[:7]}")
+        session.line(f"undone: all files are as in {undone.target.id[:7]}")
     else:
-        print_error_line(f"hint: take it back: {WAY_BACK}")
+        print_error_line(f"hint: to undo: {UNDO}")
     return answer_status(checked.verdict)
 
 
 def _is_wanted(session: Session) -> bool:
-    """Whether somebody who was asked says yes."""
+    """Return whether the user confirms the undo."""
     if not (os.isatty(0) and os.isatty(2)):
         return False
     session.output.flush()
-    ask_for("take the restore back? [y/N] ")
+    ask_for("undo the restore? [y/N] ")
     return sys.stdin.readline().strip().lower() in YES

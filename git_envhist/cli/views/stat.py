@@ -1,4 +1,4 @@
-"""`--stat`: a line for each file with what was added and deleted, in git's own layout."""
+"""`--stat`, `--name-only`, `--name-status` and `--raw`, in git's own layout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from git_envhist.git.cat_file import CatFile
 from git_envhist.lazy import dataclass
 from git_envhist.model import Change, ChangeKind, ChangeSide, EntryKind, ObjectId
 
-# `--name-only`, `--name-status`, `--raw`: one record a change, as git prints them, `-z` included.
+# `--name-only`, `--name-status`, `--raw`: one record per change, as git prints them, also with `-z`.
 
 TYPE_BITS = {
     EntryKind.FILE: 0o100000,
@@ -30,35 +30,35 @@ ID_LENGTHS = (20, 32)
 LETTERS = {kind.value: kind.value.encode("ascii") for kind in ChangeKind}
 
 
-def name_only(changes: tuple[Change, ...], manner: DiffStyle) -> Iterator[bytes]:
-    """The path of each change; of a renamed file, the new one."""
+def name_only(changes: tuple[Change, ...], style: DiffStyle) -> Iterator[bytes]:
+    """Yield the path of each change; of a renamed file the new one."""
     for change in changes:
-        yield _record([change.path], manner)
+        yield _record([change.path], style)
 
 
-def name_status(changes: tuple[Change, ...], manner: DiffStyle) -> Iterator[bytes]:
-    """git's letter and the path, or both paths of a rename."""
-    if not manner.ended_by_nul and all_plain([change.path for change in changes]):
-        # As nearly all lists are: none of a thousand paths is looked at on its own.
-        yield b"".join([_plain_line(change, manner) for change in changes])
+def name_status(changes: tuple[Change, ...], style: DiffStyle) -> Iterator[bytes]:
+    """Yield git's letter and the path, or both paths of a rename."""
+    if not style.ended_by_nul and all_plain([change.path for change in changes]):
+        # Nearly all lists have plain paths: these are not checked one by one.
+        yield b"".join([_plain_line(change, style) for change in changes])
         return
     for change in changes:
-        yield _record([letter(change), *paths(change)], manner)
+        yield _record([letter(change), *paths(change)], style)
 
 
-def raw(changes: tuple[Change, ...], manner: DiffStyle) -> Iterator[bytes]:
-    """git's raw format with whole ids; the modes hold all twelve bits, and the type of whatever it is."""
+def raw(changes: tuple[Change, ...], style: DiffStyle) -> Iterator[bytes]:
+    """Yield git's raw format with full ids; the modes have all twelve bits and the type."""
     zeros = b"0" * (2 * _id_length(changes))
     for change in changes:
         modes = b" ".join(
             b"%06o" % (side_mode(side) if side else 0) for side in (change.before, change.after)
         )
         ids = b" ".join(_id(side) or zeros for side in (change.before, change.after))
-        yield _record([b":" + modes + b" " + ids + b" " + letter(change), *paths(change)], manner)
+        yield _record([b":" + modes + b" " + ids + b" " + letter(change), *paths(change)], style)
 
 
 def letter(change: Change) -> bytes:
-    """The status letter; for a rename with its similarity, as git has it."""
+    """Return the status letter, for a rename with the similarity, as git does."""
     word = change.kind.value.encode("ascii")
     return word + b"%03d" % (change.similarity or 0) if change.kind is ChangeKind.RENAMED else word
 
@@ -69,31 +69,31 @@ def paths(change: Change) -> list[bytes]:
     return [change.path]
 
 
-def _plain_line(change: Change, manner: DiffStyle) -> bytes:
+def _plain_line(change: Change, style: DiffStyle) -> bytes:
     before, after = change.before, change.after
     if before is not None and after is not None and (before.path, before.kind) == (after.path, after.kind):
         return b"M\t%b\n" % (after.path or b".")
     kind = change.kind
     if kind is ChangeKind.RENAMED:
-        return _record([letter(change), *paths(change)], manner)
+        return _record([letter(change), *paths(change)], style)
     return b"%b\t%b\n" % (LETTERS[kind.value], change.path or b".")
 
 
 def side_mode(side: ChangeSide) -> int:
-    """The mode as stat gives it; of a link as git gives it, since a link has no bits of its own."""
+    """Return the mode as stat(2) gives it; that of a link as git gives it, because a link has no permission bits."""
     return TYPE_BITS[side.kind] | (0 if side.kind is EntryKind.LINK else side.mode)
 
 
-def shown_path(path: bytes, manner: DiffStyle) -> bytes:
-    """The path as it is printed: in quotes where it wants them; the top is a dot."""
-    return quoted(path or b".", quote_all=manner.quote_all)
+def shown_path(path: bytes, style: DiffStyle) -> bytes:
+    """Return the path as it is printed, in quotes if needed; the top is a dot."""
+    return quoted(path or b".", quote_all=style.quote_all)
 
 
-def _record(fields: list[bytes], manner: DiffStyle) -> bytes:
-    if manner.ended_by_nul:
+def _record(fields: list[bytes], style: DiffStyle) -> bytes:
+    if style.ended_by_nul:
         return b"".join((field or b".") + b"\0" for field in fields)
     head = [field for field in fields[:1] if len(fields) > 1]
-    return b"\t".join([*head, *(shown_path(field, manner) for field in fields[len(head) :])]) + b"\n"
+    return b"\t".join([*head, *(shown_path(field, style) for field in fields[len(head) :])]) + b"\n"
 
 
 def _id(side: ChangeSide | None) -> bytes | None:
@@ -111,7 +111,7 @@ NAME_DIRECTORY = {EntryKind.DIRECTORY: b"/"}
 
 @dataclass(frozen=True, slots=True)
 class StatLine:
-    """One file: lines added and deleted, or its sizes where it is binary, or a word where it is neither."""
+    """One file: lines added and deleted, or its sizes if binary, or a word for other types."""
 
     name: str
     added: int = 0
@@ -126,7 +126,7 @@ class StatLine:
 
 @dataclass(frozen=True, slots=True)
 class Widths:
-    """How the columns of a line share the width."""
+    """The widths of the columns of a line."""
 
     name: int
     number: int
@@ -134,19 +134,19 @@ class Widths:
     largest: int
 
 
-def stat_texts(source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
-    """The lines and the sum below them; nothing where nothing differs."""
+def stat_texts(source: DiffSource, style: DiffStyle) -> Iterator[bytes]:
+    """Yield the lines and their sum; nothing if nothing differs."""
     if not source.changes:
         return
-    lines = _read_lines(source, manner)
-    widths = share_width(lines, manner.columns or DEFAULT_COLUMNS)
+    lines = _read_lines(source, style)
+    widths = share_width(lines, style.columns or DEFAULT_COLUMNS)
     for line in lines:
-        yield (_layout(line, widths, manner.palette) + "\n").encode("utf-8", "surrogateescape")
+        yield (_layout(line, widths, style.palette) + "\n").encode("utf-8", "surrogateescape")
     yield (_sum(lines) + "\n").encode("ascii")
 
 
 def share_width(lines: list[StatLine], columns: int) -> Widths:
-    """git's sharing of the width between names and graphs (diff.c, show_stats)."""
+    """Divide the width between names and graphs as git does (diff.c, show_stats)."""
     longest = max(width(line.name) for line in lines)
     largest = max(line.total for line in lines)
     words = max(_word_width(line) for line in lines)
@@ -157,7 +157,7 @@ def share_width(lines: list[StatLine], columns: int) -> Widths:
     name = longest
     if name + number + 6 + graph > columns:
         if graph > columns * 3 // 8 - number - 6:
-            # A word of ours is wider than any of git's numbers: what git says of a binary file still has to fit.
+            # Words such as `sealed` are wider than git's numbers; git's words for binary files still have to fit.
             graph = max(
                 columns * 3 // 8 - number - 6, 6, words - 4 if any(line.word for line in lines) else 0
             )
@@ -172,7 +172,7 @@ def _word_width(line: StatLine) -> int:
     return 14 + len(str(line.sizes[0])) + len(str(line.sizes[1])) if line.sizes else 0
 
 
-def _read_lines(source: DiffSource, manner: DiffStyle) -> list[StatLine]:
+def _read_lines(source: DiffSource, style: DiffStyle) -> list[StatLine]:
     texts = [change for change in source.changes if _has_lines(change)]
     counts = read_line_counts(source.git, source.before, source.after, texts, renames=source.renames)
     binary = [change for change in texts if counts.get(change.path) is None]
@@ -181,7 +181,7 @@ def _read_lines(source: DiffSource, manner: DiffStyle) -> list[StatLine]:
         contents = DiffContents(source, reader)
         lines = []
         for change in source.changes:
-            name = _name(change, manner)
+            name = _name(change, style)
             known = counts.get(change.path)
             if known is not None:
                 lines.append(StatLine(name, *known))
@@ -214,19 +214,19 @@ def _size(side: ChangeSide | None, sizes: dict[ObjectId, int]) -> int:
     return 0 if side is None or side.oid is None else sizes.get(side.oid, 0)
 
 
-def _name(change: Change, manner: DiffStyle) -> str:
+def _name(change: Change, style: DiffStyle) -> str:
     side = change.after or change.before
     assert side is not None
     if change.kind is ChangeKind.RENAMED and change.before is not None:
-        name = renamed(change.before.path, change.path, manner)
+        name = renamed(change.before.path, change.path, style)
     else:
-        name = shown_path(change.path + NAME_DIRECTORY.get(side.kind, b""), manner)
+        name = shown_path(change.path + NAME_DIRECTORY.get(side.kind, b""), style)
     return name.decode("utf-8", "surrogateescape")
 
 
-def renamed(old: bytes, new: bytes, manner: DiffStyle) -> bytes:
-    """`dir/{old => new}/file`, as git shortens a rename."""
-    quoted = [shown_path(path, manner) for path in (old, new)]
+def renamed(old: bytes, new: bytes, style: DiffStyle) -> bytes:
+    """Return `dir/{old => new}/file`, as git shortens a rename."""
+    quoted = [shown_path(path, style) for path in (old, new)]
     if quoted != [old, new]:
         return b" => ".join(quoted)
     start = 0
@@ -236,7 +236,7 @@ def renamed(old: bytes, new: bytes, manner: DiffStyle) -> bytes:
         if one == ord("/"):
             start = position
     end = 0
-    # What both begin with may lend its slash to what both end with.
+    # The common prefix and suffix may share a slash.
     room = min(len(old), len(new)) - max(start - 1, 0)
     for length in range(1, room + 1):
         if old[-length] != new[-length]:
@@ -255,12 +255,12 @@ def _layout(line: StatLine, widths: Widths, palette: Palette) -> str:
     if line.word:
         return f"{head} {line.word:>{widths.number}}"
     if line.sizes is not None:
-        told = f"{head} {'Bin':>{widths.number}}"
+        text = f"{head} {'Bin':>{widths.number}}"
         if line.sizes == (0, 0):
-            return told
+            return text
         old = palette.paint("removed", str(line.sizes[0]))
         new = palette.paint("added", str(line.sizes[1]))
-        return f"{told} {old} -> {new} bytes"
+        return f"{text} {old} -> {new} bytes"
     plus, minus = _graph(line, widths)
     graph = palette.paint("added", "+" * plus) + palette.paint("removed", "-" * minus)
     return f"{head} {line.total:>{widths.number}}" + (f" {graph}" if graph else "")

@@ -1,4 +1,8 @@
-"""What `git envdiff` shows by itself: packages and the like, variables by their keys, files folded by directory."""
+"""The default output of `git envdiff`: rows of packages, services, databases, variables, configuration and files.
+
+A row has a label, a place and cells (`row_of_cells`). `story_texts` prints all rows; `machine_diff_text` orders them
+for two machines and counts the differences that are normal there.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from git_envhist.cli.terminal import SPELLED_PLAINLY, pad, shorten, width
+from git_envhist.cli.terminal import ASCII_SYMBOLS, pad, shorten, width
 from git_envhist.cli.views.diff_source import (
     DiffContents,
     DiffSource,
@@ -36,41 +40,41 @@ from git_envhist.probes import PACKAGES, TOOLS, kinds
 from git_envhist.probes.variables import VariableChange, compare_variables
 from git_envhist.text import escape
 
-# The rows of a story: a label, a place, and cells, as many on a line as fit.
+# Rows: a label, a place, and as many cells on a line as fit.
 
 LABEL_COLUMNS = 10
 PLACE_COLUMNS = 15
 GAP = "  "
 WIDE_GAP = "   "
-"""Between cells of several words."""
+"""The gap between cells of several words."""
 SLOTS = {"+": "added", "−": "removed", "~": "modified", "→": "modified"}
 
 
-def place_row(label: str, place: str, cells: Sequence[str], manner: DiffStyle) -> Iterator[bytes]:
-    """A row about one place, which stands in a column of its own."""
-    told = pad(place, PLACE_COLUMNS - 1) + " " if place else " " * PLACE_COLUMNS
-    return row_of_cells(label, cells, manner, told, WIDE_GAP)
+def place_row(label: str, place: str, cells: Sequence[str], style: DiffStyle) -> Iterator[bytes]:
+    """Yield a row about one place, which has a column of its own."""
+    text = pad(place, PLACE_COLUMNS - 1) + " " if place else " " * PLACE_COLUMNS
+    return row_of_cells(label, cells, style, text, WIDE_GAP)
 
 
 def row_of_cells(
-    label: str, cells: Sequence[str], manner: DiffStyle, place: str = "", gap: str = GAP
+    label: str, cells: Sequence[str], style: DiffStyle, place: str = "", gap: str = GAP
 ) -> Iterator[bytes]:
-    """A label and its cells, as many on a line as fit; whole lines of text."""
+    """Yield the lines of a row: a label and its cells, as many on a line as fit."""
     indent = LABEL_COLUMNS + (PLACE_COLUMNS if place else 0)
-    room = manner.columns - indent if manner.columns else None
-    head = manner.palette.paint("heading", label) + " " * max(1, LABEL_COLUMNS - len(label)) + place
-    # A place too long for its column stands on a line of its own.
+    room = style.columns - indent if style.columns else None
+    head = style.palette.paint("heading", label) + " " * max(1, LABEL_COLUMNS - len(label)) + place
+    # A place that is too long for its column gets a line of its own.
     if room is not None and width(place) > PLACE_COLUMNS:
-        yield _encoded(head, manner)
+        yield _encoded(head, style)
         head = " " * indent
     for line in _wrap(cells, room, gap):
-        yield _encoded(head + gap.join(_painted(cell, manner) for cell in line), manner)
+        yield _encoded(head + gap.join(_painted(cell, style) for cell in line), style)
         head = " " * indent
 
 
-def _encoded(line: str, manner: DiffStyle) -> bytes:
-    told = line.translate(SPELLED_PLAINLY) if manner.plain else line
-    return (told.rstrip(" ") + "\n").encode("utf-8", "surrogateescape")
+def _encoded(line: str, style: DiffStyle) -> bytes:
+    text = line.translate(ASCII_SYMBOLS) if style.plain else line
+    return (text.rstrip(" ") + "\n").encode("utf-8", "surrogateescape")
 
 
 def _wrap(cells: Sequence[str], room: int | None, gap: str) -> Iterator[list[str]]:
@@ -88,31 +92,31 @@ def _wrap(cells: Sequence[str], room: int | None, gap: str) -> Iterator[list[str
     yield line
 
 
-def _painted(cell: str, manner: DiffStyle) -> str:
+def _painted(cell: str, style: DiffStyle) -> str:
     slot = SLOTS.get(cell[:1])
-    told = with_ascii_signs(cell) if manner.columns is None else cell
-    return manner.palette.paint(slot, told) if slot else told
+    text = with_ascii_signs(cell) if style.columns is None else cell
+    return style.palette.paint(slot, text) if slot else text
 
 
-# What differs beside the files, as rows: packages, services, databases, by probe and place.
+# Facts as rows: packages, services, databases, by probe and place.
 
 HOOK = "hook"
 MAX_CELLS = 10
 MAX_PLACES = 6
 
 
-def fact_texts(changes: Sequence[FactChange], manner: DiffStyle, *, secrets: bool = False) -> Iterator[bytes]:
-    """The rows; `secrets`: also of variables, by their keys, which a diff reads where they stand."""
-    told = [change for change in changes if secrets or change.probe not in SECRET]
-    rows = fact_rows(told, tuple(kinds()))
+def fact_texts(changes: Sequence[FactChange], style: DiffStyle, *, secrets: bool = False) -> Iterator[bytes]:
+    """Yield the rows; with `secrets` also those of variables, which a diff reads from the files."""
+    text = [change for change in changes if secrets or change.probe not in SECRET]
+    rows = fact_rows(text, tuple(kinds()))
     for probe, found in groupby(rows, key=attrgetter("probe")):
         places = list(found)
         for row in places[:MAX_PLACES]:
-            yield from place_row(escape(probe), escape(row.place), _fact_cells(row), manner)
+            yield from place_row(escape(probe), escape(row.place), _fact_cells(row), style)
         if len(places) > MAX_PLACES:
             changed = sum(len(row.changes) + len(row.nested) for row in places[MAX_PLACES:])
             rest = f"… {changed:,} more in {len(places) - MAX_PLACES:,} places"
-            yield from place_row(escape(probe), "", [rest], manner)
+            yield from place_row(escape(probe), "", [rest], style)
 
 
 def _fact_cells(row: FactRow) -> list[str]:
@@ -120,31 +124,31 @@ def _fact_cells(row: FactRow) -> list[str]:
 
 
 def _words(change: FactChange) -> str:
-    """What a fact says; of a service whose name is not its program's how it was called, of a hook whose it is."""
-    told = fact_words(change)
+    """Return the text of a fact, with the command of a service and the program of a hook."""
+    text = fact_words(change)
     if change.probe == HOOK and change.by:
-        return f"{told} ({change.by})"
+        return f"{text} ({change.by})"
     if change.probe != SERVICE or change.by.split(" ")[0].rpartition("/")[2] == name_of(change):
-        return told
-    return f"{told} ({change.by})"
+        return text
+    return f"{text} ({change.by})"
 
 
-# Changed files of configuration by their keys: read from both sides when a difference is shown, and kept nowhere.
+# Changed configuration keys: read from both sides when a difference is shown, and not stored.
 
 PROBE = "config"
 MAX_FILES = 60
-"""Of more at once than these nobody reads the keys."""
+"""The highest number of files whose keys are listed."""
 MASKED_VALUE = "***"
 
 
-def config_texts(source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
-    """The rows: a file, and the keys in which it differs."""
-    yield from fact_texts(config_facts(source), manner, secrets=True)
+def config_texts(source: DiffSource, style: DiffStyle) -> Iterator[bytes]:
+    """Yield the rows: a file, and the keys that differ."""
+    yield from fact_texts(config_facts(source), style, secrets=True)
 
 
 def config_facts(source: DiffSource) -> tuple[FactChange, ...]:
-    """The keys that differ, as facts without values."""
-    files = [change for change in source.changes if _is_told(change)]
+    """Return the keys that differ, as facts without values."""
+    files = [change for change in source.changes if _is_shown(change)]
     if not files or len(files) > MAX_FILES:
         return ()
     with CatFile(source.git) as reader:
@@ -152,8 +156,8 @@ def config_facts(source: DiffSource) -> tuple[FactChange, ...]:
         return tuple(fact for change in files for fact in _keys(change, contents))
 
 
-def _is_told(change: Change) -> bool:
-    """Whether a file was there before and is one of configuration; sealed ones are told by variables or not at all."""
+def _is_shown(change: Change) -> bool:
+    """Return whether a change is a configuration file that existed before; sealed ones are shown by variables."""
     if change.kind is not ChangeKind.MODIFIED or reader_of(change.path) is None:
         return False
     sides = (change.before, change.after)
@@ -165,7 +169,7 @@ def _keys(change: Change, contents: DiffContents) -> Iterable[FactChange]:
     path = change.path.decode("utf-8", "surrogateescape")
     for mark, key in compare_settings(change.path, *contents.both(change)):
         before, after = (None if mark == lacking else MASKED_VALUE for lacking in "+−")
-        # A key may have slashes itself.
+        # A key may contain slashes.
         yield FactChange(PROBE, f"{path}{'//' if '/' in key else '/'}{key}", before, after, change.path)
 
 
@@ -174,47 +178,47 @@ MASKED = "***"
 ARROW = " → "
 
 
-def story_texts(source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
-    """The rows, one a class of things that differ; nothing where nothing does."""
+def story_texts(source: DiffSource, style: DiffStyle) -> Iterator[bytes]:
+    """Yield one row per class; nothing if nothing differs."""
     if source.machines:
-        yield from machine_diff_text(source, manner)
+        yield from machine_diff_text(source, style)
         return
     in_env, in_files = split_by_class(source.changes)
-    yield from fact_texts(source.facts, manner)
-    yield from variable_texts(source, in_env, manner)
-    yield from config_texts(source, manner)
-    yield from file_texts(in_files, manner)
+    yield from fact_texts(source.facts, style)
+    yield from variable_texts(source, in_env, style)
+    yield from config_texts(source, style)
+    yield from file_texts(in_files, style)
 
 
-def variable_texts(source: DiffSource, changes: Sequence[Change], manner: DiffStyle) -> Iterator[bytes]:
-    """The rows of files of variables, by their keys."""
+def variable_texts(source: DiffSource, changes: Sequence[Change], style: DiffStyle) -> Iterator[bytes]:
+    """Yield the rows of files of variables, by their names."""
     with CatFile(source.git) as reader:
         contents = DiffContents(source, reader)
         for change in changes:
-            place = shown_path(change.path, manner).decode("utf-8", "surrogateescape")
-            cells = _variable_cells(change, contents, source.facts, manner)
-            yield from place_row("env", place, cells, manner)
+            place = shown_path(change.path, style).decode("utf-8", "surrogateescape")
+            cells = _variable_cells(change, contents, source.facts, style)
+            yield from place_row("env", place, cells, style)
 
 
-def file_texts(changes: Sequence[Change], manner: DiffStyle) -> Iterator[bytes]:
-    """The row of files, folded by directory; nothing where there are none."""
+def file_texts(changes: Sequence[Change], style: DiffStyle) -> Iterator[bytes]:
+    """Yield the rows of files, grouped by directory."""
     if changes:
-        cells = [_file_cell(row, manner) for row in fold_by_directory(changes, MAX_ROWS)]
-        yield from row_of_cells("files", cells, manner)
+        cells = [_file_cell(row, style) for row in fold_by_directory(changes, MAX_ROWS)]
+        yield from row_of_cells("files", cells, style)
 
 
 def split_by_class(changes: Iterable[Change]) -> tuple[list[Change], list[Change]]:
-    """The changes that are told by variables, and all others."""
+    """Return the changes that are shown by variables, and all others."""
     in_env: list[Change] = []
     in_files: list[Change] = []
     for change in changes:
-        told_by_variables = is_environment_file(change) and has_other_bytes(change)
-        (in_env if told_by_variables else in_files).append(change)
+        has_variables = is_environment_file(change) and has_other_bytes(change)
+        (in_env if has_variables else in_files).append(change)
     return in_env, in_files
 
 
 def variable_facts(source: DiffSource, *, reveal: bool) -> tuple[FactChange, ...]:
-    """The variables that differ in sealed files, as facts; what cannot be opened says nothing."""
+    """Return the changed variables in sealed files as facts; files that cannot be opened are skipped."""
     facts = []
     with CatFile(source.git) as reader:
         contents = DiffContents(source, reader)
@@ -238,10 +242,10 @@ def _value(value: bytes | None, reveal: bool) -> str | None:
 
 
 def _known_by_name(change: Change, facts: Sequence[FactChange]) -> list[FactChange]:
-    """Of a file that no key here opens: the variables that only one side sets, by what is noted of it."""
+    """Return the variables that only one side sets, from the recorded names, for a file without a key."""
     place = change.path.decode("utf-8", "surrogateescape") + "/"
     found = [fact for fact in facts if fact.probe == "env" and fact.key.startswith(place)]
-    # By different keys the same value looks different: of what both sides set nothing is known.
+    # Sealed with different keys, equal values look different: variables of both sides are unknown.
     return [fact for fact in found if fact.before is None or fact.after is None]
 
 
@@ -250,7 +254,7 @@ def _masked(fact: FactChange) -> FactChange:
 
 
 def _variable_cells(
-    change: Change, contents: DiffContents, facts: Sequence[FactChange], manner: DiffStyle
+    change: Change, contents: DiffContents, facts: Sequence[FactChange], style: DiffStyle
 ) -> list[str]:
     mark = MARKS[change.kind]
     try:
@@ -258,66 +262,66 @@ def _variable_cells(
     except SealingError as failure:
         known = [f"{mark_of(fact)} {escape(name_of(fact))}" for fact in _known_by_name(change, facts)]
         return [*known, f"{mark} {escape(failure.message)}"]
-    return [_variable_cell(variable, manner) for variable in variables] or [f"{mark} no variable differs"]
+    return [_variable_cell(variable, style) for variable in variables] or [f"{mark} no variables differ"]
 
 
-def _variable_cell(variable: VariableChange, manner: DiffStyle) -> str:
-    told = f"{variable.mark} {variable.key}"
-    if not manner.reveal:
-        return told
+def _variable_cell(variable: VariableChange, style: DiffStyle) -> str:
+    text = f"{variable.mark} {variable.key}"
+    if not style.reveal:
+        return text
     values = [escape(value) for value in (variable.before, variable.after) if value is not None]
-    return f"{told} {ARROW.join(values)}"
+    return f"{text} {ARROW.join(values)}"
 
 
-def _file_cell(row: SummaryRow, manner: DiffStyle) -> str:
+def _file_cell(row: SummaryRow, style: DiffStyle) -> str:
     if row.more:
-        place = _text(row.path, manner) if row.path else ""
+        place = _text(row.path, style) if row.path else ""
         return f"{place}… {row.more:,} more {describe_marks(row.count)}"
     if row.change is None:
         places = f"in {row.places:,} places " if row.places > 1 else ""
         sort = f" ({row.sort})" if row.sort else ""
-        return f"{_text(row.path, manner)} {places}{describe_marks(row.count)}{sort}"
-    return _change_cell(row.change, manner)
+        return f"{_text(row.path, style)} {places}{describe_marks(row.count)}{sort}"
+    return _change_cell(row.change, style)
 
 
-def _change_cell(change: Change, manner: DiffStyle) -> str:
+def _change_cell(change: Change, style: DiffStyle) -> str:
     mark, side = MARKS[change.kind], change.after or change.before
     assert side is not None
     is_directory = side.kind is EntryKind.DIRECTORY and not is_nested_repository(change)
-    path = _text(change.path + b"/" if is_directory and change.path else change.path, manner)
+    path = _text(change.path + b"/" if is_directory and change.path else change.path, style)
     if change.kind is ChangeKind.RENAMED and change.before is not None:
-        return f"{mark} {_text(change.before.path, manner)}{ARROW}{path}"
-    # Of a file whose bytes are the same it is worth saying what is not.
+        return f"{mark} {_text(change.before.path, style)}{ARROW}{path}"
+    # For a file with equal contents, print what differs instead.
     words = change.attributes if not has_other_bytes(change) else ()
     remark = ", ".join([*(("sealed",) if is_sealed(change) else ()), *words])
     return f"{mark} {path}" + (f" ({remark})" if remark else "")
 
 
-def _text(path: bytes, manner: DiffStyle) -> str:
-    return shown_path(path, manner).decode("utf-8", "surrogateescape")
+def _text(path: bytes, style: DiffStyle) -> str:
+    return shown_path(path, style).decode("utf-8", "surrogateescape")
 
 
-# A story between two machines: where a reason is looked for first, and last, in few words, what differs by nature.
+# Two machines: the most likely reasons first, and normal differences last, as counts.
 
 SYSTEM = "system"
-"""The probe of the machine's own packages: there are many, and most have nothing to do with it."""
+"""The probe of the packages of the machine: there are many, and most are unrelated."""
 
 
-def machine_diff_text(source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
-    """Packages, tools, variables, the system's packages; services and databases; files; what differs by nature."""
+def machine_diff_text(source: DiffSource, style: DiffStyle) -> Iterator[bytes]:
+    """Yield packages, tools, variables, system packages; services and databases; files; then normal differences."""
     first, system, others = _by_rank(source.facts)
     apart = split_machine_differences(source.changes, lambda place: _is_explained(place, first))
     in_env, in_files = split_by_class(apart.remaining)
-    yield from fact_texts(first, manner)
-    yield from variable_texts(source, in_env, manner)
-    yield from fact_texts(system, manner)
-    yield from fact_texts(others, manner)
-    yield from config_texts(replace(source, changes=apart.remaining), manner)
-    yield from file_texts(in_files, manner)
+    yield from fact_texts(first, style)
+    yield from variable_texts(source, in_env, style)
+    yield from fact_texts(system, style)
+    yield from fact_texts(others, style)
+    yield from config_texts(replace(source, changes=apart.remaining), style)
+    yield from file_texts(in_files, style)
     cells = [f"{escape(why)} {describe_marks(count(changes))}" for why, changes in apart.by_nature]
     if cells:
         yield from row_of_cells(
-            "by nature", [*cells, "(as between any two machines; --no-fold lists them)"], manner
+            "by nature", [*cells, "(as between any two machines; --no-fold lists them)"], style
         )
 
 
@@ -339,7 +343,7 @@ def _by_rank(
 
 
 def _is_explained(place: bytes, facts: Sequence[FactChange]) -> bool:
-    """Whether packages are told to differ that lie in a directory."""
+    """Return whether the directory contains packages that are listed as different."""
     text = place.decode("utf-8", "surrogateescape")
     above = text.rpartition("/")[0]
     return any(

@@ -81,7 +81,7 @@ class Working:
         self.repo = repo
         self.transcript = transcript
         # A machine shared by several suites is slow at times: what is waited for shall come.
-        repo.git("config", "envhist.agentWait", "2m")
+        repo.git("config", "envhist.agentTimeout", "2m")
         for agent in agents:
             repo.run("envlog", "install", "--agent", agent, check=True)
 
@@ -307,25 +307,25 @@ def test_agent_every_captures_before_every_nth_tool_that_may_change_something(
     assert b"f" not in here.repo.git("ls-tree", "--name-only", first.tree).encode().split(b"\n")
 
 
-def test_a_tool_is_held_for_agent_wait_and_the_card_says_when_that_was_too_short(
+def test_a_tool_is_held_for_agent_timeout_and_the_card_says_when_that_was_too_short(
     working: Callable[..., Working],
 ) -> None:
     here = working("codex")
-    here.repo.git("config", "envhist.agentWait", "1s")
+    here.repo.git("config", "envhist.agentTimeout", "1s")
     with open(here.repo.path / ".git/envhist/lock", "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         # Neither is held by what cannot go on, and none of them waits for what it left behind.
         here.call("codex", "before")
         here.call("codex", "after")
     snapshots = here.snapshots(1, lambda found: bool(found[0].remarks))
-    assert "envhist.agentWait" in snapshots[0].remarks[0].text
-    assert "agentWait" in here.repo.run("envlog", "show", check=True).out
+    assert "envhist.agentTimeout" in snapshots[0].remarks[0].text
+    assert "agentTimeout" in here.repo.run("envlog", "show", check=True).out
 
 
 @pytest.mark.parametrize("kind", ["before", "after"])
 def test_a_pipe_of_the_agent_ends_with_the_hook(working: Callable[..., Working], kind: str) -> None:
     here = working("codex")
-    here.repo.git("config", "envhist.agentWait", "0.1s")
+    here.repo.git("config", "envhist.agentTimeout", "0.1s")
     reading, writing = os.pipe()
     data = json.dumps(told("codex", kind, here.repo, here.transcript)).encode()
     with open(here.repo.path / ".git/envhist/lock", "ab") as lock, open(reading, "rb") as left:

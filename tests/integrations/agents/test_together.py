@@ -41,7 +41,7 @@ def end(begun: list[subprocess.Popen[bytes]]) -> None:
 def test_two_agents_in_two_worktrees_and_four_processes_in_one(repo: Repo) -> None:
     other = repo.path.parent / "other"
     repo.git("worktree", "add", "-q", str(other))
-    repo.git("config", "envhist.agentWait", "2m")
+    repo.git("config", "envhist.agentTimeout", "2m")
     repo.run("envlog", "install", "--agent", "claude-code", check=True)
 
     by_hand = [
