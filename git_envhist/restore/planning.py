@@ -498,7 +498,7 @@ def _paths(pairs: Iterable[DirectoryPair]) -> Iterator[tuple[bytes, bool]]:
 
 def forbidden_places(survey: CaptureScope) -> frozenset[tuple[int, int]]:
     """Return (device, inode) of excluded directories inside the environment: git's own, other working trees."""
-    from git_envhist.paths import path_below_root, root_name_of
+    from git_envhist.paths import path_below_root, root_name_of  # loaded late: with a restore only
 
     found = set()
     for path in survey.pruned:

@@ -245,6 +245,7 @@ class Restorer:
 
     def write_attachments_of(self, snapshot: Snapshot, directory: str) -> list[str]:
         """Write the attachments of a snapshot into a directory."""
+        # loaded late: few restores write attachments
         from git_envhist.tracking.attachments import read_attachments, write_attachments
 
         self._history.with_contents(snapshot, TOP)
