@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -84,7 +85,7 @@ def test_printed_undo_command_restores_the_previous_state(two: tuple[Repo, str, 
     said = repo.run("envlog", "undo", check=True).out
     for expected in (now, then, now):
         assert state(repo) != expected
-        said = repo.run(*said.rstrip("\n").rpartition("to undo: git ")[2].split(" "), check=True).out
+        said = repo.run(*re.split(r"to (?:un|re)do: git ", said.rstrip("\n"))[-1].split(" "), check=True).out
         assert state(repo) == expected
     repo.write("app.py", b"once more")
     latest = state(repo)
@@ -156,7 +157,7 @@ def test_restore_stopped_before_it_began_prints_the_target(
     repo, first, then, now = two
     stopped = repo.run("envrestore", first, prefix=traced("mkdirat", "signal=INT", "1"))
     assert (stopped.status, state(repo)) == (130, now)
-    assert "saved what was here as" in stopped.out
+    assert "saved your files as" in stopped.out
     again, _, newest = stopped.err.partition("hint: to try again: ")[2].partition(" (")
     assert newest == "'@' is now the snapshot of your files)\n"
     # The obvious guess '@' would mean the present state.
