@@ -949,7 +949,7 @@ class Causing(AroundHistory):
 
     def watched(self, settle: float, longest: float | None = None) -> Generator[CaptureResult | None]:
         """The same; with `longest` None comes at least every so many seconds."""
-        from git_envhist.integrations.watch import captures  # loaded late: only who watches needs it
+        from git_envhist.integrations.watch import watch_captures  # loaded late: only who watches needs it
 
         cls, environ, workers = type(self), self._environ, self._workers
         root = self.repository.root
@@ -957,7 +957,7 @@ class Causing(AroundHistory):
         def open_history() -> AroundHistory:
             return cls.open(root, environ=environ, workers=workers)
 
-        return captures(open_history, self._tell, settle, longest)
+        return watch_captures(open_history, self._tell, settle, longest)
 
     def install(
         self,
@@ -968,17 +968,26 @@ class Causing(AroundHistory):
         dry_run: bool = False,
     ) -> tuple[IntegrationChange, ...]:
         """Have git, or coding agents, capture by themselves; told is every byte that was, or would be, written."""
-        from git_envhist.integrations.install import chosen, install  # loaded late: hardly ever asked for
+        from git_envhist.integrations.install import (  # loaded late: hardly ever asked for
+            install,
+            named_integrations,
+        )
 
-        return install(self._place(everywhere, force), chosen(as_sequence(agents)), dry_run=dry_run)
+        return install(
+            self._place(everywhere, force), named_integrations(as_sequence(agents)), dry_run=dry_run
+        )
 
     def uninstall(
         self, agents: Sequence[str] = (), *, everywhere: bool = False, dry_run: bool = False
     ) -> tuple[IntegrationChange, ...]:
         """Take away what `install` put in place; what nobody has changed since is what it was before."""
-        from git_envhist.integrations.install import chosen, every, uninstall  # loaded late: likewise
+        from git_envhist.integrations.install import (  # loaded late: likewise
+            all_integrations,
+            named_integrations,
+            uninstall,
+        )
 
-        wanted = chosen(as_sequence(agents)) if agents else every()
+        wanted = named_integrations(as_sequence(agents)) if agents else all_integrations()
         return uninstall(self._place(everywhere, force=False), wanted, dry_run=dry_run)
 
     def status(self) -> IntegrationStatus:

@@ -362,10 +362,14 @@ def report_running_capture(repository: Repository) -> None:
     """Who looks right after `git commit` is told that its moment comes."""
     if not os.path.exists(os.path.join(repository.state, "hooks", "pending")):
         return
-    from git_envhist.integrations.git_hooks import place_of, read_mark, read_outcomes  # loaded late: as said
+    from git_envhist.integrations.git_hooks import (  # loaded late: as said
+        hooks_state,
+        read_outcomes,
+        read_pending,
+    )
 
-    place = place_of(repository.state)
-    mark = read_mark(place)
+    place = hooks_state(repository.state)
+    mark = read_pending(place)
     if mark is None or time.time() - mark.at > FRESH:
         return
     last = read_outcomes(place)[-1:]

@@ -21,9 +21,9 @@ from git_envhist.git.config import current_actor
 from git_envhist.integrations.agents.events import (
     AgentEvent,
     Job,
-    held,
     project_of,
     read_event,
+    spool_lock,
     take_spooled,
     turn_after,
     version_in,
@@ -211,7 +211,7 @@ class AgentHistories:
         self, spool: str, event: AgentEvent | None, failed: Callable[[AgentEvent, Exception], None]
     ) -> list[Job]:
         """The captures that are due, those of spooled events first."""
-        with held(spool):
+        with spool_lock(spool):
             events = [*take_spooled(spool, self.environ), *([event] if event else [])]
             jobs = [self._advance(each, failed) for each in events]
         return [job for job in jobs if job is not None]

@@ -20,12 +20,12 @@ from git_envhist.disk import locked, locked_now
 from git_envhist.git.process import LOCAL_VARIABLES, SAFE_GIT, clean_environment, spawn
 from git_envhist.integrations.git_hooks import (
     EVENTS,
-    RIDING,
-    leave_mark,
-    place_of,
-    read_mark,
-    take_mark,
+    PUSH_HOOK,
+    hooks_state,
+    read_pending,
+    remove_pending,
     write_outcome,
+    write_pending,
 )
 from git_envhist.model import CaptureResult, Trigger
 from git_envhist.model.work import HookRun, PendingHook
@@ -60,13 +60,13 @@ def handle_git_hook(words: Sequence[str], environ: MutableMapping[str, str]) -> 
         only_named = words[0] == NAMED
         words = words[1:] if only_named else words
         event, caller = words[0], _number(words[1:2])
-        if event in EVENTS or event == RIDING:
+        if event in EVENTS or event == PUSH_HOOK:
             detach()
             clear_git_environment(environ)
             git_dir = _git_dir(environ)
             if git_dir is not None and only_named and not _is_named(environ):
                 return 0
-            if git_dir is not None and event == RIDING:
+            if git_dir is not None and event == PUSH_HOOK:
                 from git_envhist.handlers.auto_push import auto_push  # loaded late: captures need none of it
 
                 auto_push(git_dir, event, caller, words[2], environ)
@@ -113,8 +113,8 @@ def wait_for_end(git_dir: str, caller: int | None, quiet: float = QUIET) -> bool
 
 
 def _answer(git_dir: str, event: str, caller: int | None, environ: Mapping[str, str]) -> None:
-    place = place_of(os.path.join(git_dir, "envhist"))
-    leave_mark(place, event)
+    place = hooks_state(os.path.join(git_dir, "envhist"))
+    write_pending(place, event)
     with ExitStack() as held:
         if _comes_next(place, held):
             _serve(place, git_dir, caller, environ, held.close)
@@ -132,7 +132,7 @@ def _serve(
     place: str, git_dir: str, caller: int | None, environ: Mapping[str, str], let_others: Callable[[], None]
 ) -> None:
     """Answer what is marked, unless that has to wait for a later hook."""
-    mark = read_mark(place)
+    mark = read_pending(place)
     if mark is None:
         return
     if not wait_for_end(git_dir, caller):
@@ -140,7 +140,7 @@ def _serve(
         write_outcome(place, HookRun(mark.event, time.time(), "waiting", message=message))
         return
     # Marks that came meanwhile are answered by the same capture.
-    mark = read_mark(place) or mark
+    mark = read_pending(place) or mark
     _Capture(place, mark, _what_happened(git_dir, mark.event), let_others).run(environ)
 
 
@@ -179,7 +179,7 @@ class _Capture:
         write_outcome(
             self._place, HookRun(self._event, time.time(), result, seconds, snapshot, message, hint)
         )
-        take_mark(self._place, self._mark)
+        remove_pending(self._place, self._mark)
         self._let_others()
 
 

@@ -176,9 +176,9 @@ def attachments_of(history: HistoryContext, snapshot: Snapshot) -> tuple[tuple[s
     """(name, bytes) of each, byte for byte; those of the capture first."""
     history.bring(snapshot, TOP)
     if snapshot.attached and is_fetched(snapshot.timeline):
-        from git_envhist.remote.fetch import bring_contents  # loaded late: most snapshots are ours
+        from git_envhist.remote.fetch import fetch_blobs  # loaded late: most snapshots are ours
 
-        bring_contents(history.repository, history.environ, snapshot, [one.blob for one in snapshot.attached])
+        fetch_blobs(history.repository, history.environ, snapshot, [one.blob for one in snapshot.attached])
 
     def opened(name: EnvPath, sealed: bytes) -> bytes:
         return unseal(history.keys.to_open, name, b"attachment", sealed)

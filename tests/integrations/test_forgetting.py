@@ -11,7 +11,7 @@ import pytest
 from git_envhist.api import AroundHistory
 from git_envhist.errors import Refused
 from git_envhist.integrations import remove_history
-from git_envhist.remote.upload import directory_of
+from git_envhist.remote.upload import remotes_directory
 from tests.integrations.hooks import standing
 from tests.support.repository import Repo
 
@@ -74,7 +74,7 @@ def test_keys_of_what_was_sent_elsewhere_stay(repo: Repo, tmp_path: Path, hermet
     repo.git("remote", "add", "origin", str(tmp_path / "remote"))
     repo.run("envlog", "push", "--yes", "origin", check=True)
     done = repo.run("envlog", "uninstall", "--history", "--yes", check=True)
-    assert "which stays" in done.err
+    assert "which is not deleted" in done.err
     assert [path for path in (hermetic / "config/git-envhist/keys").iterdir() if len(path.name) == 32]
 
 
@@ -99,7 +99,7 @@ def test_the_key_of_another_repository_stays_however_many_are_forgotten(
     second.run("envlog", "key", "import", str(copy), check=True)
     assert second.run("envlog", "show", "first:.env", check=True).out == "SECRET=1\n"
     done = second.run("envlog", "uninstall", "--history", "--yes", check=True)
-    assert "came from elsewhere may be opened by this key, which stays" in done.err
+    assert "data received from elsewhere may be sealed with this key, which is not deleted" in done.err
     assert copy.exists()
 
     # Even where somebody took the copy away, the last one does not go with what made it.
@@ -127,13 +127,13 @@ def test_killed_while_the_state_goes_the_key_of_what_was_sent_stays(
         if place.endswith("/keys"):
             really(place)
         elif place == repository.common_state:
-            really(directory_of(place))
+            really(remotes_directory(place))
             raise KeyboardInterrupt
 
     really = shutil.rmtree
     monkeypatch.setattr(remove_history.shutil, "rmtree", dying)
     with pytest.raises(KeyboardInterrupt):
-        remove_history.forget_history(repository, remove_history.look_at_history(repository, repo.env))
+        remove_history.remove_history(repository, remove_history.read_inventory(repository, repo.env))
     monkeypatch.undo()
     assert removed
     repo.run("envlog", "uninstall", "--history", "--yes", check=True)
@@ -177,11 +177,11 @@ def test_what_came_while_somebody_was_asked_stays_whole(repo: Repo) -> None:
     repo.write("same", "in both\n")
     repo.run("envlog", "capture", "one", check=True)
     repository = AroundHistory.open(str(repo.path)).repository
-    found = remove_history.look_at_history(repository, repo.env)
+    found = remove_history.read_inventory(repository, repo.env)
     linked.write("same", "in both\n")
     linked.run("envlog", "capture", "meanwhile", check=True)
     with pytest.raises(Refused, match="changed meanwhile"):
-        remove_history.forget_history(repository, found)
+        remove_history.remove_history(repository, found)
     assert repo.git("fsck", "--no-dangling") == ""
     assert linked.run("envlog", "show", "@:same", check=True).out == "in both\n"
 

@@ -17,7 +17,7 @@ import pytest
 
 from git_envhist.consent import trusted_list
 from git_envhist.disk import locked
-from git_envhist.integrations.git_hooks import whole
+from git_envhist.integrations.git_hooks import hook_script
 from tests.integrations.hooks import (
     git_dir,
     intents,
@@ -122,7 +122,7 @@ def test_of_hooks_in_a_row_the_last_one_starts_the_program_but_for_pushes(
     # They all wait until the last of them was called.
     sleep.write_text(f"#!/bin/sh\nuntil [ -e {go} ]; do {shutil.which('sleep')} 0.01; done\n")
     hook = tmp_path / event
-    hook.write_bytes(whole(event, str(program)))
+    hook.write_bytes(hook_script(event, str(program)))
     for path in (program, sleep, hook):
         path.chmod(0o755)
     repo.git("config", "envhist.autoPush", "true")
@@ -144,7 +144,7 @@ def test_of_hooks_in_a_row_the_last_one_starts_the_program_but_for_pushes(
 
 def test_a_hook_that_is_called_elsewhere_leaves_nothing_there(repo: Repo, tmp_path: Path) -> None:
     hook, elsewhere = tmp_path / "post-merge", tmp_path / "elsewhere"
-    hook.write_bytes(whole("post-merge", "/bin/true"))
+    hook.write_bytes(hook_script("post-merge", "/bin/true"))
     hook.chmod(0o755)
     elsewhere.mkdir()
     subprocess.run([hook], cwd=elsewhere, env=repo.env, check=True)
@@ -319,7 +319,7 @@ def test_switched_off_nothing_is_captured_and_the_log_says_why(at_rest: Repo) ->
     at_rest.write("app.py", "off\n")
     assert happened(at_rest, ["commit", "-q", "-am", "off"]) == []
     assert json.loads(log_of(at_rest)[-1])["result"] == "off"
-    assert "switched off" in at_rest.run("envlog", "status", check=True).err
+    assert "automatic captures are disabled" in at_rest.run("envlog", "status", check=True).err
     at_rest.git("config", "--unset", "envhist.enabled")
     at_rest.write("app.py", "on again\n")
     assert happened(at_rest, ["-c", "envhist.enabled=false", "commit", "-q", "-am", "off for once"]) == []

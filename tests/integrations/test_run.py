@@ -148,7 +148,7 @@ def test_of_much_output_the_beginning_and_the_end_are_kept() -> None:
     kept = HeadAndTail(head=10, tail=10)
     for number in range(100):
         kept.take(b"%03d\n" % number)
-    assert kept.text == b"000\n001\n00\n[380 bytes left out]\n7\n098\n099\n"
+    assert kept.text == b"000\n001\n00\n[380 bytes omitted]\n7\n098\n099\n"
     short = HeadAndTail(head=10, tail=10)
     short.take(b"short")
     assert short.text == b"short"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.api import AroundHistory
-from git_envhist.integrations.git_hooks import leave_mark, place_of, write_outcome
+from git_envhist.integrations.git_hooks import hooks_state, write_outcome, write_pending
 from git_envhist.model.work import HookRun
 from tests.cli.test_json import validate
 from tests.integrations.hooks import git_dir, is_idle, log_of, standing, wait_for, wait_for_runs
@@ -138,8 +138,8 @@ def test_a_directory_without_git_has_a_report_too(repo: Repo, tmp_path: Path) ->
 def test_a_list_says_that_a_capture_of_a_hook_is_on_its_way(repo: Repo) -> None:
     repo.run("envlog", "capture", "x", check=True)
     assert repo.run("envlog", check=True).err == ""
-    place = place_of(AroundHistory.open(str(repo.path)).repository.state)
-    leave_mark(place, "post-merge")
+    place = hooks_state(AroundHistory.open(str(repo.path)).repository.state)
+    write_pending(place, "post-merge")
     told = "note: a capture is under way (post-merge), and is not in this list yet\n"
     assert repo.run("envlog", "-1", check=True).err == told
     assert repo.run("envlog", "--json", check=True).err == ""

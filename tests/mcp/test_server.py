@@ -118,7 +118,7 @@ def test_an_agent_captures_looks_plans_restores_and_goes_back(repo: Repo) -> Non
 
         plan = await answer(session, "plan", revision="start")
         assert plan["plan"]["counts"]["replace"] == 1
-        assert "was shown" in await refusal(session, "restore", plan_id="0123456789abcdef")
+        assert "unknown plan id" in await refusal(session, "restore", plan_id="0123456789abcdef")
         # What was looked at is not what would be done now: nothing is.
         repo.write("f", "newer\n")
         refused = await refusal(session, "restore", plan_id=plan["plan_id"])
@@ -130,7 +130,7 @@ def test_an_agent_captures_looks_plans_restores_and_goes_back(repo: Repo) -> Non
         assert done["changed"]
         assert (repo.read("f"), (repo.path / "g").exists()) == (b"old\n", False)
         planned = await answer(session, "plan_undo")
-        assert "was shown" in await refusal(session, "undo", plan_id=plan["plan_id"])
+        assert "unknown plan id" in await refusal(session, "undo", plan_id=plan["plan_id"])
         repo.write("h", "something that came meanwhile\n")
         assert "stale-plan" in await refusal(session, "undo", plan_id=planned["plan_id"])
         (repo.path / "h").unlink()
@@ -147,7 +147,7 @@ def test_an_agent_captures_looks_plans_restores_and_goes_back(repo: Repo) -> Non
         missing = await refusal(session, "show", revision="nonesuch")
         assert json.loads(missing[missing.index("{") :])["error"]["code"] == "no-such-snapshot"
         # A word of an agent's is never an option of a program.
-        assert "neither a moment" in await refusal(session, "show", revision="--html=/tmp/x")
+        assert "neither a snapshot" in await refusal(session, "show", revision="--html=/tmp/x")
         assert await answer(session, "log", changed="--html=../page", grep="--html=../page") == []
         assert not (repo.path.parent / "page").exists()
 
@@ -217,7 +217,7 @@ def test_fork_is_refused_wherever_programs_and_settings_are_looked_for(
         (beside / "empty").symlink_to(elsewhere)
         await refusal(session, "fork", plan_id=planned["plan_id"])
         assert list(elsewhere.iterdir()) == []
-        assert "was shown" in await refusal(session, "fork", plan_id="0123456789abcdef")
+        assert "unknown plan id" in await refusal(session, "fork", plan_id="0123456789abcdef")
 
     talk(repo, use)
     assert repo.git("worktree", "list").count("\n") == 0

@@ -166,7 +166,7 @@ def test_a_file_that_tells_of_far_more_than_it_has_is_not_unpacked(repo: Repo, f
     assert os.path.getsize(file) < 1 << 20
     done = repo.run("envlog", "import", file)
     assert done.status == 128
-    assert "and tells of" in done.err
+    assert "and declares" in done.err
 
 
 def test_where_there_is_no_room_it_is_said_before_anything_is_written(repo: Repo, file: str) -> None:

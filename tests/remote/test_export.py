@@ -421,9 +421,9 @@ def test_no_file_and_no_export_are_told_apart(repo: Repo, tmp_path: Path, file: 
     assert "no such file" in repo.run("envlog", "import", file).err
     assert "directory" in repo.run("envlog", "import", str(tmp_path)).err
     Path(file).write_bytes(os.urandom(2000))
-    assert "not the file of an export" in repo.run("envlog", "import", file).err
+    assert "not an export file" in repo.run("envlog", "import", file).err
     Path(file).write_bytes(zstandard.ZstdCompressor().compress(bytes(50 << 20)))
-    assert "not the file of an export" in repo.run("envlog", "import", file).err
+    assert "not an export file" in repo.run("envlog", "import", file).err
     assert repo.run("envlog", "import").status == repo.run("envlog", "export").status == 129
 
 

@@ -16,7 +16,7 @@ from git_envhist.api import AroundHistory
 from git_envhist.errors import EnvhistError
 from git_envhist.platform import SYSTEM
 from git_envhist.remote.errors import RemoteFailed
-from git_envhist.remote.fetch import MAX_COUNT, next_turn
+from git_envhist.remote.fetch import MAX_COUNT, next_batch_size
 from git_envhist.snapshots.fetched import FetchedStore
 from tests.cli.test_json import validate
 from tests.end_to_end.captures import capture, everything_of_git
@@ -390,8 +390,8 @@ def test_what_packs_are_known_is_told_whole_or_not_at_all(colleague: Repo) -> No
     ("many", "seconds", "then"), [(2000, 0.1, 8000), (2000, 5, 2000), (2000, 60, 1000), (600, 60, 500)]
 )
 def test_a_turn_is_as_long_as_one_would_lose(many: int, seconds: float, then: int) -> None:
-    assert next_turn(many, seconds) == then
-    assert next_turn(MAX_COUNT, seconds) <= MAX_COUNT
+    assert next_batch_size(many, seconds) == then
+    assert next_batch_size(MAX_COUNT, seconds) <= MAX_COUNT
 
 
 def test_a_full_fetch_that_was_broken_off_asks_only_for_what_is_missing(
@@ -450,7 +450,7 @@ def test_what_is_not_to_be_had_any_more_is_said(
     done = colleague.run("envlog", "show", shared, "--", "data.bin")
     assert done.status == 128
     assert "'origin'" in done.err
-    assert f"contents of '{shared}' are not here yet and come from there alone" in done.err
+    assert f"contents of '{shared}' are not stored here yet, and only this remote has them" in done.err
     assert colleague.run("envlog", shared).status == 0, "the list needs nobody"
     before = listing(colleague.path, top=True)
     assert colleague.run("envrestore", "--to", str(tmp_path / "then"), shared).status == 128

@@ -249,4 +249,4 @@ def test_push_refuses_a_secret_behind_the_text_of_a_head(repo: Repo, bare: Repo,
     note = f"{head}\npassword = Tr0ub4dor\n"
     repo.git("notes", f"--ref={NOTES}{pushed}", "add", "-f", "-F", "-", f"{HEADS}{pushed}~1", input=note)
     done = repo.run("envlog", "push", "--yes")
-    assert (done.status, "a secret in its words" in done.err) == (3, True), done.err
+    assert (done.status, "a secret in its text" in done.err) == (3, True), done.err

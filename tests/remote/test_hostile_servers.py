@@ -105,7 +105,7 @@ def test_what_would_unfold_is_refused_and_takes_no_more_than_it_may(
     done, taken = fetch(repo)
     assert done.returncode == 128
     assert done.stderr.startswith("error: what 'origin' (file://")
-    assert "sends takes more memory to read than it may" in done.stderr
+    assert "sends needs more memory to read than allowed" in done.stderr
     assert "envhist.fetchMemory" in done.stderr
     assert taken < 1.2 * LIMIT
     assert refs(repo) == before
@@ -116,7 +116,7 @@ def test_a_listing_without_end_ends(repo: Repo, server: Callable[..., None]) -> 
     server("refs")
     done, taken = fetch(repo)
     assert done.returncode == 128
-    assert "sends takes more memory to read than it may" in done.stderr
+    assert "sends needs more memory to read than allowed" in done.stderr
     assert taken < 1.2 * LIMIT
 
 

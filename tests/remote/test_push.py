@@ -156,7 +156,7 @@ def test_push_refuses_a_secret_in_a_message_or_a_note_that_an_older_version_wrot
     repo.git("notes", "--ref", note, "add", "-f", "-F", "-", commit, input=old)
     done = repo.run("envlog", "push", "--yes")
     assert done.status == 3
-    assert f"'message {commit[:7]}' (a secret in its words; git envlog drop {commit[:7]})" in done.err
+    assert f"'message {commit[:7]}' (a secret in its text; git envlog drop {commit[:7]})" in done.err
     assert "'note " in done.err
     assert "Tr0ub4dor" not in done.err + done.out
     assert refs(bare) == {}
@@ -350,7 +350,7 @@ def test_what_somebody_else_put_there_is_never_replaced(repo: Repo, bare: Repo, 
     before, ours = refs(bare), refs(colleague)
     done = colleague.run("envlog", "push", "--yes")
     assert done.status == 3
-    assert "other moments" in done.err
+    assert "other snapshots" in done.err
     assert "git envlog fetch origin" in done.err
     assert (refs(bare), refs(colleague)) == (before, ours), "both are kept"
     rewrite(colleague)
@@ -367,7 +367,7 @@ def test_a_timeline_can_be_taken_away_there(repo: Repo, bare: Repo) -> None:
     assert refs(repo) == ours
     gone = repo.run("envlog", "push", "origin", "--delete", timeline(repo))
     assert gone.status == 4
-    assert "'origin' holds no timeline" in gone.err
+    assert "'origin' has no timeline" in gone.err
     assert repo.run("envlog", "push", check=True).out.count("new") == 1
     assert f"'origin' holds {timeline(repo)}" in repo.run("envlog", "push", "--delete", "lab/odd-000000").err
 
@@ -388,7 +388,7 @@ def test_a_timeline_and_its_notes_move_together(
         hook(bare, text, "update")
         done = repo.run("envlog", "push", "--yes")
         assert done.status == 128
-        assert f"does not take 'refs/{said.split()[1] if 'notes' in said else 'envhist/heads'}/" in done.err
+        assert f"rejects 'refs/{said.split()[1] if 'notes' in said else 'envhist/heads'}/" in done.err
         assert said in done.err
         assert refs(bare) == {}
     # A server that moves them one by one gets what counts last.

@@ -17,21 +17,21 @@ from git_envhist.discovery import unregister_directory
 from git_envhist.errors import EnvhistError, NotARepository, Refused, UsageError
 from git_envhist.git.repository import Repository
 from git_envhist.integrations.base import InstallTarget
-from git_envhist.integrations.edits import describe
+from git_envhist.integrations.edits import patch_lines
 from git_envhist.integrations.install import (
-    LEFT,
+    ALL_AGENTS,
     ShellLink,
-    chosen,
-    every,
+    all_integrations,
+    create_links,
     install,
-    links,
-    make,
-    missing,
+    missing_links,
+    named_integrations,
     parts,
-    take_away,
+    remove_links,
+    shell_links,
     uninstall,
 )
-from git_envhist.integrations.remove_history import forget_history, look_at_history
+from git_envhist.integrations.remove_history import read_inventory, remove_history
 from git_envhist.lazy import replace
 from git_envhist.model.work import FileEdit, IntegrationChange
 from git_envhist.text import escape, escape_invalid
@@ -44,7 +44,7 @@ class HistoryRemoval:
 
     def __init__(self, repository: Repository, *, force: bool = False) -> None:
         self._repository = replace(repository, ignores_hidden=force)
-        self._found = look_at_history(repository, os.environ)
+        self._found = read_inventory(repository, os.environ)
 
     def ask(self) -> None:
         """Go on only where somebody at a terminal types the word."""
@@ -56,7 +56,7 @@ class HistoryRemoval:
             raise Refused("nothing was removed", hint="'yes' is the word that is waited for")
 
     def carry_out(self) -> None:
-        for remark in forget_history(self._repository, self._found):
+        for remark in remove_history(self._repository, self._found):
             warn(remark)
         trusted_list(os.environ).forget(self._repository.common_dir)
         if self._repository.plain:
@@ -89,7 +89,7 @@ class HistoryRemoval:
 PROGRAM = "git-envhist"
 EXCLUDED = "--exclude=refs/envhist/*"
 ALIAS = f"log --graph --oneline {EXCLUDED} --exclude=refs/notes/envhist/* --all"
-DONE = {"git": "git's hooks", LEFT: "what agents left here"}
+DONE = {"git": "git's hooks", ALL_AGENTS: "what agents left here"}
 
 
 @command("install", "git envlog install [--agent <name>]… [--global] [--shell] [-n]", writes=True)
@@ -113,7 +113,7 @@ def install_command(session: Session, agents: tuple[str, ...], **options: bool) 
     if _is_for_shells(agents, options):
         install_shell(session, dry_run=options["dry_run"])
         return
-    wanted = chosen(agents)
+    wanted = named_integrations(agents)
     place = place_of(session, everywhere=options["everywhere"], force=options["force"])
     _tell(session, install(place, wanted, dry_run=options["dry_run"]), options["dry_run"], "installed")
     if not (session.json or agents or options["dry_run"]):
@@ -163,7 +163,7 @@ def uninstall_command(session: Session, agents: tuple[str, ...], **options: bool
         raise UsageError("--history goes with the repository alone", hint="git envlog uninstall --history")
     # A history without git has no hooks, and goes all the same.
     place = place_of(session, everywhere=options["everywhere"], only_looks=options["history"])
-    wanted = chosen(agents) if agents else every()
+    wanted = named_integrations(agents) if agents else all_integrations()
     dry_run = options["dry_run"]
     if not options["history"]:
         _tell(session, uninstall(place, wanted, dry_run=dry_run), dry_run, "taken away")
@@ -204,13 +204,13 @@ def _is_for_shells(agents: Sequence[str], options: dict[str, bool]) -> bool:
 
 def finds_manual() -> bool:
     """Whether man finds our pages: beside the programs on the PATH, or in the user's own place."""
-    from git_envhist.integrations.install import ShellFilesMissing, links, missing
+    from git_envhist.integrations.install import ShellFilesMissing, missing_links, shell_links
 
     beside = shutil.which("git-envlog")
     if beside and os.path.isfile(f"{os.path.dirname(os.path.dirname(beside))}/share/man/man1/git-envlog.1"):
         return True
     try:
-        return not any("/man/" in link.place for link in missing(links(os.environ)))
+        return not any("/man/" in link.place for link in missing_links(shell_links(os.environ)))
     except ShellFilesMissing:
         return True
 
@@ -258,7 +258,7 @@ def _tell(
         session.print_json(told if history is None else {**told, "history": history.as_json()})
         return
     if dry_run:
-        for line in describe(edit for one in done for edit in one.edits):
+        for line in patch_lines(edit for one in done for edit in one.edits):
             session.verbatim(escape(line, lines=True))
         for path in (path for one in done for path in one.left):
             session.line(f"remove {escape(path)}/")
@@ -319,17 +319,17 @@ ZSH = "zsh/site-functions"
 
 def install_shell(session: Session, *, dry_run: bool) -> None:
     """Make the links that are missing, and say what cannot be done by a link."""
-    wanted = links(os.environ)
-    made = missing(wanted)
+    wanted = shell_links(os.environ)
+    made = missing_links(wanted)
     if not dry_run:
-        make(made)
+        create_links(made)
     _print_shell_links(session, made, dry_run, "linked")
     if session.json:
         return
     if not made:
         session.line("manual and completions: nothing to do, all of it is in place")
     for link in wanted:
-        if link.is_anothers:
+        if link.is_foreign:
             print_error_line(f"note: left alone, it is not ours: {escape(link.place)}")
     place = next(os.path.dirname(link.place) for link in wanted if ZSH in link.place)
     print_error_line(
@@ -339,8 +339,8 @@ def install_shell(session: Session, *, dry_run: bool) -> None:
 
 def uninstall_shell(session: Session, *, dry_run: bool) -> None:
     """Take the links away that lead to us."""
-    ours = [link for link in links(os.environ) if os.path.islink(link.place) and link.is_there]
-    _print_shell_links(session, ours if dry_run else take_away(ours), dry_run, "removed")
+    ours = [link for link in shell_links(os.environ) if os.path.islink(link.place) and link.is_linked]
+    _print_shell_links(session, ours if dry_run else remove_links(ours), dry_run, "removed")
     if not ours and not session.json:
         session.line("no manual and no completion of ours is linked")
 

@@ -107,7 +107,7 @@ def fetch_sides(
     """Have the contents here that a form shows of some changes."""
     for moment, is_after in ((before, False), (after, True)):
         if isinstance(moment, Snapshot) and is_fetched(moment.timeline):
-            from git_envhist.remote.fetch import bring_contents  # loaded late: most snapshots are ours
+            from git_envhist.remote.fetch import fetch_blobs  # loaded late: most snapshots are ours
 
             sides = [change.after if is_after else change.before for change in changes]
             from git_envhist.probes.variables import is_variables  # loaded late: little is fetched
@@ -120,7 +120,7 @@ def fetch_sides(
                 and side.kind is not EntryKind.DIRECTORY
                 and (form in WITH_CONTENTS or is_variables(side.path))
             ]
-            bring_contents(history.repository, os.environ, moment, blobs)
+            fetch_blobs(history.repository, os.environ, moment, blobs)
 
 
 def fetch_snapshots(history: AroundHistory, *moments: Snapshot | str) -> None:

@@ -74,7 +74,7 @@ def test_status_says_that_hooks_do_not_capture_when_no_person_named_the_reposito
     # A directory that was moved is another one to the list.
     moved = Repo(tmp_path / "moved", repo.env)
     repo.path.rename(moved.path)
-    assert "no person named this repository" in moved.run("envlog", "status", check=True).out
+    assert "no person enabled hooks for this repository" in moved.run("envlog", "status", check=True).out
     moved.run("envlog", "capture", "here now", check=True)
     assert "✗" not in moved.run("envlog", "status", check=True).out
 
@@ -122,7 +122,7 @@ def test_settings_that_are_not_understood_are_left_alone(repo: Repo) -> None:
     repo.write(".gemini/settings.json", "{ this is no JSON")
     done = repo.run("envlog", "install", "--agent", "gemini")
     assert done.status == 3
-    assert "not as the agent documents them" in done.err
+    assert "not in the form that the agent documents" in done.err
     assert repo.read(".gemini/settings.json") == b"{ this is no JSON"
 
 
