@@ -1,4 +1,4 @@
-"""How two moments of a kept history differ, file by file, with counts of lines and the contents."""
+"""Compare two snapshots of a library history file by file, with line counts and contents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ADDED, MODIFIED, DELETED = "added", "modified", "deleted"
 STATUS = {ChangeKind.ADDED: ADDED, ChangeKind.REMOVED: DELETED}
 WITH_LINES = (EntryKind.FILE, EntryKind.LINK)
 MAX_TEXT, MAX_TEXTS = 1 << 20, 200
-"""A larger content, or one of more files, is not read into a value; its lines are counted all the same."""
+"""Larger contents, and contents of more files, are left out of the result; their lines are still counted."""
 Read = Callable[[Change, bool], bytes | None]
 
 
@@ -40,7 +40,7 @@ class FileChange:
 
 
 def changed_files(git: Git, before: str, after: str) -> tuple[FileChange, ...]:
-    """What differs between two trees, without the contents."""
+    """Return the files that differ between two trees, without contents."""
     changes = _files(git, before, after)
     counts = read_line_counts(git, before, after, list(filter(_is_plain, changes)), renames=None)
     return tuple(_told(change, counts.get(change.path) or (0, 0)) for change in changes)
@@ -49,7 +49,7 @@ def changed_files(git: Git, before: str, after: str) -> tuple[FileChange, ...]:
 def compare_contents(
     history: AroundHistory, before: Snapshot, after: Snapshot | str
 ) -> tuple[tuple[FileChange, ...], str]:
-    """What differs, with the contents where they are text; and all of it as one patch. `now` is the live workspace."""
+    """Return the changed files with text contents, and all changes as one patch; `now` is the live workspace."""
     with history.sides(before, after) as (git, old, new):
         earlier, later = old or empty_tree(git, new), new
         changes = _files(git, earlier, later)
@@ -100,7 +100,7 @@ def _read(reader: FileReader, path: EnvPath) -> bytes | None:
             if len(held) > MAX_TEXT:
                 return None
     except EnvhistError:
-        # Sealed without its key, or kept by its fingerprint alone: that it differs is all there is to say.
+        # A sealed file without its key, or one stored as a fingerprint, has no readable content.
         return None
     return bytes(held)
 

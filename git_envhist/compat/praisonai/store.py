@@ -1,8 +1,8 @@
-"""The checkpoints of one workspace, as moments of a history that is kept for it alone.
+"""Store the checkpoints of one workspace as snapshots of a history of its own.
 
-What makes a moment a checkpoint stands on its card: `checkpoint` says which kind it is, `after` the one that the
-workspace stood on before, `metadata` what the caller gave along. Which one the workspace stands on now is told by a
-small file beside the repository; where that is lost, it is the newest.
+The metadata of a snapshot make it a checkpoint: `checkpoint` is its kind, `after` the checkpoint that was current
+before, `metadata` the values of the caller. A small file next to the repository names the current checkpoint; if it
+is lost, the newest one is current.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ INITIAL, SAVED = "initial", "saved"
 INITIAL_MESSAGE = "Initial checkpoint"
 POSITION, AT, DELETED = "position", "at", "deleted"
 OWN = "/.git"
-"""The workspace's own repository is never a part of it, whatever is excluded, as git has it."""
+"""As in git, the workspace's own repository is never captured, whatever is excluded."""
 
 
 class CheckpointStore:
-    """The checkpoints of one workspace; whoever calls holds its lock while several things belong together."""
+    """The checkpoints of one workspace; the caller holds its lock for operations that belong together."""
 
     def __init__(self, config: CheckpointConfig, *, usual: bool) -> None:
-        """`usual`: nobody said what to exclude, so that what stands in the configuration is the library's own list."""
+        """`usual` is set if the caller gave no patterns, so that the configuration has the library's default list."""
         self._config = config
         self._usual = usual and tuple(config.exclude_patterns) == EXCLUDED
         self._keeping = LibraryStorage(config.storage_dir or "")
@@ -60,13 +60,13 @@ class CheckpointStore:
         return os.path.realpath(self._config.workspace_dir)
 
     def begin(self) -> None:
-        """Take the first moment, where there is none yet: what a workspace was like when somebody began to look."""
+        """Take the first snapshot if there is none: the state of the workspace at the start."""
         history = self.history()
         if not history.log(limit=1):
             self._capture(history, INITIAL_MESSAGE, INITIAL, {}, ())
 
     def history(self, *, capped: bool = True) -> AroundHistory:
-        """The history, under the rules of the workspace."""
+        """Return the history, opened with the rules of the workspace."""
         config = self._config
         large = self._too_large() if capped else ()
         exclude = (*self._patterns(), *large, OWN)
@@ -80,35 +80,35 @@ class CheckpointStore:
         metadata: Mapping[str, Any] | None = None,
         attached: Sequence[tuple[str, bytes]] = (),
     ) -> Snapshot | None:
-        """The checkpoint that was made; None where nothing changed since the one before."""
+        """Take a checkpoint; return None if nothing changed since the previous one."""
         history = self.history()
         all_of_them = history.log()
         only_begun = not any(_kind(one) == SAVED for one in all_of_them)
         if only_begun and all_of_them:
-            # What was there when it began is new to whoever saves for the first time.
+            # For the first save, files that existed at the start are changes.
             allow_empty = allow_empty or _holds_something(history.repository.git, all_of_them[0].tree)
         return self._capture(history, message, SAVED, metadata or {}, attached, if_changed=not allow_empty)
 
     def restore(self, target: Snapshot) -> RestoreResult:
-        """Bring the workspace back to a checkpoint."""
-        # What is too large to be saved is not seen, so that it stays where it is.
+        """Restore the workspace to a checkpoint."""
+        # Files above the size limit are not captured, so a restore does not change them.
         restored = self.history().restore(target, wish=RestoreOptions())
         self._stand_on(target.id)
         return restored
 
     def checkpoints(self) -> list[Snapshot]:
-        """All of them, newest first."""
+        """Return all checkpoints, newest first."""
         return [one for one in self.history(capped=False).log() if _kind(one) and not is_marked(one)]
 
     def reachable(self) -> list[Snapshot]:
-        """All that can be gone back to, newest first: those too that there was no room for, as long as there are."""
+        """Return all checkpoints that can be restored, newest first, including pruned ones that still exist."""
         history = self.history(capped=False)
         deleted = self._said().get(DELETED) or ()
         pruned = [item.snapshot for item in history.dropping.trash() if item.snapshot.id not in deleted]
         return [one for one in (*history.log(), *pruned) if _kind(one)]
 
     def line(self) -> list[Snapshot]:
-        """The one that the workspace stands on, and those that it stood on before, newest first."""
+        """Return the current checkpoint and its predecessors, newest first."""
         every = self.reachable()
         position = self._said().get(AT)
         here: Snapshot | None = next((one for one in every if one.id == position), next(iter(every), None))
@@ -119,23 +119,23 @@ class CheckpointStore:
         return found
 
     def attachments(self, snapshot: Snapshot) -> list[tuple[bytes, bytes]]:
-        """What was kept with a checkpoint: (name, bytes)."""
+        """Return the files attached to a checkpoint: (name, bytes)."""
         history = self.history(capped=False)
         with CatFile(history.repository.git) as reader:
             return list(read_attachments(reader, snapshot, partial(_unseal, history)))
 
     def delete(self, snapshot: Snapshot) -> None:
-        """Drop a checkpoint: nobody reaches it any more."""
+        """Drop a checkpoint."""
         said = self._said()
         self._say({**said, DELETED: [*(said.get(DELETED) or ()), snapshot.id]})
         drop_now(self.history(capped=False), [snapshot])
 
     def prune(self, snapshots: Sequence[Snapshot]) -> None:
-        """Let checkpoints go that there is no room for in a list."""
+        """Drop checkpoints that exceed the limit of the list."""
         drop_soon(self.history(capped=False), snapshots)
 
     def forget(self) -> None:
-        """Remove every checkpoint, and the place where they were."""
+        """Remove every checkpoint and their place."""
         self._keeping.forget(self.root)
 
     def _capture(
@@ -159,12 +159,13 @@ class CheckpointStore:
         return captured.snapshot
 
     def _patterns(self) -> tuple[str, ...]:
-        # That library excludes `.git` so that its own is not a part of the workspace; a nested repository is one.
+        # The original library excludes `.git` to protect its own repository; here a nested repository is captured.
         patterns = self._config.exclude_patterns
         return tuple(pattern for pattern in patterns if not (self._usual and pattern == ".git"))
 
     def _too_large(self) -> tuple[str, ...]:
-        # The usual limit is there because of what large files cost that library; here they are stored in pieces.
+        # The default limit exists because large files are expensive in the original library; here they are stored in
+        # chunks.
         limit = self._config.max_file_size
         return () if limit in (0, MAX_FILE_SIZE) or limit < 0 else tuple(_larger_than(self.root, limit))
 
@@ -188,7 +189,7 @@ class CheckpointStore:
 
 
 def metadata_of(snapshot: Snapshot) -> dict[str, Any]:
-    """What the caller gave along with a checkpoint."""
+    """Return the metadata that the caller stored with a checkpoint."""
     try:
         said = json.loads(dict(snapshot.meta).get(METADATA, "{}"))
     except ValueError:
@@ -201,12 +202,12 @@ def _kind(snapshot: Snapshot) -> str | None:
 
 
 def before_of(snapshot: Snapshot, every: Sequence[Snapshot]) -> Snapshot | None:
-    """The checkpoint that the workspace stood on before this one; `every`: newest first."""
+    """Return the checkpoint that was current before this one; `every` is newest first."""
     after = dict(snapshot.meta).get(AFTER)
     if not after:
         return None
     named = next((one for one in every if one.id == after), None)
-    # Where that one was let go, it is whichever is next.
+    # If that one was deleted, return the next older one.
     ids = [one.id for one in every]
     older = every[ids.index(snapshot.id) + 1 :] if snapshot.id in ids else ()
     return named or next(iter(older), None)
@@ -235,22 +236,22 @@ def _size(path: str) -> int:
     try:
         seen = os.lstat(path)
     except OSError:
-        # Gone meanwhile, as things in a workspace that lives go.
+        # The file may be deleted meanwhile.
         return 0
     return seen.st_size if stat.S_ISREG(seen.st_mode) else 0
 
 
-# The conversation that belongs to a workspace: noted with each checkpoint, brought back to it by a restore.
+# The conversation of a workspace: saved with each checkpoint, and restored with it.
 
 ATTACHED = "conversation.json"
 COUNT = "message_count"
 
 
 class Conversation:
-    """The messages of one conversation, wherever they are."""
+    """The messages of one conversation, wherever they are stored."""
 
     def __init__(self, held: Any, session_id: str | None = None) -> None:
-        """A list of messages, an agent with a `chat_history`, or a store and the id of a session in it."""
+        """Wrap a list of messages, an agent with a `chat_history`, or a store and a session id."""
         self._held = held
         self._session_id = session_id
         reads = callable(getattr(held, "get_chat_history", None)) and session_id is not None
@@ -261,19 +262,19 @@ class Conversation:
         self._is_store = reads
 
     def metadata(self) -> dict[str, int]:
-        """What a checkpoint notes of it."""
+        """Return the metadata of a checkpoint."""
         return {COUNT: len(self._messages())}
 
     def attached(self) -> list[tuple[str, bytes]]:
-        """The messages themselves, to be kept sealed with a checkpoint."""
+        """Return the messages as an attachment, which is sealed."""
         return [(ATTACHED, _as_json(self._messages()).encode("utf-8", "surrogateescape"))]
 
     def plain(self) -> list[Any]:
-        """The messages as they are given back."""
+        """Return the messages as plain values."""
         return _as_kept(self._messages())
 
     def go_back(self, count: int, kept: Sequence[Any] | None) -> None:
-        """Make it what it was at `count` messages; `kept` has those that were there then, where they are known."""
+        """Cut it to its first `count` messages; `kept` are the messages of that time, if known."""
         here = list(self._messages())
         same = count if kept is None else _same(_as_kept(here), kept)
         then = [*here[:same], *(kept or ())[same:]]
@@ -285,7 +286,7 @@ class Conversation:
     def _cut(self, count: int) -> None:
         revert: Callable[[str | None, int], object] | None = getattr(self._held, "revert_to_message", None)
         if self._is_store and revert is not None and count > 0:
-            # The index is of the last message that stays.
+            # The index is that of the last message to keep.
             revert(self._session_id, count - 1)
         else:
             self._put(list(self._messages())[:count])
@@ -307,7 +308,7 @@ class Conversation:
 
 
 def _same(here: Sequence[Any], kept: Sequence[Any]) -> int:
-    """So many messages at the beginning are the same; a conversation may have been rewritten since."""
+    """Return the number of equal messages at the start; a conversation may have been rewritten since."""
     pairs = zip(here, kept, strict=False)
     return next(
         (number for number, (one, other) in enumerate(pairs) if one != other), min(len(here), len(kept))
@@ -323,7 +324,7 @@ def _as_kept(messages: Sequence[Any]) -> list[Any]:
     return kept
 
 
-# What a service does, without its events and off its loop: checkpoints as the library's values.
+# The synchronous implementation of the service, without its events.
 
 STEP = re.compile(r"^\[step-(\d+)\]\s*")
 HEAD = re.compile(r"HEAD(?:(\^+)|~(\d{1,6})|(~))?")
@@ -331,11 +332,11 @@ Counts = tuple[list[str], int, int]
 
 
 class NothingChanged(Exception):
-    """There is nothing to save."""
+    """There are no changes to save."""
 
 
 class WorkspaceCheckpoints:
-    """One workspace; each call is whole before the next one begins."""
+    """One workspace; calls are serialised."""
 
     def __init__(self, config: CheckpointConfig, book: CheckpointStore) -> None:
         self.conversation: Conversation | None = None
@@ -350,7 +351,7 @@ class WorkspaceCheckpoints:
     def save(
         self, message: str, allow_empty: bool, metadata: Mapping[str, Any] | None, keep: str = ""
     ) -> tuple[Checkpoint, int]:
-        """The checkpoint that was made, and how many were let go for it, `keep` in no case."""
+        """Return the new checkpoint, and the number of pruned ones; `keep` is never pruned."""
         said: dict[str, Any] = {
             **(self.conversation.metadata() if self.conversation else {}),
             **(metadata or {}),
@@ -366,7 +367,7 @@ class WorkspaceCheckpoints:
     def go_back(
         self, words: str | Snapshot, unsaved: str
     ) -> tuple[tuple[Checkpoint, int] | None, Checkpoint]:
-        """What was saved before, under this message, and the checkpoint gone back to; the conversation went along."""
+        """Restore a checkpoint and the conversation; return the checkpoint saved before, and the restored one."""
         with self._book.lock:
             target = self.resolve(words)
             try:
@@ -382,7 +383,7 @@ class WorkspaceCheckpoints:
             return saved, self._told([target], self._book.checkpoints())[0]
 
     def _said_since(self) -> bool:
-        """Whether the conversation holds what no checkpoint does: to cut it would lose that."""
+        """Return whether the conversation has messages that no checkpoint has and that cutting it would lose."""
         if self.conversation is None:
             return False
         line = self._book.line()
@@ -390,12 +391,12 @@ class WorkspaceCheckpoints:
         return self.conversation.plain() != (kept or [])
 
     def resolve(self, words: str | Snapshot) -> Snapshot:
-        """The checkpoint that is meant; `SnapshotNotFound` where there is none."""
+        """Return the checkpoint that an id or HEAD expression names; raises `SnapshotNotFound` if there is none."""
         if isinstance(words, Snapshot):
             return words
         with self._book.lock:
             if back := HEAD.fullmatch(words):
-                # As git counts, along what the workspace stood on.
+                # Count as git does, along the predecessors of the current checkpoint.
                 steps = len(back[1]) if back[1] else int(back[2] or (back[3] and 1) or 0)
                 found = next(iter(self._book.line()[steps:]), None)
             else:
@@ -420,7 +421,7 @@ class WorkspaceCheckpoints:
             return self._told(found[:1], every)[0] if found else None
 
     def delete(self, words: str) -> bool:
-        """Let one go; whether there was one."""
+        """Delete one checkpoint; return whether it existed."""
         with self._book.lock:
             every = self._book.checkpoints()
             found = [one for one in every if words and one.id.startswith(words)]
@@ -433,7 +434,7 @@ class WorkspaceCheckpoints:
             self._book.forget()
 
     def diff(self, from_id: str | None, to_id: str | None) -> CheckpointDiff:
-        """From the checkpoint before the one that the workspace stands on, where none is said; to what is here now."""
+        """Compare two checkpoints; by default the predecessor of the current one with the workspace."""
         with self._book.lock:
             line = self._book.line()
             before = self.resolve(from_id) if from_id else line[min(1, len(line) - 1)]
@@ -461,7 +462,7 @@ class WorkspaceCheckpoints:
         saved = [one for one in every if one not in begun]
         too_many = [one for one in saved[limit:] if one.id != keep] if limit > 0 else []
         if too_many:
-            # What it began with goes along, and does not count, as with them.
+            # The initial snapshot is not counted, as in the original library.
             self._book.prune([*too_many, *(one for one in begun if one.id != keep)])
         return len(too_many)
 
@@ -478,7 +479,7 @@ class WorkspaceCheckpoints:
         if before is None or dict(snapshot.meta).get(KIND) == INITIAL:
             return [], 0, 0
         git = self._book.history(capped=False).repository.git
-        # To whoever saves for the first time, all of it is new.
+        # For the first save, all files are new.
         begun = dict(before.meta).get(KIND) == INITIAL
         files = changed_files(git, empty_tree(git, snapshot.tree) if begun else before.tree, snapshot.tree)
         paths = [file.path for file in files]
