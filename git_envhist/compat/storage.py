@@ -66,16 +66,16 @@ class ProcessLock(ThreadLock):
 
     def _begin(self) -> None:
         super()._begin()
-        self._held: list[AbstractContextManager[None]] = []
+        self._locks: list[AbstractContextManager[None]] = []
 
     def __enter__(self) -> None:
         super().__enter__()
         try:
-            if not self._held:
+            if not self._locks:
                 state_directory(self._directory)
-            lock = nullcontext() if self._held else locked(os.path.join(self._directory, self._name))
+            lock = nullcontext() if self._locks else locked(os.path.join(self._directory, self._name))
             lock.__enter__()
-            self._held.append(lock)
+            self._locks.append(lock)
         except BaseException:
             super().__exit__()
             raise
@@ -84,7 +84,7 @@ class ProcessLock(ThreadLock):
         if self._process != os.getpid():
             return
         try:
-            self._held.pop().__exit__(None, None, None)
+            self._locks.pop().__exit__(None, None, None)
         finally:
             super().__exit__()
 
@@ -132,8 +132,8 @@ class LibraryStorage:
         place = self.place_of(real)
         state_directory(self.base)
         with locked(os.path.join(self.base, LOCK)):
-            _sweep(self.base)
-            _settle(self.base, place, real)
+            _remove_leftovers(self.base)
+            _assign_place(self.base, place, real)
             inner = os.path.join(place, self.inner)
             if not os.path.isdir(os.path.join(inner, "objects")):
                 make_repository(inner)
@@ -162,7 +162,7 @@ class LibraryStorage:
         place = self.place_of(real)
         with locked(os.path.join(self.base, LOCK)):
             # The place of a renamed directory belongs to it, too.
-            _settle(self.base, place, real)
+            _assign_place(self.base, place, real)
             if os.path.lexists(place):
                 # Rename it first, so that no process finds a half-removed place.
                 removed = f"{place}.going-{os.urandom(3).hex()}"
@@ -205,33 +205,33 @@ def _open_kept(repository: Repository, rules: LibraryRules) -> AroundHistory:
     return history
 
 
-def _sweep(base: str) -> None:
+def _remove_leftovers(base: str) -> None:
     """Remove places whose removal was interrupted."""
     for name in os.listdir(base):
         if REMOVED.fullmatch(name):
             shutil.rmtree(os.path.join(base, name), ignore_errors=True)
 
 
-def _settle(base: str, place: str, real: str) -> None:
+def _assign_place(base: str, place: str, real: str) -> None:
     """Assign the place of a path to the directory that exists there now."""
     here = identify(real)
     if here is None:
         return
     known = _read_home(place)
-    if known is not None and _is_meant(known, real, here):
+    if known is not None and _belongs_to(known, real, here):
         if known != StoredDirectory(real, here):
             _write_home(place, StoredDirectory(real, here))
         return
     before = _place_elsewhere(base, place, here)
     if os.path.isdir(place):
-        _set_aside(place, copied=before is None)
+        _rename_place(place, copied=before is None)
     if before is not None:
         os.rename(before, place)
     os.makedirs(place, mode=0o700, exist_ok=True)
     _write_home(place, StoredDirectory(real, here))
 
 
-def _is_meant(known: StoredDirectory, real: str, here: DirectoryId) -> bool:
+def _belongs_to(known: StoredDirectory, real: str, here: DirectoryId) -> bool:
     return is_same(known.identity, here) or (known.path == real and not is_successor(known.identity, here))
 
 
@@ -240,18 +240,18 @@ def _place_elsewhere(base: str, place: str, here: DirectoryId) -> str | None:
     for name in sorted(os.listdir(base)):
         other = os.path.join(base, name)
         known = _read_home(other) if other != place else None
-        if known is not None and is_same(known.identity, here) and not _is_still_there(known):
+        if known is not None and is_same(known.identity, here) and not _exists_unchanged(known):
             return other
     return None
 
 
-def _is_still_there(known: StoredDirectory) -> bool:
+def _exists_unchanged(known: StoredDirectory) -> bool:
     # One directory may have two paths, e.g. with a bind mount; each path then has its own history.
-    seen = identify(known.path)
-    return seen is not None and is_same(seen, known.identity)
+    current = identify(known.path)
+    return current is not None and is_same(current, known.identity)
 
 
-def _set_aside(place: str, *, copied: bool) -> None:
+def _rename_place(place: str, *, copied: bool) -> None:
     """Rename the place of another directory that was at this path before, until that directory is found again."""
     aside = f"{place}.{os.urandom(3).hex()}"
     os.rename(place, aside)
@@ -271,9 +271,9 @@ def _link_or_copy(source: str, target: str) -> None:
 def _read_home(place: str) -> StoredDirectory | None:
     try:
         with open(os.path.join(place, HOME), encoding="utf-8", errors=SURROGATES) as file:
-            said = json.load(file)
+            values = json.load(file)
         return StoredDirectory(
-            str(said["path"]), DirectoryId(int(said["inode"]), int(said["device"]), str(said["mark"]))
+            str(values["path"]), DirectoryId(int(values["inode"]), int(values["device"]), str(values["mark"]))
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -88,12 +88,12 @@ def document(title: str, made_at: str, newest_first: Sequence[Value]) -> str:
     return "".join(pieces)
 
 
-def _shown(moment: Value, limits: Mapping[str, int]) -> dict[str, object]:
+def _shown(snapshot: Value, limits: Mapping[str, int]) -> dict[str, object]:
     shown: dict[str, object] = {
-        key: moment[key] for key in SNAPSHOT_MEMBERS if moment.get(key) not in (None, [], {})
+        key: snapshot[key] for key in SNAPSHOT_MEMBERS if snapshot.get(key) not in (None, [], {})
     }
-    verdict, changed, extent = moment["verify"], moment["env_changed"], moment["extent"]
-    story, missing = moment["story"], moment["missing"]
+    verdict, changed, extent = snapshot["verify"], snapshot["env_changed"], snapshot["extent"]
+    story, missing = snapshot["story"], snapshot["missing"]
     assert isinstance(changed, dict)
     assert isinstance(extent, dict)
     assert isinstance(story, list)
@@ -103,7 +103,7 @@ def _shown(moment: Value, limits: Mapping[str, int]) -> dict[str, object]:
     shown["extent"] = {**extent, "areas": extent["areas"][: limits["areas"]]}
     shown["story"] = story[: limits["story"]]
     shown["rows"] = _rows(story, limits["cells"])
-    shown["summary"] = with_minus_signs(str(moment["summary"]))
+    shown["summary"] = with_minus_signs(str(snapshot["summary"]))
     if missing:
         shown["missing"] = [{"path": one["path"], "why": one["why"]} for one in missing[: limits["missing"]]]
     shown["more"] = {

@@ -476,8 +476,8 @@ def _part(directory: str, event: str) -> InstalledPart:
         switched_off = existing.mode is None or not existing.mode & EXECUTABLE
         return InstalledPart(event, not switched_off, path, "it is not executable" if switched_off else "")
     for ending in RENAMED:
-        aside = read_state(path + ending)
-        if aside is not None and is_ours(aside.data):
+        renamed = read_state(path + ending)
+        if renamed is not None and is_ours(renamed.data):
             return _renamed_part(event, path, ending, existing)
     return InstalledPart(event, False, path)
 
@@ -503,8 +503,8 @@ class GitHooks:
 
     def plan_install(self, target: InstallTarget) -> InstallPlan:
         if git_version() >= CONFIGURED_SINCE:
-            return _configured(target)
-        return _everywhere(target) if target.everywhere else _in_directory(target)
+            return _plan_in_configuration(target)
+        return _plan_for_user(target) if target.everywhere else _plan_in_directory(target)
 
     def plan_uninstall(self, target: InstallTarget) -> InstallPlan:
         found = [plan_configured_removal(_config_file(target))]
@@ -541,17 +541,20 @@ def _is_for_named(path: str) -> bool:
     return content is not None and is_for_named(content.data)
 
 
-def _configured(target: InstallTarget) -> InstallPlan:
+def _plan_in_configuration(target: InstallTarget) -> InstallPlan:
     """Use the configuration alone: git would also call hooks that were installed in the directory for an older git."""
-    away = [edit for each in _directories(target) for edit in plan_directory_removal(each)]
+    removals = [edit for each in _directories(target) for edit in plan_directory_removal(each)]
     remarks = (ONLY_NAMED,) if target.everywhere else ()
     return InstallPlan(
-        (plan_configured_hooks(_config_file(target), target.program, everywhere=target.everywhere), *away),
+        (
+            plan_configured_hooks(_config_file(target), target.program, everywhere=target.everywhere),
+            *removals,
+        ),
         remarks,
     )
 
 
-def _in_directory(target: InstallTarget) -> InstallPlan:
+def _plan_in_directory(target: InstallTarget) -> InstallPlan:
     repository = _repository(target)
     where = hooks_directory(repository)
     if not target.force:
@@ -559,7 +562,7 @@ def _in_directory(target: InstallTarget) -> InstallPlan:
     return InstallPlan(plan_directory(where, target.program))
 
 
-def _everywhere(target: InstallTarget) -> InstallPlan:
+def _plan_for_user(target: InstallTarget) -> InstallPlan:
     """Plan for an older git: the user's own hooks directory, or the template of new repositories."""
     chosen = user_value(target, "core.hooksPath")
     if chosen is not None:

@@ -76,29 +76,35 @@ def pack_contents(repository: Repository) -> PackContents:
     """Return the objects in our packs, and those that git needs; raises `GitFailed` if git cannot list them."""
     own = open_published(repository.common_state, repository.pack_dir, repository.object_format)
     try:
-        held = frozenset(oid for pack in own.packs for oid in pack.index.names())
+        contents = frozenset(oid for pack in own.packs for oid in pack.index.names())
     finally:
         own.close()
-    return PackContents(held, _needed(repository, held))
+    return PackContents(contents, _needed(repository, contents))
 
 
-def remove_our_packs(repository: Repository, packs: Sequence[str], held: PackContents) -> None:
+def remove_our_packs(repository: Repository, packs: Sequence[str], contents: PackContents) -> None:
     """Remove packs of ours. No ref of ours may be left, and no capture may run."""
     bases = names_of(path for path in packs if path.endswith(".pack"))
     if not bases:
         return
     with Staging.create(repository.common_state, repository.pack_dir, repository.shared) as staging:
-        _write_git_pack(repository, staging, _only_in_ours(repository, bases, held.theirs))
-        gone = set(held.ids - held.theirs.keys())
-        rebuild = remove_packs(repository, staging, bases, gone, lambda _tips: _needed(repository, held.ids))
+        _write_git_pack(repository, staging, _only_in_ours(repository, bases, contents.theirs))
+        gone = set(contents.ids - contents.theirs.keys())
+        rebuild = remove_packs(
+            repository, staging, bases, gone, lambda _tips: _needed(repository, contents.ids)
+        )
     drop_broken_index(repository.pack_dir)
     if rebuild:
         repository.git.try_run(*rebuild)
 
 
-def _needed(repository: Repository, held: Collection[bytes]) -> dict[bytes, bytes]:
-    more = unreferenced_tips(git_dirs_of(repository.common_dir), ours=False) if held else ()
-    return reachable_objects(repository.git, held.__contains__, roots=NOT_OURS, more=more) if held else {}
+def _needed(repository: Repository, contents: Collection[bytes]) -> dict[bytes, bytes]:
+    more = unreferenced_tips(git_dirs_of(repository.common_dir), ours=False) if contents else ()
+    return (
+        reachable_objects(repository.git, contents.__contains__, roots=NOT_OURS, more=more)
+        if contents
+        else {}
+    )
 
 
 def _only_in_ours(
@@ -152,14 +158,14 @@ class HistoryInventory:
     snapshots: int
     stored: int
     """The size of the packs in bytes."""
-    has_left: bool
+    was_sent: bool
     """Whether something was pushed or exported."""
-    has_come: bool = False
+    was_received: bool = False
     """Whether something was fetched or imported: its key belongs to another repository, too."""
 
     @property
     def keys_stay(self) -> bool:
-        return self.has_left or self.has_come
+        return self.was_sent or self.was_received
 
 
 def read_inventory(repository: Repository, environ: Mapping[str, str]) -> HistoryInventory:
@@ -193,12 +199,12 @@ def remove_history(repository: Repository, found: HistoryInventory) -> list[str]
         _refuse_changed(repository, found)
         _refuse_unfinished_restore(found)
         refuse_during_writes(repository)
-        held = pack_contents(repository)
-        _keep_keys(found)
+        contents = pack_contents(repository)
+        _save_key_copies(found)
         repository.move_refs([RefUpdate(ref, None, oid) for ref, oid in found.refs.items()])
         for prefix in (*OURS, "refs/notes/"):
             _remove_empty(os.path.join(repository.common_dir, prefix))
-        _remove_packs(repository, found, held)
+        _remove_packs(repository, found, contents)
         return _remove_states(found)
 
 
@@ -225,11 +231,11 @@ def _remove_empty(top: str) -> None:
             os.rmdir(directory)
 
 
-def _remove_packs(repository: Repository, found: HistoryInventory, held: PackContents) -> None:
+def _remove_packs(repository: Repository, found: HistoryInventory, contents: PackContents) -> None:
     ids = [bytes.fromhex(oid) for oid in found.refs.values()]
     # A commit graph or similar cache that names removed objects would hide other objects.
     drop_caches_naming(repository.objects_dir, ids)
-    remove_our_packs(repository, found.packs, held)
+    remove_our_packs(repository, found.packs, contents)
     for spare in spares(repository.common_state, repository.pack_dir):
         shutil.rmtree(spare, ignore_errors=True)
     for path in found.packs:
@@ -247,7 +253,7 @@ def _remove_states(found: HistoryInventory) -> list[str]:
     for state in found.states:
         shutil.rmtree(state, ignore_errors=True)
     if found.keys_stay:
-        what = "sent elsewhere is" if found.has_left else "received from elsewhere may be"
+        what = "sent elsewhere is" if found.was_sent else "received from elsewhere may be"
         return [f"data {what} sealed with this key, which is not deleted: '{path}'" for path in found.keys]
     for path in found.keys:
         with suppress(OSError):
@@ -255,7 +261,7 @@ def _remove_states(found: HistoryInventory) -> list[str]:
     return []
 
 
-def _keep_keys(found: HistoryInventory) -> None:
+def _save_key_copies(found: HistoryInventory) -> None:
     """Write missing copies of the keys first: another repository of this user may have deleted the shared copy."""
     for copy in found.keys if found.keys_stay else ():
         if os.path.lexists(copy):

@@ -48,30 +48,30 @@ def read_status(target: InstallTarget, settings: Settings, *, now: float | None 
     pushes = read_outcomes(pushes_state(repository.state))
     warnings = [
         *_warnings(target, settings, here, everywhere, outcomes, waiting, now or time.time()),
-        *_about_pushes(settings, [*here.get("git", ()), *everywhere.get("git", ())], pushes),
+        *_push_warnings(settings, [*here.get("git", ()), *everywhere.get("git", ())], pushes),
     ]
-    told = tuple(sorted((*outcomes, *pushes, *_of_agents(repository)), key=lambda one: one.at))
+    runs = tuple(sorted((*outcomes, *pushes, *_agent_runs(repository)), key=lambda one: one.at))
     return IntegrationStatus(
         settings.enabled,
         target.program,
         git_version(),
         here,
         everywhere,
-        told,
+        runs,
         waiting,
         tuple(warnings),
         is_watched(repository.state),
     )
 
 
-def _of_agents(repository: Repository) -> Iterator[HookRun]:
-    for agent, kind, told, at in last_outcomes(repository.state):
-        result, _, message = told.partition(": ")
+def _agent_runs(repository: Repository) -> Iterator[HookRun]:
+    for agent, kind, runs, at in last_outcomes(repository.state):
+        result, _, message = runs.partition(": ")
         result = "unchanged" if result == "nothing changed" else result
         yield HookRun(f"{agent} {kind}", at, result, message=message)
 
 
-def _about_pushes(
+def _push_warnings(
     settings: Settings, found: list[InstalledPart], pushes: tuple[HookRun, ...]
 ) -> Iterator[str]:
     if settings.auto_push and not any(part.active and part.event == PUSH_HOOK for part in found):
@@ -91,9 +91,9 @@ def _warnings(
     now: float,
 ) -> Iterator[str]:
     found = [*here.get("git", ()), *everywhere.get("git", ())]
-    yield from _about_parts(found)
-    yield from _lost(target, here)
-    yield from _vanished(found)
+    yield from _part_warnings(found)
+    yield from _lost_hooks(target, here)
+    yield from _missing_programs(found)
     if not settings.enabled:
         yield "automatic captures are disabled: git config envhist.enabled true"
     if outcomes and outcomes[-1].result == "failed":
@@ -104,7 +104,7 @@ def _warnings(
         yield from _never_called(target, outcomes)
 
 
-def _about_parts(found: list[InstalledPart]) -> Iterator[str]:
+def _part_warnings(found: list[InstalledPart]) -> Iterator[str]:
     remarks = dict.fromkeys(part.remark for part in found if part.remark and not part.active)
     yield from remarks
     if any(part.active for part in found):
@@ -113,21 +113,21 @@ def _about_parts(found: list[InstalledPart]) -> Iterator[str]:
             yield f"{', '.join(sorted(missing))}: another tool replaced our hook: git envlog install"
 
 
-def _lost(target: InstallTarget, here: dict[str, tuple[InstalledPart, ...]]) -> Iterator[str]:
+def _lost_hooks(target: InstallTarget, here: dict[str, tuple[InstalledPart, ...]]) -> Iterator[str]:
     if "git" in here or not read_record(target.state).of("git"):
         return
     yield "the installed hooks no longer exist, another tool may have replaced them: git envlog install"
 
 
-def _vanished(found: list[InstalledPart]) -> Iterator[str]:
+def _missing_programs(found: list[InstalledPart]) -> Iterator[str]:
     """Yield a warning for each program that our hook lines call and that does not exist."""
     files = dict.fromkeys(os.path.realpath(part.place) for part in found if part.active)
-    called = {program for path in files for program in _called(path)}
+    called = {program for path in files for program in _called_programs(path)}
     for program in sorted(program for program in called if not os.access(program, os.X_OK)):
         yield f"the hooks call '{program}', which no longer exists: git envlog install"
 
 
-def _called(path: str) -> Iterator[str]:
+def _called_programs(path: str) -> Iterator[str]:
     import shlex  # loaded late: only `git envlog status` needs it
 
     content = read_state(path)
@@ -142,7 +142,7 @@ def _never_called(target: InstallTarget, outcomes: tuple[HookRun, ...]) -> Itera
     assert target.repository is not None
     kept = read_record(target.state).of("git")
     installed = max((one.at for one in kept.values()), default=None)
-    moved = _moved_at(target.repository)
+    moved = _last_commit_time(target.repository)
     if installed is None or moved is None:
         return
     last = outcomes[-1].at if outcomes else installed
@@ -150,7 +150,7 @@ def _never_called(target: InstallTarget, outcomes: tuple[HookRun, ...]) -> Itera
         yield "HEAD has moved since, but no hook was called: see 'git envlog install --dry-run'"
 
 
-def _moved_at(repository: Repository) -> float | None:
+def _last_commit_time(repository: Repository) -> float | None:
     words = ("log", "-g", f"-{LOOKED_BACK}", "--date=unix", "--format=%gd %gs", "HEAD", "--")
     for line in repository.git.try_run(*words).out.decode("utf-8", "replace").splitlines():
         found = re.match(r"HEAD@\{(\d+)\} (.*)", line)

@@ -73,7 +73,7 @@ class ArrivedPacks:
         self._known = fetched.packs() if known is None else frozenset(known)
         self._sized = self._known
 
-    def look(self, remote: Remote, notes: Iterable[str] = ()) -> None:
+    def check_sizes(self, remote: Remote, notes: Iterable[str] = ()) -> None:
         """Check the sizes of new objects; on `DecompressionBomb` everything that arrived was removed."""
         new = self._fetched.packs() - self._sized
         found = find_large(self._fetched.git, notes, self._sizes(new)) if new else None
@@ -91,11 +91,11 @@ class ArrivedPacks:
         if endless is not None:
             raise self._refused(remote, "trees with more paths than any environment has")
 
-    def vouch(self) -> None:
+    def mark_checked(self) -> None:
         """Record that all packs were checked, so that packs of an interrupted fetch can be recognised."""
         self._fetched.vouch(self._sized - self._known)
 
-    def forget(self) -> None:
+    def remove_arrived(self) -> None:
         """Remove everything that arrived and was not accepted."""
         self._fetched.forget_arriving()
         place = self._fetched.pack_dir
@@ -104,7 +104,7 @@ class ArrivedPacks:
                 remove_if_present(os.path.join(place, name + ending))
 
     def _refused(self, remote: Remote, what: str) -> DecompressionBomb:
-        self.forget()
+        self.remove_arrived()
         return bomb_error(remote, f"contains {what}")
 
     def _sizes(self, packs: Iterable[str]) -> bytes:
@@ -176,8 +176,8 @@ def fetch_objects(
         try:
             arrivals = ArrivedPacks(fetched)
             fetch_batches(transport_for(repository, fetched, remote, environ), missing)
-            arrivals.look(remote)
-            arrivals.vouch()
+            arrivals.check_sizes(remote)
+            arrivals.mark_checked()
         except RemoteFailed as failed:
             raise RemoteFailed(
                 failed.message,
@@ -329,45 +329,47 @@ class _Fetch:
         self._remote = transport.remote
         self._full = full
         name = self._remote.name
-        self._heads = _RefMapping(HEADS, f"{ARRIVING}heads/{name}/", f"{REMOTES}{name}/")
-        self._notes = _RefMapping(FETCHED_NOTES, f"{ARRIVING}notes/{name}/", f"{FETCHED_NOTES}{name}/")
+        self._heads_refs = _RefMapping(HEADS, f"{ARRIVING}heads/{name}/", f"{REMOTES}{name}/")
+        self._notes_refs = _RefMapping(FETCHED_NOTES, f"{ARRIVING}notes/{name}/", f"{FETCHED_NOTES}{name}/")
 
     def run(self) -> FetchResult:
-        there = self._there = read_remote_refs(self._transport.list_refs(*OUR_REFS[:2]))
+        remote_refs = self._remote_refs = read_remote_refs(self._transport.list_refs(*OUR_REFS[:2]))
         self._fetched.mend()
-        heads, notes = self._here(self._heads.goal), self._here(self._notes.goal)
+        heads, notes = self._stored(self._heads_refs.goal), self._stored(self._notes_refs.goal)
         # Packs of an interrupted fetch were not checked, so everything counts as new.
         known = self._fetched.begin(self._remote.name)
         all_new = known is not None
         wanted = [
             name
-            for name in sorted({*there.heads, *there.notes})
-            if self._is_changed(name, there) and not self._was_pushed_from_here(name, there)
+            for name in sorted({*remote_refs.heads, *remote_refs.notes})
+            if self._is_changed(name, remote_refs) and not self._was_pushed_from_here(name, remote_refs)
         ]
-        full, bad = self._fetch_or_split(there, wanted, known, all_new=all_new)
+        full, bad = self._fetch_or_split(remote_refs, wanted, known, all_new=all_new)
         bad += [(f"{self._remote.name}/{name}", why) for name, why in self._signed.refused.items()]
-        after, said = self._here(self._heads.goal), self._here(self._notes.goal)
-        fresh_words = {name for name in {*said, *notes} if all_new or said.get(name) != notes.get(name)}
-        if fresh_words:
-            list_crossed(self._fetched, self._own, {f"{self._remote.name}/{name}" for name in fresh_words})
+        after, known_notes = self._stored(self._heads_refs.goal), self._stored(self._notes_refs.goal)
+        fresh_notes = {
+            name for name in {*known_notes, *notes} if all_new or known_notes.get(name) != notes.get(name)
+        }
+        if fresh_notes:
+            list_crossed(self._fetched, self._own, {f"{self._remote.name}/{name}" for name in fresh_notes})
         self._fetched.end(self._remote.name)
         outcomes = tuple(
             (f"{self._remote.name}/{name}", self._outcome(heads.get(name), after.get(name)))
             for name in sorted({*heads, *after})
             if f"{self._remote.name}/{name}" not in dict(bad)
         )
-        return FetchResult(self._remote, outcomes, there.refused, full, tuple(bad), self._signed.states)
+        return FetchResult(self._remote, outcomes, remote_refs.refused, full, tuple(bad), self._signed.states)
 
-    def _is_changed(self, name: str, there: RemoteRefs) -> bool:
-        here = self._here(self._heads.goal).get(name), self._here(self._notes.goal).get(name)
-        return here != (there.heads.get(name), there.notes.get(name))
+    def _is_changed(self, name: str, remote_refs: RemoteRefs) -> bool:
+        stored = self._stored(self._heads_refs.goal).get(name), self._stored(self._notes_refs.goal).get(name)
+        return stored != (remote_refs.heads.get(name), remote_refs.notes.get(name))
 
-    def _was_pushed_from_here(self, name: str, there: RemoteRefs) -> bool:
+    def _was_pushed_from_here(self, name: str, remote_refs: RemoteRefs) -> bool:
         """Return whether the remote has only commits of our own timeline, and none of them was fetched from there."""
-        if HEADS + name not in self._own_refs or name in self._here(self._heads.goal):
+        if HEADS + name not in self._own_refs or name in self._stored(self._heads_refs.goal):
             return False
-        heads = self._is_ours(there.heads.get(name), HEADS + name)
-        return heads and self._is_ours(there.notes.get(name), FETCHED_NOTES + name)
+        heads = self._is_ours(remote_refs.heads.get(name), HEADS + name)
+        return heads and self._is_ours(remote_refs.notes.get(name), FETCHED_NOTES + name)
 
     @cached_property
     def _own_refs(self) -> frozenset[str]:
@@ -379,24 +381,24 @@ class _Fetch:
         return self._own.ask("merge-base", "--is-ancestor", commit, ref).status == 0
 
     def _fetch_or_split(
-        self, there: RemoteRefs, wanted: Sequence[str], known: frozenset[str] | None, *, all_new: bool
+        self, remote_refs: RemoteRefs, wanted: Sequence[str], known: frozenset[str] | None, *, all_new: bool
     ) -> tuple[bool, list[tuple[str, str]]]:
         """Fetch all timelines together, or by halves if that fails; return whether all contents are stored, and the
         bad ones.
         """
         arrivals = ArrivedPacks(self._fetched, known)
         try:
-            return self._fetch_timelines(there, wanted, arrivals, all_new=all_new), []
+            return self._fetch_timelines(remote_refs, wanted, arrivals, all_new=all_new), []
         except RemoteTimeout:
             raise
         except BY_CONTENT as failed:
-            if not wanted or not self._answers():
+            if not wanted or not self._is_reachable():
                 raise
             if len(wanted) == 1:
                 failed.message = f"{failed.message}, in '{wanted[0]}'"
                 raise
             first = failed
-            arrivals.forget()
+            arrivals.remove_arrived()
         bad: list[tuple[str, str]] = []
         full = True
         halves = [wanted[len(wanted) // 2 :], wanted[: len(wanted) // 2]]
@@ -405,11 +407,11 @@ class _Fetch:
             # Earlier packs were checked, or removed.
             arrivals = ArrivedPacks(self._fetched)
             try:
-                full &= self._fetch_timelines(there, some, arrivals, all_new=all_new)
+                full &= self._fetch_timelines(remote_refs, some, arrivals, all_new=all_new)
             except RemoteTimeout:
                 raise
             except BY_CONTENT as failed:
-                arrivals.forget()
+                arrivals.remove_arrived()
                 if len(some) > 1:
                     halves += [some[len(some) // 2 :], some[: len(some) // 2]]
                 else:
@@ -418,7 +420,7 @@ class _Fetch:
             raise first
         return full, bad
 
-    def _answers(self) -> bool:
+    def _is_reachable(self) -> bool:
         """Return whether the remote responds at all; if not, no timeline is at fault."""
         try:
             self._transport.list_refs(*OUR_REFS[:2])
@@ -427,84 +429,100 @@ class _Fetch:
         return True
 
     def _fetch_timelines(
-        self, there: RemoteRefs, wanted: Sequence[str], arrivals: ArrivedPacks, *, all_new: bool
+        self, remote_refs: RemoteRefs, wanted: Sequence[str], arrivals: ArrivedPacks, *, all_new: bool
     ) -> bool:
         """Fetch some timelines; return whether all contents are stored."""
-        heads, notes = self._here(self._heads.goal), self._here(self._notes.goal)
+        heads, notes = self._stored(self._heads_refs.goal), self._stored(self._notes_refs.goal)
         chosen = frozenset(wanted)
         some = replace(
-            there,
-            heads={name: oid for name, oid in there.heads.items() if name in chosen},
-            notes={name: oid for name, oid in there.notes.items() if name in chosen},
+            remote_refs,
+            heads={name: oid for name, oid in remote_refs.heads.items() if name in chosen},
+            notes={name: oid for name, oid in remote_refs.notes.items() if name in chosen},
         )
         # Notes are fetched whole, and before the snapshots that they describe.
-        self._take(some.notes, notes, self._notes, WHOLE)
-        self._take(some.heads, heads, self._heads, LAZY)
-        trees = self._check_arrived(arrivals, there, all_new)
-        after = self._here(self._heads.goal)
+        self._fetch_refs(some.notes, notes, self._notes_refs, WHOLE)
+        self._fetch_refs(some.heads, heads, self._heads_refs, LAZY)
+        trees = self._check_arrived(arrivals, remote_refs, all_new)
+        after = self._stored(self._heads_refs.goal)
         fresh = [oid for name, oid in after.items() if all_new or heads.get(name) != oid]
         full = self._fetch_contents(arrivals, some, fresh, trees)
-        arrivals.look(self._remote, self._here(self._notes.goal).values())
-        arrivals.vouch()
+        arrivals.check_sizes(self._remote, self._stored(self._notes_refs.goal).values())
+        arrivals.mark_checked()
         return full
 
-    def _here(self, place: str) -> dict[str, str]:
+    def _stored(self, place: str) -> dict[str, str]:
         return {ref.removeprefix(place): oid for ref, oid in self._fetched.refs(place).items()}
 
-    def _take(
-        self, there: Mapping[str, str], here: Mapping[str, str], mapping: _RefMapping, options: Sequence[str]
+    def _fetch_refs(
+        self,
+        remote_refs: Mapping[str, str],
+        stored: Mapping[str, str],
+        mapping: _RefMapping,
+        options: Sequence[str],
     ) -> None:
         """Fetch refs whose hash differs from ours to their place of arrival."""
-        came = self._here(mapping.arrives)
+        arrived = self._stored(mapping.arrives)
         # Delete refs of an interrupted fetch that have another hash on the remote by now.
         self._fetched.move(
-            [f"delete {mapping.arrives}{name}" for name in came if there.get(name) != came[name]]
+            [f"delete {mapping.arrives}{name}" for name in arrived if remote_refs.get(name) != arrived[name]]
         )
-        wanted = [name for name, oid in sorted(there.items()) if oid not in (here.get(name), came.get(name))]
+        wanted = [
+            name
+            for name, oid in sorted(remote_refs.items())
+            if oid not in (stored.get(name), arrived.get(name))
+        ]
         for start in range(0, len(wanted), MAX_REFSPECS):
             some = wanted[start : start + MAX_REFSPECS]
             # A timeline shares history only with its own earlier state. Negotiating with all refs is useless, and
             # with some hundreds of timelines git gives up before it reaches the ones that matter.
-            tips = [f"--negotiation-tip={here[name]}" for name in some if name in here]
+            tips = [f"--negotiation-tip={stored[name]}" for name in some if name in stored]
             refspecs = [f"+{mapping.source}{name}:{mapping.arrives}{name}" for name in some]
             done = self._transport.fetch(refspecs, *options, *tips, before=() if tips else NO_NEGOTIATION)
             if done.status != 0:
                 raise fetch_error(self._remote, done)
 
-    def _check_arrived(self, arrivals: ArrivedPacks, there: RemoteRefs, all_new: bool) -> list[str]:
+    def _check_arrived(self, arrivals: ArrivedPacks, remote_refs: RemoteRefs, all_new: bool) -> list[str]:
         """Check what arrived and move it to the refs that commands read; return the new trees, or all with `again`."""
-        came, heads = self._here(self._heads.arrives), self._here(self._heads.goal)
-        words = self._here(self._notes.arrives)
-        arrivals.look(self._remote, words.values())
+        arrived, heads = self._stored(self._heads_refs.arrives), self._stored(self._heads_refs.goal)
+        arrived_notes = self._stored(self._notes_refs.arrives)
+        arrivals.check_sizes(self._remote, arrived_notes.values())
         git = self._fetched.git
         if all_new:
-            trees = trees_of_moments(git, {**heads, **came}.values())
+            trees = trees_of_moments(git, {**heads, **arrived}.values())
         else:
-            trees = trees_of_moments(git, came.values(), heads.values())
-        arrivals.check_trees(self._remote, [*trees_of_notes(git, words.values()), *trees])
-        kept = {name: oid for name, oid in self._here(self._notes.goal).items() if name in self._there.notes}
-        lost = {*self._here(self._notes.goal)} - {*kept}
-        changed = {*came, *words, *lost} & {*self._there.heads}
-        self._signed.check(changed, {**heads, **came}, {**kept, **words})
-        moves = [*self._moves(self._heads, came, self._there.heads)]
-        moves += self._moves(self._notes, words, self._there.notes)
+            trees = trees_of_moments(git, arrived.values(), heads.values())
+        arrivals.check_trees(self._remote, [*trees_of_notes(git, arrived_notes.values()), *trees])
+        kept = {
+            name: oid
+            for name, oid in self._stored(self._notes_refs.goal).items()
+            if name in self._remote_refs.notes
+        }
+        lost = {*stored} - {*kept}
+        changed = {*arrived, *arrived_notes, *lost} & {*self._remote_refs.heads}
+        self._signed.check(changed, {**heads, **arrived}, {**kept, **arrived_notes})
+        moves = [*self._moves(self._heads_refs, arrived, self._remote_refs.heads)]
+        moves += self._moves(self._notes_refs, arrived_notes, self._remote_refs.notes)
         self._fetched.move(moves)
-        self._signed.remember()
+        self._signed.save()
         return trees
 
-    def _moves(self, mapping: _RefMapping, came: Mapping[str, str], there: Mapping[str, str]) -> list[str]:
+    def _moves(
+        self, mapping: _RefMapping, arrived: Mapping[str, str], remote_refs: Mapping[str, str]
+    ) -> list[str]:
         """Yield updates for what arrived and deletions for what the remote lost; nothing for refused timelines."""
         refused = self._signed.refused
-        gone = [name for name in self._here(mapping.goal) if name not in there and name not in refused]
-        taken = {name: oid for name, oid in came.items() if name in there and name not in refused}
+        gone = [
+            name for name in self._stored(mapping.goal) if name not in remote_refs and name not in refused
+        ]
+        taken = {name: oid for name, oid in arrived.items() if name in remote_refs and name not in refused}
         return [
             *(f"update {mapping.goal}{name} {oid}" for name, oid in taken.items()),
             *(f"delete {mapping.goal}{name}" for name in gone),
-            *(f"delete {mapping.arrives}{name}" for name in came),
+            *(f"delete {mapping.arrives}{name}" for name in arrived),
         ]
 
     def _fetch_contents(
-        self, arrivals: ArrivedPacks, there: RemoteRefs, fresh: Sequence[str], trees: Sequence[str]
+        self, arrivals: ArrivedPacks, remote_refs: RemoteRefs, fresh: Sequence[str], trees: Sequence[str]
     ) -> bool:
         """Fetch the lists of new snapshots, or all contents with `--full`; return whether nothing is missing."""
         try:
@@ -513,13 +531,13 @@ class _Fetch:
             raise
         except RemoteFailed:
             # The remote filters contents but does not provide objects on demand (an old protocol, or a setting).
-            self._take(there.heads, {}, self._heads, ("--refetch", *WHOLE))
-            self._check_arrived(arrivals, there, all_new=False)
+            self._fetch_refs(remote_refs.heads, {}, self._heads_refs, ("--refetch", *WHOLE))
+            self._check_arrived(arrivals, remote_refs, all_new=False)
         return self._full or not self._fetched.missing(fresh[:1])
 
     def _missing_objects(self, new: Sequence[str]) -> list[str]:
         if self._full:
-            return self._fetched.missing(self._here(self._heads.goal).values())
+            return self._fetched.missing(self._stored(self._heads_refs.goal).values())
         lists = list(lists_of(self._fetched, new, manifest=False))
         trees, blobs = {t for one in lists for t in one.trees}, {b for one in lists for b in one.blobs}
         return self._fetched.missing(trees, blobs)

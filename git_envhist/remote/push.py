@@ -57,11 +57,11 @@ from git_envhist.remote.upload import (
     consent_words,
     is_allowed,
     objects_to_send,
+    place_text,
     read_remote_state,
     remotes_directory,
     scan_outgoing,
     shown_consent,
-    shown_place,
     split_into_parts,
     too_large,
     write_grafts,
@@ -171,7 +171,7 @@ class TooLarge(Refused):
     code = "too-large"
 
     def __init__(self, found: Sequence[OutgoingObject], largest: int) -> None:
-        paths = [os.fsdecode(shown_place(one)) for one in found]
+        paths = [os.fsdecode(place_text(one)) for one in found]
         texts = first_few([f"'{path}' ({one.size:,} bytes)" for path, one in zip(paths, found, strict=True)])
         super().__init__(
             f"larger than hosts accept ({largest:,} bytes), nothing was sent: {texts}",
@@ -277,32 +277,32 @@ class _Push:
         self._remote_state = read_remote_state(self._state, self._key)
 
     def run(self) -> PushResult:
-        there = read_remote_refs(self._transport.list_refs(*OUR_REFS, CODE_REFS, pushed=True))
+        remote_refs = read_remote_refs(self._transport.list_refs(*OUR_REFS, CODE_REFS, pushed=True))
         parts = self._parts()
-        timelines, leaving, planned, problems = self._all(there, parts)
+        timelines, objects, planned, problems = self._plan_all(remote_refs, parts)
         if self._options.dry_run:
             return planned
         for problem in problems:
             raise problem
-        if planned.first and not self._options.agreed and leaving:
+        if planned.first and not self._options.agreed and objects:
             raise FirstPush(planned, self._options.typed)
         if planned.new and not self._options.agreed:
             raise NotAgreed(planned, self._options.typed)
         if self._sign():
-            timelines, leaving, planned, _ = self._all(there, parts)
+            timelines, objects, planned, _ = self._plan_all(remote_refs, parts)
         moves = [move for one in timelines for move in one.moves]
         # A push interrupted at the very end left only its upload refs to delete.
-        if moves or parts.own_uploads(there.uploads):
-            self._send(timelines, leaving, there, parts, consent_words(planned.look))
+        if moves or parts.own_uploads(remote_refs.uploads):
+            self._send(timelines, objects, remote_refs, parts, consent_words(planned.look))
         return planned
 
-    def _all(
-        self, there: RemoteRefs, parts: Parts
+    def _plan_all(
+        self, remote_refs: RemoteRefs, parts: Parts
     ) -> tuple[tuple[TimelinePush, ...], list[OutgoingObject], PushResult, list[Refused]]:
         """Return the moves, the objects to send, the planned result, and the errors that refuse it."""
-        timelines = self._plan(there)
-        leaving = self._leaving([move for one in timelines for move in one.moves], there, parts)
-        return timelines, leaving, *self._examine(timelines, leaving)
+        timelines = self._plan(remote_refs)
+        objects = self._objects_to_send([move for one in timelines for move in one.moves], remote_refs, parts)
+        return timelines, objects, *self._examine(timelines, objects)
 
     def _sign(self) -> bool:
         """Sign the heads to send; return whether there may be more to send now."""
@@ -313,26 +313,26 @@ class _Push:
         self._unsigned = sign_heads(self._repository, names, self._signing)
         return bool(self._unsigned) or self._repository.list_refs(NOTES) != before
 
-    def _plan(self, there: RemoteRefs) -> tuple[TimelinePush, ...]:
+    def _plan(self, remote_refs: RemoteRefs) -> tuple[TimelinePush, ...]:
         if self._options.delete:
-            self._refuse_unknown(there)
-            return plan_deletion(self._options.delete, there)
-        here = self._local_timelines()
+            self._refuse_unknown(remote_refs)
+            return plan_deletion(self._options.delete, remote_refs)
+        local = self._local_timelines()
         git = self._repository.git
-        grows = {pair: _is_ancestor(git, *pair) for pair in ancestry_questions(here, there)}
-        return plan_push(here, there, self._ours(there), grows)
+        grows = {pair: _is_ancestor(git, *pair) for pair in ancestry_questions(local, remote_refs)}
+        return plan_push(local, remote_refs, self._last_pushed(remote_refs), grows)
 
-    def _refuse_unknown(self, there: RemoteRefs) -> None:
+    def _refuse_unknown(self, remote_refs: RemoteRefs) -> None:
         for name in self._options.delete:
-            if name not in there.heads and name not in there.notes:
-                known = first_few(sorted(there.heads)) or "no timeline"
+            if name not in remote_refs.heads and name not in remote_refs.notes:
+                known = first_few(sorted(remote_refs.heads)) or "no timeline"
                 raise SnapshotNotFound(name, hint=f"'{self._remote.name}' has {known}")
 
-    def _ours(self, there: RemoteRefs) -> dict[str, str]:
+    def _last_pushed(self, remote_refs: RemoteRefs) -> dict[str, str]:
         """Return the refs of the remote that have the hash of our last push."""
-        standing = {HEADS + name: oid for name, oid in there.heads.items()}
-        standing |= {NOTES + name: oid for name, oid in there.notes.items()}
-        return {ref: oid for ref, oid in self._remote_state.put if standing.get(ref) == oid}
+        remote_hashes = {HEADS + name: oid for name, oid in remote_refs.heads.items()}
+        remote_hashes |= {NOTES + name: oid for name, oid in remote_refs.notes.items()}
+        return {ref: oid for ref, oid in self._remote_state.put if remote_hashes.get(ref) == oid}
 
     def _local_timelines(self) -> list[LocalTimeline]:
         heads, notes = self._repository.list_refs(HEADS), self._repository.list_refs(NOTES)
@@ -347,31 +347,33 @@ class _Push:
         place = os.path.join(remotes_directory(self._state), f"{self._key}.upload")
         return Parts(self._repository.git, place, self._repository.objects_dir, self._remote_state.upload)
 
-    def _leaving(self, moves: Sequence[RefPush], there: RemoteRefs, parts: Parts) -> list[OutgoingObject]:
+    def _objects_to_send(
+        self, moves: Sequence[RefPush], remote_refs: RemoteRefs, parts: Parts
+    ) -> list[OutgoingObject]:
         heads = [move.new for move in moves if move.new is not None and move.ref.startswith(HEADS)]
         notes = [move.new for move in moves if move.new is not None and move.ref.startswith(NOTES)]
-        grafts = self._grafts(moves, there, parts, parts.own_uploads(there.uploads).values())
-        return objects_to_send(parts.git, heads, notes, there.all, grafts)
+        grafts = self._grafts(moves, remote_refs, parts, parts.own_uploads(remote_refs.uploads).values())
+        return objects_to_send(parts.git, heads, notes, remote_refs.all, grafts)
 
     def _grafts(
-        self, moves: Iterable[RefPush], there: RemoteRefs, parts: Parts, arrived: Iterable[str]
+        self, moves: Iterable[RefPush], remote_refs: RemoteRefs, parts: Parts, arrived: Iterable[str]
     ) -> Mapping[bytes, bytes]:
         chains = [(move.new, move.old) for move in moves if move.new is not None]
-        bases = [*arrived, *there.code, *there.heads.values()]
+        bases = [*arrived, *remote_refs.code, *remote_refs.heads.values()]
         return write_grafts(parts.git, os.path.join(remotes_directory(self._state), "grafts"), chains, bases)
 
     def _examine(
-        self, timelines: tuple[TimelinePush, ...], leaving: list[OutgoingObject]
+        self, timelines: tuple[TimelinePush, ...], objects: list[OutgoingObject]
     ) -> tuple[PushResult, list[Refused]]:
         largest = self._limits.largest_object
-        scan = scan_outgoing(self._repository.git, leaving, largest)
-        stored = sum(one.stored for one in leaving)
-        parts = len(self._divided(leaving))
+        scan = scan_outgoing(self._repository.git, objects, largest)
+        stored = sum(one.stored for one in objects)
+        parts = len(self._divided(objects))
         problems: list[Refused] = [
             Diverged(one.timeline, self._remote) for one in timelines if one.outcome is PushOutcome.DIVERGED
         ]
         allow = self._options.allow
-        large = [one for one in too_large(leaving, largest) if not is_allowed(shown_place(one), allow)]
+        large = [one for one in too_large(objects, largest) if not is_allowed(place_text(one), allow)]
         problems += [TooLarge(large, largest)] if large else []
         tokens = [token for token in scan.tokens if not is_allowed(token.path, allow)]
         problems += [TokensFound(tokens)] if tokens else []
@@ -380,34 +382,34 @@ class _Push:
         new = tuple(kind for kind in consent_words(scan) if kind not in self._remote_state.kinds)
         warnings = (*self._limits.warnings, *self._unsigned)
         planned = PushResult(
-            self._remote, timelines, len(leaving), stored, parts, scan, first, texts, warnings,
+            self._remote, timelines, len(objects), stored, parts, scan, first, texts, warnings,
             tuple(map(shown_consent, new)),
         )  # fmt: skip
         return planned, problems
 
-    def _divided(self, leaving: Sequence[OutgoingObject]) -> list[list[OutgoingObject]]:
+    def _divided(self, objects: Sequence[OutgoingObject]) -> list[list[OutgoingObject]]:
         max_size = min(self._limits.upload_size, self._options.max_size or self._limits.upload_size)
-        if sum(one.stored for one in leaving) <= max_size:
+        if sum(one.stored for one in objects) <= max_size:
             return []
-        return list(split_into_parts(leaving, max_size))
+        return list(split_into_parts(objects, max_size))
 
     def _send(
         self,
         timelines: Iterable[TimelinePush],
-        leaving: list[OutgoingObject],
-        there: RemoteRefs,
+        objects: list[OutgoingObject],
+        remote_refs: RemoteRefs,
         parts: Parts,
         kinds: tuple[str, ...],
     ) -> None:
         agreed = tuple(sorted({*self._remote_state.kinds, *kinds}))
         self._save_state(replace(self._remote_state, agreed=True, kinds=agreed))
-        arrived = parts.own_uploads(there.uploads)
-        for part in self._divided(leaving):
+        arrived = parts.own_uploads(remote_refs.uploads)
+        for part in self._divided(objects):
             ref, commit = parts.make(part)
             self._move([RefPush(ref, arrived.get(ref), commit)], parts.environment, NO_DELTAS)
             arrived[ref] = commit
         moves = [one.moves for one in timelines]
-        grafts = self._grafts(chain.from_iterable(moves), there, parts, arrived.values())
+        grafts = self._grafts(chain.from_iterable(moves), remote_refs, parts, arrived.values())
         environment = {**parts.environment, **grafts}
         for start in range(0, len(moves), MAX_TIMELINES):
             some = list(chain.from_iterable(moves[start : start + MAX_TIMELINES]))
@@ -419,7 +421,7 @@ class _Push:
             self._save_state(after_push(self._remote_state, new))
         if arrived:
             self._move([RefPush(ref, oid, None) for ref, oid in sorted(arrived.items())], environment)
-        parts.forget()
+        parts.remove()
 
     def _move_atomic(self, moves: Sequence[RefPush], environment: Mapping[bytes, bytes]) -> None:
         """Move timelines and notes in one transaction; without atomic pushes move the timelines last."""

@@ -147,8 +147,8 @@ class LocalTimeline:
 
 
 def plan_push(
-    here: Iterable[LocalTimeline],
-    there: RemoteRefs,
+    local: Iterable[LocalTimeline],
+    remote: RemoteRefs,
     ours: Mapping[str, str],
     grows: Mapping[tuple[str, str], bool],
 ) -> tuple[TimelinePush, ...]:
@@ -156,25 +156,28 @@ def plan_push(
 
     `ours` maps refs to the hash that we pushed last; `grows` tells for (old, new) whether old is an ancestor of new.
     """
-    return tuple(_plan_one(one, there, ours, grows) for one in here)
+    return tuple(_plan_one(one, remote, ours, grows) for one in local)
 
 
-def ancestry_questions(here: Iterable[LocalTimeline], there: RemoteRefs) -> set[tuple[str, str]]:
+def ancestry_questions(local: Iterable[LocalTimeline], remote: RemoteRefs) -> set[tuple[str, str]]:
     """Return the pairs (old, new) whose ancestry `plan_push` needs."""
     pairs = set()
-    for one in here:
-        pairs_of_one = ((there.heads.get(one.timeline), one.head), (there.notes.get(one.timeline), one.notes))
+    for one in local:
+        pairs_of_one = (
+            (remote.heads.get(one.timeline), one.head),
+            (remote.notes.get(one.timeline), one.notes),
+        )
         pairs |= {
             (old, new) for old, new in pairs_of_one if old is not None and new is not None and old != new
         }
     return pairs
 
 
-def plan_deletion(timelines: Iterable[str], there: RemoteRefs) -> tuple[TimelinePush, ...]:
+def plan_deletion(timelines: Iterable[str], remote: RemoteRefs) -> tuple[TimelinePush, ...]:
     """Return the moves that delete timelines on the remote."""
     found = []
     for timeline in timelines:
-        places = ((HEADS, there.heads.get(timeline)), (NOTES, there.notes.get(timeline)))
+        places = ((HEADS, remote.heads.get(timeline)), (NOTES, remote.notes.get(timeline)))
         moves = tuple(RefPush(place + timeline, old, None) for place, old in places if old is not None)
         found.append(TimelinePush(timeline, PushOutcome.DELETED if moves else PushOutcome.SAME, moves))
     return tuple(found)
@@ -194,12 +197,12 @@ def update_order(moves: Iterable[RefPush]) -> list[list[RefPush]]:
 
 
 def _plan_one(
-    one: LocalTimeline, there: RemoteRefs, ours: Mapping[str, str], grows: Mapping[tuple[str, str], bool]
+    one: LocalTimeline, remote: RemoteRefs, ours: Mapping[str, str], grows: Mapping[tuple[str, str], bool]
 ) -> TimelinePush:
     moves, outcomes = [], []
     for ref, old, new in (
-        (HEADS + one.timeline, there.heads.get(one.timeline), one.head),
-        (NOTES + one.timeline, there.notes.get(one.timeline), one.notes),
+        (HEADS + one.timeline, remote.heads.get(one.timeline), one.head),
+        (NOTES + one.timeline, remote.notes.get(one.timeline), one.notes),
     ):
         if new is None or old == new:
             outcomes.append(PushOutcome.SAME)

@@ -73,11 +73,11 @@ def objects_to_send(
     git: Git,
     heads: Sequence[str],
     notes: Sequence[str],
-    there: Iterable[str],
+    remote_hashes: Iterable[str],
     grafts: Mapping[bytes, bytes],
 ) -> list[OutgoingObject]:
     """Return the objects between the tips and the hashes that the remote has; hashes unknown here are ignored."""
-    known = known_objects(git, there)
+    known = known_objects(git, remote_hashes)
     # Objects in notes have no path in the environment.
     rows = _listed(git, heads, known, grafts)
     rows += [(oid, b"") for oid, _ in _listed(git, notes, [*known, *heads], grafts)]
@@ -116,11 +116,11 @@ def known_objects(git: Git, oids: Iterable[str]) -> list[str]:
     return [oid for oid, line in zip(wanted, lines, strict=False) if line == oid]
 
 
-def read_contents(git: Git, leaving: Sequence[OutgoingObject]) -> Iterator[tuple[OutgoingObject, bytes]]:
+def read_contents(git: Git, objects: Sequence[OutgoingObject]) -> Iterator[tuple[OutgoingObject, bytes]]:
     """Yield each object with its bytes."""
     with CatFile(git) as reader:
-        answers = reader.read_many([one.oid for one in leaving])
-        for one, answer in zip(leaving, answers, strict=True):
+        answers = reader.read_many([one.oid for one in objects])
+        for one, answer in zip(objects, answers, strict=True):
             if answer is None:
                 raise Damaged(
                     f"an object is missing: {one.oid}", hint="'git envlog fsck' lists all missing objects"
@@ -128,11 +128,11 @@ def read_contents(git: Git, leaving: Sequence[OutgoingObject]) -> Iterator[tuple
             yield one, answer.data
 
 
-def chunked_files(git: Git, leaving: Iterable[OutgoingObject]) -> dict[bytes, tuple[bytes, int]]:
+def chunked_files(git: Git, objects: Iterable[OutgoingObject]) -> dict[bytes, tuple[bytes, int]]:
     """Return the path and size of each big file, by the path of the tree of its chunks."""
     small = [
         one
-        for one in leaving
+        for one in objects
         if one.kind == "blob" and one.size <= MAX_POINTER and not one.place.startswith(RESERVED + b"/")
     ]
     found = {}
@@ -152,7 +152,7 @@ def chunks_of(one: OutgoingObject) -> bytes | None:
     return b"/".join(one.place.split(b"/")[:4])
 
 
-def shown_place(one: OutgoingObject, data: bytes = b"") -> bytes:
+def place_text(one: OutgoingObject, data: bytes = b"") -> bytes:
     """Return a path as shown to the user; for a manifest shard the directory that it describes."""
     if one.place.startswith(SHARDS):
         directory = data.partition(b"\n")[0].rpartition(b" ")[2]
@@ -178,8 +178,8 @@ def secret_in_text(one: OutgoingObject, data: bytes) -> FoundToken | None:
     texts = _message_texts(data) if one.kind == "commit" else _note_texts(data)
     if all(mask_secrets(text) == text for text in texts):
         return None
-    what, forget = ("message", f"; git envlog drop {one.oid[:7]}") if one.kind == "commit" else ("note", "")
-    return FoundToken(f"{what} {one.oid[:7]}".encode("ascii"), f"a secret in its text{forget}")
+    what, remove = ("message", f"; git envlog drop {one.oid[:7]}") if one.kind == "commit" else ("note", "")
+    return FoundToken(f"{what} {one.oid[:7]}".encode("ascii"), f"a secret in its text{remove}")
 
 
 def _message_texts(data: bytes) -> Iterator[bytes]:
@@ -241,16 +241,16 @@ OVERLAP = 4096
 NESTED = RESERVED + b"/" + DOTGIT + b"/"
 
 
-def scan_outgoing(git: Git, leaving: Sequence[OutgoingObject], largest: int) -> OutgoingScan:
+def scan_outgoing(git: Git, objects: Sequence[OutgoingObject], largest: int) -> OutgoingScan:
     """Read every object to send once, and return the totals and findings.
 
     Objects larger than `largest` are not read.
     """
-    big = chunked_files(git, leaving)
+    big = chunked_files(git, objects)
     totals = _OutgoingTotals()
     for path, size in big.values():
         totals.add(class_of(path), path, size, b"")
-    wanted = [one for one in leaving if one.kind in ("blob", "commit") and one.size <= largest]
+    wanted = [one for one in objects if one.kind in ("blob", "commit") and one.size <= largest]
     pieces = _ChunkTexts()
     for one, data in read_contents(git, wanted):
         piece = chunks_of(one)
@@ -260,14 +260,14 @@ def scan_outgoing(git: Git, leaving: Sequence[OutgoingObject], largest: int) -> 
             totals.add(_class(one, path, data, sealed), path, one.size, data)
         texts = pieces.texts(piece, data)
         if not sealed:
-            totals.find(path if piece is not None else shown_place(one, data), texts)
+            totals.find(path if piece is not None else place_text(one, data), texts)
         totals.add_text_secret(None if sealed else secret_in_text(one, data))
     return totals.result()
 
 
-def too_large(leaving: Iterable[OutgoingObject], largest: int) -> list[OutgoingObject]:
+def too_large(objects: Iterable[OutgoingObject], largest: int) -> list[OutgoingObject]:
     """Return the objects that hosts refuse because of their size."""
-    return [one for one in leaving if one.size > largest]
+    return [one for one in objects if one.size > largest]
 
 
 def is_allowed(path: bytes, allow: Iterable[bytes]) -> bool:
@@ -390,8 +390,8 @@ def write_grafts(
     git.
     """
     known = known_objects(git, [*bases, *(old for _, old in chains if old is not None)])
-    onto = [oid for oid in dict.fromkeys(bases) if oid in known][:MAX_BASES]
-    lines = [_line(git, new, old if old in known else None, onto) for new, old in chains]
+    bases_here = [oid for oid in dict.fromkeys(bases) if oid in known][:MAX_BASES]
+    lines = [_graft_line(git, new, old if old in known else None, bases_here) for new, old in chains]
     try:
         with open(path, "w", encoding="ascii") as file:
             file.write("".join(line for line in lines if line))
@@ -400,7 +400,7 @@ def write_grafts(
     return {b"GIT_GRAFT_FILE": os.fsencode(path)}
 
 
-def _line(git: Git, new: str, old: str | None, onto: Sequence[str]) -> str:
+def _graft_line(git: Git, new: str, old: str | None, bases_here: Sequence[str]) -> str:
     words = ["rev-list", "--first-parent", "--parents", new, *([f"^{old}"] if old is not None else []), "--"]
     listed = git.run(*words).decode("ascii").split("\n")[:-1]
     if not listed:
@@ -408,7 +408,9 @@ def _line(git: Git, new: str, old: str | None, onto: Sequence[str]) -> str:
     # A rewritten chain is grafted onto the old one, too.
     oldest, *parents = listed[-1].split(" ")
     extra_parents = [
-        oid for oid in (*([old] if old is not None else []), *onto) if oid not in (*parents, new, oldest)
+        oid
+        for oid in (*([old] if old is not None else []), *bases_here)
+        if oid not in (*parents, new, oldest)
     ]
     return " ".join([oldest, *parents, *dict.fromkeys(extra_parents)]) + "\n"
 
@@ -514,11 +516,11 @@ ANONYMOUS = {
 }  # fmt: skip
 
 
-def split_into_parts(leaving: Iterable[OutgoingObject], max_size: int) -> Iterator[list[OutgoingObject]]:
+def split_into_parts(objects: Iterable[OutgoingObject], max_size: int) -> Iterator[list[OutgoingObject]]:
     """Yield the blobs to send in parts of at most `most` bytes each, or of one blob."""
     part: list[OutgoingObject] = []
     size = 0
-    for one in leaving:
+    for one in objects:
         if one.kind != "blob":
             continue
         if part and size + one.stored > max_size:
@@ -571,7 +573,7 @@ class Parts:
         commit = self._git.run(*words, environment=environment).decode("ascii").strip()
         return f"{self._prefix}p{commit[:20]}", commit
 
-    def forget(self) -> None:
+    def remove(self) -> None:
         """Delete the parts after they have arrived."""
         try:
             shutil.rmtree(self.place)

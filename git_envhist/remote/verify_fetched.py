@@ -123,8 +123,8 @@ class Checker:
         signed = notes and self._signed_state(head, notes)
         if not signed or notes is None:
             raise Altered("its check results, names and notes are not those that its head covers")
-        came = set(self._records(notes))
-        missing = [kind for kind, *_ in (one for one in self._records(signed) if one not in came)]
+        arrived = set(self._records(notes))
+        missing = [kind for kind, *_ in (one for one in self._records(signed) if one not in arrived)]
         if missing:
             verdicts = sum(kind == VERDICT for kind in missing)
             raise Altered(
@@ -174,19 +174,19 @@ class CheckedHeads:
                 self._check(name, heads[name], notes.get(name))
 
     def _check(self, name: str, tip: str, notes: str | None) -> None:
-        here = f"{self._remote}/{name}"
+        name_here = f"{self._remote}/{name}"
         try:
-            found = self._checker.check(name, tip, notes, self._seen.get(here))
+            found = self._checker.check(name, tip, notes, self._seen.get(name_here))
         except Altered as altered:
             if not self._accept:
                 self.refused[name] = f"{altered.message}; {altered.hint}"
                 return
-            self._seen.pop(here, None)
+            self._seen.pop(name_here, None)
             found = self._as_new(name, tip, notes)
         self.refused.pop(name, None)
         self._states[name] = found.state
         if found.seen is not None:
-            self._seen[here] = found.seen
+            self._seen[name_here] = found.seen
 
     def _as_new(self, name: str, tip: str, notes: str | None) -> Verdict:
         try:
@@ -194,7 +194,7 @@ class CheckedHeads:
         except Altered:
             return Verdict(HeadState.ALTERED)
 
-    def remember(self) -> None:
+    def save(self) -> None:
         """Record the verified heads, so that no server can send an older state from now on."""
         if self._states:
             write_seen(self._path, self._seen)

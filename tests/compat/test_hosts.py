@@ -91,7 +91,7 @@ def test_whoever_stops_waiting_is_told_when_it_is_over(begin: Begin, workspace: 
         with pytest.raises(asyncio.CancelledError):
             await saving
         # Asked without waiting for anybody who still holds the lock.
-        return [one.intent for one in service._keeper._book.checkpoints()]
+        return [one.intent for one in service._keeper._store.checkpoints()]
 
     assert asyncio.run(work()) == ["To its end", "Initial checkpoint"]
 

@@ -16,7 +16,7 @@ from git_envhist.api import AroundHistory
 from git_envhist.errors import EnvhistError
 from git_envhist.platform import SYSTEM
 from git_envhist.remote.errors import RemoteFailed
-from git_envhist.remote.fetch import MAX_COUNT, next_batch_size
+from git_envhist.remote.fetch import MAX_BATCH, next_batch_size
 from git_envhist.snapshots.fetched import FetchedStore
 from tests.cli.test_json import validate
 from tests.end_to_end.captures import capture, everything_of_git
@@ -391,14 +391,14 @@ def test_what_packs_are_known_is_told_whole_or_not_at_all(colleague: Repo) -> No
 )
 def test_a_turn_is_as_long_as_one_would_lose(many: int, seconds: float, then: int) -> None:
     assert next_batch_size(many, seconds) == then
-    assert next_batch_size(MAX_COUNT, seconds) <= MAX_COUNT
+    assert next_batch_size(MAX_BATCH, seconds) <= MAX_BATCH
 
 
 def test_a_full_fetch_that_was_broken_off_asks_only_for_what_is_missing(
     repo: Repo, bare: Repo, colleague: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("git_envhist.remote.fetch.FIRST_TURN", 20)
-    monkeypatch.setattr("git_envhist.remote.fetch.MAX_COUNT", 20)
+    monkeypatch.setattr("git_envhist.remote.fetch.FIRST_BATCH", 20)
+    monkeypatch.setattr("git_envhist.remote.fetch.MAX_BATCH", 20)
     for number in range(100):
         repo.write(f"d/{number}", os.urandom(3000))
     capture(repo, "one")

@@ -300,7 +300,8 @@ def test_a_server_that_says_nothing_is_given_up(
     wait_for(reached)
     assert running.communicate()[1].splitlines() == [
         f"error: 'origin' ({bare.path}) sent nothing for 1 s",
-        "hint: run the command again: it continues where it stopped; for a longer timeout: git -c envhist.fetchPatience=1h envlog fetch",
+        "hint: run the command again: it continues where it stopped; "
+        "for a longer timeout: git -c envhist.fetchPatience=1h envlog fetch",
     ]
     assert running.returncode == 128
     os.close(os.open(reached, os.O_RDWR | os.O_NONBLOCK))
@@ -321,7 +322,8 @@ def test_one_that_says_nothing_to_a_push_is_given_up_too(
     wait_for(reached)
     assert running.communicate()[1].splitlines() == [
         f"error: 'origin' ({bare.path}) sent nothing for 1 s",
-        "hint: run the command again: it continues where it stopped; for a longer timeout: git -c envhist.pushPatience=1h envlog push",
+        "hint: run the command again: it continues where it stopped; "
+        "for a longer timeout: git -c envhist.pushPatience=1h envlog push",
     ]
     assert running.returncode == 128
     os.close(os.open(reached, os.O_RDWR | os.O_NONBLOCK))

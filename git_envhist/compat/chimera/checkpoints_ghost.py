@@ -104,26 +104,26 @@ class GhostStack:
         assert snapshot is not None
         return snapshot.id
 
-    def not_kept(self, commit: str, places: Iterable[tuple[str, str]]) -> list[str]:
+    def missing_paths(self, commit: str, places: Iterable[tuple[str, str]]) -> list[str]:
         """Return the paths that exist but are not in the snapshot."""
-        held = self._held(Ghost("", "", 0.0, tuple(places), commit))
-        return [path for path, place in places if path not in held and os.path.lexists(self._at(place))]
+        contents = self._contents(Ghost("", "", 0.0, tuple(places), commit))
+        return [path for path, place in places if path not in contents and os.path.lexists(self._at(place))]
 
-    def bring_back(self, ghost: Ghost) -> list[str]:
+    def restore(self, ghost: Ghost) -> list[str]:
         """Restore the paths of a snapshot; return the result of each, as found on disk."""
         skipped = [f"skipped: {path} ({reason})" for path, reason in ghost.skipped]
         if ghost.commit is None:
             return skipped
-        held = self._held(ghost)
-        before = {place: _looks(self._at(place)) for _, place in ghost.places}
+        contents = self._contents(ghost)
+        before = {place: _entry_state(self._at(place)) for _, place in ghost.places}
         history = self._open([*(place for _, place in ghost.places), *ghost.also])
         history.restore(_known(history, ghost.commit))
         done = []
         for path, place in ghost.places:
-            now = _looks(self._at(place))
-            if path in held and before[place] == now and self._leads_out(place):
+            now = _entry_state(self._at(place))
+            if path in contents and before[place] == now and self._leads_out(place):
                 done.append(f"skipped: {path} ({LEADS_OUT})")
-            elif path in held:
+            elif path in contents:
                 done.append(f"restored: {path}" if now else f"skipped: {path} ({STAYED})")
             elif before[place]:
                 done.append(f"skipped: {path} ({STAYED})" if now else f"deleted: {path}")
@@ -138,7 +138,7 @@ class GhostStack:
         """Return a digest of the current content of a path; empty if nothing exists there."""
         full = self._at(place)
         if os.path.islink(full) or not os.path.isfile(full):
-            return _looks(full)
+            return _entry_state(full)
         try:
             with open(full, "rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
@@ -154,26 +154,26 @@ class GhostStack:
 
     def texts(self, ghost: Ghost) -> dict[str, str]:
         """Return the files as text; empty for files that did not exist."""
-        held = self._held(ghost) if ghost.commit is not None else {}
-        return {path: held.get(path, b"").decode("utf-8", "replace") for path in ghost.paths}
+        contents = self._contents(ghost) if ghost.commit is not None else {}
+        return {path: contents.get(path, b"").decode("utf-8", "replace") for path in ghost.paths}
 
-    def let_go(self, ghosts: Sequence[Ghost]) -> None:
+    def drop(self, ghosts: Sequence[Ghost]) -> None:
         """Drop snapshots that are no longer needed."""
         commits = {ghost.commit for ghost in ghosts if ghost.commit is not None}
         if commits:
             history = self._open(())
             drop_soon(history, [one for one in history.log() if one.id in commits])
 
-    def _held(self, ghost: Ghost) -> dict[str, bytes]:
+    def _contents(self, ghost: Ghost) -> dict[str, bytes]:
         """Return the content of each path that existed; none for directories."""
         history = self._open(())
-        held = {}
+        contents = {}
         with closing(history.reader(_known(history, ghost.commit or ""))) as reader:
             for path, place in ghost.places:
                 name = EnvPath(os.fsencode(place))
                 if reader.entry(name) is not None:
-                    held[path] = _bytes_of(reader, name)
-        return held
+                    contents[path] = _bytes_of(reader, name)
+        return contents
 
     @property
     def _file(self) -> str:
@@ -181,11 +181,11 @@ class GhostStack:
 
     def _open(self, places: Iterable[str]) -> AroundHistory:
         return self._keeping.open(
-            self._root, LibraryRules(only(places), USER_NAME, USER_EMAIL, named_only=True)
+            self._root, LibraryRules(only_patterns(places), USER_NAME, USER_EMAIL, named_only=True)
         )
 
 
-def only(places: Iterable[str]) -> tuple[str, ...]:
+def only_patterns(places: Iterable[str]) -> tuple[str, ...]:
     """Return gitignore patterns that exclude everything except some paths and their content."""
     patterns: dict[str, None] = {"/*": None}
     wanted = set(places)
@@ -200,22 +200,30 @@ def only(places: Iterable[str]) -> tuple[str, ...]:
     return tuple(patterns)
 
 
-def _read_stack(said: dict[str, Any]) -> Stack:
-    return Stack(int(said["counter"]), tuple(map(_read_ghost, said["ghosts"])))
+def _read_stack(values: dict[str, Any]) -> Stack:
+    return Stack(int(values["counter"]), tuple(map(_read_ghost, values["ghosts"])))
 
 
-def _read_ghost(said: dict[str, Any]) -> Ghost:
-    places = tuple((str(path), str(place)) for path, place in said["places"])
+def _read_ghost(values: dict[str, Any]) -> Ghost:
+    places = tuple((str(path), str(place)) for path, place in values["places"])
     skipped, left = (
-        tuple((str(one), str(other)) for one, other in said.get(name, ())) for name in ("skipped", "left")
+        tuple((str(one), str(other)) for one, other in values.get(name, ())) for name in ("skipped", "left")
     )
-    also, process = tuple(said["also"]), str(said.get("process", ""))
+    also, process = tuple(values["also"]), str(values.get("process", ""))
     return Ghost(
-        said["id"], said["label"], said["timestamp"], places, said["commit"], also, skipped, process, left
+        values["id"],
+        values["label"],
+        values["timestamp"],
+        places,
+        values["commit"],
+        also,
+        skipped,
+        process,
+        left,
     )
 
 
-def with_what_is_left(ghosts: Sequence[Ghost], process: str, now: Mapping[str, str]) -> tuple[Ghost, ...]:
+def with_digests(ghosts: Sequence[Ghost], process: str, now: Mapping[str, str]) -> tuple[Ghost, ...]:
     """Return snapshots with the digests of some places, in the newest one of a process that names each of them.
 
     Existing digests are kept.
@@ -223,16 +231,16 @@ def with_what_is_left(ghosts: Sequence[Ghost], process: str, now: Mapping[str, s
     found, open_places = list(ghosts), set(now)
     for number in range(len(found) - 1, -1, -1):
         ghost = found[number]
-        mine = {place for _, place in ghost.places} & open_places
-        open_places -= mine
-        missing = mine - set(dict(ghost.left))
+        own = {place for _, place in ghost.places} & open_places
+        open_places -= own
+        missing = own - set(dict(ghost.left))
         if missing and ghost.process == process:
             left = (*ghost.left, *((place, now[place]) for place in sorted(missing)))
             found[number] = replace(ghost, left=left)
     return tuple(found)
 
 
-def _looks(path: str) -> str:
+def _entry_state(path: str) -> str:
     """Return the type of the entry at a path, and the target of a link; empty if nothing exists."""
     try:
         return f"link {os.readlink(path)}"
@@ -300,27 +308,27 @@ class GhostCommitManager:
         os.makedirs(self._workdir, exist_ok=True)
         if not self._notes_at_exit:
             self._notes_at_exit = True
-            atexit.register(self._note_what_is_left)
+            atexit.register(self._record_digests)
         with self._lock, errors_as_os_errors(), self._ghosts.locked() as stack:
             named = paths if paths is not None else self._named_last(stack)
             places, skipped = self._places([os.fspath(path) for path in named])
             number = stack.counter + 1
             name = f"ghost-{number}"
             also = tuple(
-                sorted({end for place in places.values() if (end := self._led_to(place)) is not None})
+                sorted({end for place in places.values() if (end := self._link_target(place)) is not None})
             )
             taken = self._ghosts.take(name, label, [*places.values(), *also]) if places else None
             if taken is not None:
-                for path in self._ghosts.not_kept(taken, list(places.items())):
+                for path in self._ghosts.missing_paths(taken, list(places.items())):
                     skipped[path] = "it could not be kept"
                     del places[path]
             kept = tuple(places.items())
             ghost = Ghost(name, label, time.time(), kept, taken, also, tuple(skipped.items()), PROCESS)
             now = {place: self._ghosts.digest(place) for place in places.values()}
-            every = (*with_what_is_left(stack.ghosts, PROCESS, now), ghost)
+            every = (*with_digests(stack.ghosts, PROCESS, now), ghost)
             keep = every[max(0, len(every) - self._max_snapshots) :]
             self._ghosts.write(Stack(number, keep))
-            self._ghosts.let_go(every[: len(every) - len(keep)])
+            self._ghosts.drop(every[: len(every) - len(keep)])
             return ghost.id
 
     def undo(self, n: int = 1, *, force: bool = False) -> list[str]:
@@ -336,10 +344,10 @@ class GhostCommitManager:
                 if changed:
                     done += [f"skipped: {path} ({CHANGED})" for path in changed]
                     break
-                done += self._ghosts.bring_back(ghost)
+                done += self._ghosts.restore(ghost)
                 stack = Stack(stack.counter, tuple(rest))
                 self._ghosts.write(stack)
-                self._ghosts.let_go([ghost])
+                self._ghosts.drop([ghost])
         return done
 
     def peek(self) -> GhostSnapshot | None:
@@ -352,7 +360,7 @@ class GhostCommitManager:
         """Drop all snapshots."""
         with self._lock, errors_as_os_errors(), self._ghosts.locked() as stack:
             self._ghosts.write(Stack(stack.counter, ()))
-            self._ghosts.let_go(stack.ghosts)
+            self._ghosts.drop(stack.ghosts)
 
     @staticmethod
     def _named_last(stack: Stack) -> tuple[str, ...]:
@@ -374,13 +382,13 @@ class GhostCommitManager:
                 places[path] = place
         return places, skipped
 
-    def _note_what_is_left(self) -> None:
+    def _record_digests(self) -> None:
         """Record the files as this process leaves them, so that a later process detects changes."""
         # Errors must not disturb the exit of the process.
         with suppress(Exception), self._ghosts.locked() as stack:
             places = {place for one in stack.ghosts if one.process == PROCESS for _, place in one.places}
             now = {place: self._ghosts.digest(place) for place in places}
-            ghosts = with_what_is_left(stack.ghosts, PROCESS, now)
+            ghosts = with_digests(stack.ghosts, PROCESS, now)
             if ghosts != stack.ghosts:
                 self._ghosts.write(Stack(stack.counter, ghosts))
 
@@ -405,7 +413,7 @@ class GhostCommitManager:
             raise PathEscapes(path)
         return os.path.relpath(real, self._workdir)
 
-    def _led_to(self, place: str) -> str | None:
+    def _link_target(self, place: str) -> str | None:
         """Return the target of a link inside the working directory, because a tool writes through it."""
         full = os.path.join(self._workdir, place)
         real = os.path.realpath(full)

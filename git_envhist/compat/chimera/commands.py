@@ -135,7 +135,7 @@ def cmd_undo(session: Any, env: Any, args: str, out: Print) -> None:
     if wanted < 1:
         out("/undo: nothing to undo")
         return
-    if not _stand("/undo", session, turns, turns.past[-wanted - 1], out):
+    if not _restore_turn("/undo", session, turns, turns.past[-wanted - 1], out):
         return
     for _ in range(wanted):
         turns.undone.append(turns.past.pop())
@@ -149,14 +149,14 @@ def cmd_redo(session: Any, env: Any, args: str, out: Print) -> None:
     if wanted < 1:
         out("/redo: nothing to redo")
         return
-    if not _stand("/redo", session, turns, turns.undone[-wanted], out):
+    if not _restore_turn("/redo", session, turns, turns.undone[-wanted], out):
         return
     for _ in range(wanted):
         turns.past.append(turns.undone.pop())
     out(f"/redo: replayed {_counted(wanted)} ({len(turns.undone)} remaining)")
 
 
-def _stand(command: str, session: Any, turns: Turns, turn: ConversationTurn, out: Print) -> bool:
+def _restore_turn(command: str, session: Any, turns: Turns, turn: ConversationTurn, out: Print) -> bool:
     """Restore the files, then the conversation; return whether that succeeded."""
     if turn.info is not None:
         try:

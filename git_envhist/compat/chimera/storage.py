@@ -84,11 +84,11 @@ class EnvironmentCheckpoints:
         self._rules = LibraryRules(tuple(exclude), USER_NAME, USER_EMAIL)
         self._lock = ThreadLock()
 
-    def take(self, least: int = 0) -> tuple[Snapshot, int]:
+    def take(self, minimum: int = 0) -> tuple[Snapshot, int]:
         """Take a snapshot with the next number, at least `least`; return it, and the number of new bytes."""
         with self._lock, self._numbering() as history:
             number = max((_number(one) + 1 for one in history.log()), default=0)
-            captured = _capture(history, str(max(number, least)))
+            captured = _capture(history, str(max(number, minimum)))
             assert captured.snapshot is not None
             return captured.snapshot, captured.new_bytes
 
@@ -163,8 +163,8 @@ def _number(snapshot: Snapshot) -> int:
 
 
 def _label(snapshot: Snapshot) -> CheckpointInfo | None:
-    said = [record for record in snapshot.records if record.kind == LABEL]
-    fields = said[-1].fields if said else {}
+    labels = [record for record in snapshot.records if record.kind == LABEL]
+    fields = labels[-1].fields if labels else {}
     name, at = fields.get("name"), fields.get("timestamp")
     if not isinstance(name, str) or not isinstance(at, int | float):
         return None

@@ -244,7 +244,7 @@ class CheckpointService:
 
     async def _restore(self, words: str | Snapshot) -> CheckpointResult:
         try:
-            unsaved, restored = await in_a_thread(self._keeper.go_back, words, PRE_RESTORE)
+            unsaved, restored = await in_a_thread(self._keeper.restore, words, PRE_RESTORE)
         except ANY_ERROR as error:
             return await self._failed(str(error))
         if unsaved is not None:
@@ -254,8 +254,8 @@ class CheckpointService:
 
     async def _tell_saved(self, saved: Checkpoint, pruned: int) -> None:
         if pruned:
-            told = {"action": "pruned", "removed_count": pruned}
-            await self._emit(CheckpointEvent.CHECKPOINTS_PRUNED, told)
+            details = {"action": "pruned", "removed_count": pruned}
+            await self._emit(CheckpointEvent.CHECKPOINTS_PRUNED, details)
         await self._emit(CheckpointEvent.CHECKPOINT_CREATED, saved)
 
     async def _failed(self, why: str) -> CheckpointResult:
@@ -274,9 +274,9 @@ class CheckpointService:
     async def _emit(self, event: CheckpointEvent, data: Any) -> None:
         for handler in self._handlers[event]:
             try:
-                told = handler(data)
-                if inspect.isawaitable(told):
-                    await told
+                returned = handler(data)
+                if inspect.isawaitable(returned):
+                    await returned
             except Exception as error:  # handlers may raise any exception
                 logger.warning("a handler of '%s' failed: %s", event.value, error)
 

@@ -93,7 +93,7 @@ class CheckpointStore:
         """Restore the workspace to a checkpoint."""
         # Files above the size limit are not captured, so a restore does not change them.
         restored = self.history().restore(target, wish=RestoreOptions())
-        self._stand_on(target.id)
+        self._set_current(target.id)
         return restored
 
     def checkpoints(self) -> list[Snapshot]:
@@ -103,14 +103,14 @@ class CheckpointStore:
     def reachable(self) -> list[Snapshot]:
         """Return all checkpoints that can be restored, newest first, including pruned ones that still exist."""
         history = self.history(capped=False)
-        deleted = self._said().get(DELETED) or ()
+        deleted = self._read_position().get(DELETED) or ()
         pruned = [item.snapshot for item in history.dropping.trash() if item.snapshot.id not in deleted]
         return [one for one in (*history.log(), *pruned) if _kind(one)]
 
     def line(self) -> list[Snapshot]:
         """Return the current checkpoint and its predecessors, newest first."""
         every = self.reachable()
-        position = self._said().get(AT)
+        position = self._read_position().get(AT)
         here: Snapshot | None = next((one for one in every if one.id == position), next(iter(every), None))
         found: list[Snapshot] = []
         while here is not None:
@@ -126,8 +126,8 @@ class CheckpointStore:
 
     def delete(self, snapshot: Snapshot) -> None:
         """Drop a checkpoint."""
-        said = self._said()
-        self._say({**said, DELETED: [*(said.get(DELETED) or ()), snapshot.id]})
+        values = self._read_position()
+        self._write_position({**values, DELETED: [*(values.get(DELETED) or ()), snapshot.id]})
         drop_now(self.history(capped=False), [snapshot])
 
     def prune(self, snapshots: Sequence[Snapshot]) -> None:
@@ -148,14 +148,14 @@ class CheckpointStore:
         *,
         if_changed: bool = False,
     ) -> Snapshot | None:
-        meta = [(KIND, kind), (AFTER, self._standing(history))]
+        meta = [(KIND, kind), (AFTER, self._current(history))]
         if metadata:
             meta.append(
                 (METADATA, json.dumps({str(key): value for key, value in metadata.items()}, default=str))
             )
         captured = history.capture(message, if_changed=if_changed, meta=meta, attached=attached)
         if captured.snapshot is not None:
-            self._stand_on(captured.snapshot.id)
+            self._set_current(captured.snapshot.id)
         return captured.snapshot
 
     def _patterns(self) -> tuple[str, ...]:
@@ -173,28 +173,28 @@ class CheckpointStore:
     def _position_file(self) -> str:
         return os.path.join(self._keeping.place_of(self.root), POSITION)
 
-    def _said(self) -> dict[str, Any]:
+    def _read_position(self) -> dict[str, Any]:
         nothing: dict[str, Any] = {}
-        return read_json(self._position_file, lambda said: {**said}, nothing)
+        return read_json(self._position_file, lambda values: {**values}, nothing)
 
-    def _say(self, said: Mapping[str, Any]) -> None:
-        write_json(self._position_file, dict(said))
+    def _write_position(self, values: Mapping[str, Any]) -> None:
+        write_json(self._position_file, dict(values))
 
-    def _standing(self, history: AroundHistory) -> str:
-        position = self._said().get(AT)
+    def _current(self, history: AroundHistory) -> str:
+        position = self._read_position().get(AT)
         return str(position) if position else next((one.id for one in history.log() if _kind(one)), "")
 
-    def _stand_on(self, checkpoint: str) -> None:
-        self._say({**self._said(), AT: checkpoint})
+    def _set_current(self, checkpoint: str) -> None:
+        self._write_position({**self._read_position(), AT: checkpoint})
 
 
 def metadata_of(snapshot: Snapshot) -> dict[str, Any]:
     """Return the metadata that the caller stored with a checkpoint."""
     try:
-        said = json.loads(dict(snapshot.meta).get(METADATA, "{}"))
+        values = json.loads(dict(snapshot.meta).get(METADATA, "{}"))
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return values if isinstance(values, dict) else {}
 
 
 def _kind(snapshot: Snapshot) -> str | None:
@@ -250,11 +250,11 @@ COUNT = "message_count"
 class Conversation:
     """The messages of one conversation, wherever they are stored."""
 
-    def __init__(self, held: Any, session_id: str | None = None) -> None:
+    def __init__(self, source: Any, session_id: str | None = None) -> None:
         """Wrap a list of messages, an agent with a `chat_history`, or a store and a session id."""
-        self._held = held
+        self._source = source
         self._session_id = session_id
-        reads = callable(getattr(held, "get_chat_history", None)) and session_id is not None
+        reads = callable(getattr(source, "get_chat_history", None)) and session_id is not None
         if not reads and not isinstance(self._list(), MutableSequence):
             raise TypeError(
                 "a list of messages, an agent with a chat_history, or a store of sessions and an id is wanted"
@@ -273,45 +273,45 @@ class Conversation:
         """Return the messages as plain values."""
         return _as_kept(self._messages())
 
-    def go_back(self, count: int, kept: Sequence[Any] | None) -> None:
+    def restore(self, count: int, known: Sequence[Any] | None) -> None:
         """Cut it to its first `count` messages; `kept` are the messages of that time, if known."""
         here = list(self._messages())
-        same = count if kept is None else _same(_as_kept(here), kept)
-        then = [*here[:same], *(kept or ())[same:]]
+        same = count if known is None else _same(_as_kept(here), known)
+        then = [*here[:same], *(known or ())[same:]]
         if len(then) == same < len(here):
-            self._cut(same)
+            self._truncate(same)
         elif len(then) > same:
-            self._put(then)
+            self._replace_messages(then)
 
-    def _cut(self, count: int) -> None:
-        revert: Callable[[str | None, int], object] | None = getattr(self._held, "revert_to_message", None)
+    def _truncate(self, count: int) -> None:
+        revert: Callable[[str | None, int], object] | None = getattr(self._source, "revert_to_message", None)
         if self._is_store and revert is not None and count > 0:
             # The index is that of the last message to keep.
             revert(self._session_id, count - 1)
         else:
-            self._put(list(self._messages())[:count])
+            self._replace_messages(list(self._messages())[:count])
 
-    def _put(self, messages: list[Any]) -> None:
+    def _replace_messages(self, messages: list[Any]) -> None:
         if not self._is_store:
             self._list()[:] = messages
-        elif hasattr(self._held, "set_chat_history"):
-            self._held.set_chat_history(self._session_id, messages)
+        elif hasattr(self._source, "set_chat_history"):
+            self._source.set_chat_history(self._session_id, messages)
 
     def _messages(self) -> Sequence[Any]:
-        held: Sequence[Any] = (
-            self._held.get_chat_history(self._session_id) if self._is_store else self._list()
+        source: Sequence[Any] = (
+            self._source.get_chat_history(self._session_id) if self._is_store else self._list()
         )
-        return held
+        return source
 
     def _list(self) -> Any:
-        return getattr(self._held, "chat_history", self._held)
+        return getattr(self._source, "chat_history", self._source)
 
 
-def _same(here: Sequence[Any], kept: Sequence[Any]) -> int:
+def _same(here: Sequence[Any], known: Sequence[Any]) -> int:
     """Return the number of equal messages at the start; a conversation may have been rewritten since."""
-    pairs = zip(here, kept, strict=False)
+    pairs = zip(here, known, strict=False)
     return next(
-        (number for number, (one, other) in enumerate(pairs) if one != other), min(len(here), len(kept))
+        (number for number, (one, other) in enumerate(pairs) if one != other), min(len(here), len(known))
     )
 
 
@@ -320,8 +320,8 @@ def _as_json(messages: Sequence[Any]) -> str:
 
 
 def _as_kept(messages: Sequence[Any]) -> list[Any]:
-    kept: list[Any] = json.loads(_as_json(messages))
-    return kept
+    known: list[Any] = json.loads(_as_json(messages))
+    return known
 
 
 # The synchronous implementation of the service, without its events.
@@ -341,107 +341,107 @@ class WorkspaceCheckpoints:
     def __init__(self, config: CheckpointConfig, book: CheckpointStore) -> None:
         self.conversation: Conversation | None = None
         self._config = config
-        self._book = book
+        self._store = book
         self._counts: dict[str, Counts] = {}
 
     def begin(self) -> None:
-        with self._book.lock:
-            self._book.begin()
+        with self._store.lock:
+            self._store.begin()
 
     def save(
         self, message: str, allow_empty: bool, metadata: Mapping[str, Any] | None, keep: str = ""
     ) -> tuple[Checkpoint, int]:
         """Return the new checkpoint, and the number of pruned ones; `keep` is never pruned."""
-        said: dict[str, Any] = {
+        values: dict[str, Any] = {
             **(self.conversation.metadata() if self.conversation else {}),
             **(metadata or {}),
         }
         attached = self.conversation.attached() if self.conversation else []
-        with self._book.lock:
-            saved = self._book.save(message, allow_empty=allow_empty, metadata=said, attached=attached)
+        with self._store.lock:
+            saved = self._store.save(message, allow_empty=allow_empty, metadata=values, attached=attached)
             if saved is None:
                 raise NothingChanged
-            every = self._book.checkpoints()
-            return self._told([saved], every)[0], self._prune(every, keep)
+            every = self._store.checkpoints()
+            return self._with_changes([saved], every)[0], self._prune(every, keep)
 
-    def go_back(
+    def restore(
         self, words: str | Snapshot, unsaved: str
     ) -> tuple[tuple[Checkpoint, int] | None, Checkpoint]:
         """Restore a checkpoint and the conversation; return the checkpoint saved before, and the restored one."""
-        with self._book.lock:
+        with self._store.lock:
             target = self.resolve(words)
             try:
-                saved = self.save(unsaved, self._said_since(), None, target.id)
+                saved = self.save(unsaved, self._has_unsaved_messages(), None, target.id)
             except NothingChanged:
                 saved = None
             except (EnvhistError, OSError) as error:
                 raise EnvhistError(f"Pre-restore snapshot failed: {error}") from error
-            self._book.restore(target)
+            self._store.restore(target)
             count = metadata_of(target).get(COUNT)
             if self.conversation is not None and isinstance(count, int):
-                self.conversation.go_back(count, self._kept_messages(target))
-            return saved, self._told([target], self._book.checkpoints())[0]
+                self.conversation.restore(count, self._kept_messages(target))
+            return saved, self._with_changes([target], self._store.checkpoints())[0]
 
-    def _said_since(self) -> bool:
+    def _has_unsaved_messages(self) -> bool:
         """Return whether the conversation has messages that no checkpoint has and that cutting it would lose."""
         if self.conversation is None:
             return False
-        line = self._book.line()
-        kept = self._kept_messages(line[0]) if line else None
-        return self.conversation.plain() != (kept or [])
+        line = self._store.line()
+        known = self._kept_messages(line[0]) if line else None
+        return self.conversation.plain() != (known or [])
 
     def resolve(self, words: str | Snapshot) -> Snapshot:
         """Return the checkpoint that an id or HEAD expression names; raises `SnapshotNotFound` if there is none."""
         if isinstance(words, Snapshot):
             return words
-        with self._book.lock:
+        with self._store.lock:
             if back := HEAD.fullmatch(words):
                 # Count as git does, along the predecessors of the current checkpoint.
                 steps = len(back[1]) if back[1] else int(back[2] or (back[3] and 1) or 0)
-                found = next(iter(self._book.line()[steps:]), None)
+                found = next(iter(self._store.line()[steps:]), None)
             else:
-                found = next((one for one in self._book.reachable() if one.id.startswith(words)), None)
+                found = next((one for one in self._store.reachable() if one.id.startswith(words)), None)
         if found is None:
             raise SnapshotNotFound(words)
         return found
 
     def line(self) -> list[Snapshot]:
-        with self._book.lock:
-            return self._book.line()
+        with self._store.lock:
+            return self._store.line()
 
     def listed(self, limit: int | None) -> list[Checkpoint]:
-        with self._book.lock:
-            every = self._book.checkpoints()
-            return self._told(every[:limit] if limit is not None else every, every)
+        with self._store.lock:
+            every = self._store.checkpoints()
+            return self._with_changes(every[:limit] if limit is not None else every, every)
 
     def get(self, words: str) -> Checkpoint | None:
-        with self._book.lock:
-            every = self._book.checkpoints()
+        with self._store.lock:
+            every = self._store.checkpoints()
             found = [one for one in every if words and one.id.startswith(words)]
-            return self._told(found[:1], every)[0] if found else None
+            return self._with_changes(found[:1], every)[0] if found else None
 
     def delete(self, words: str) -> bool:
         """Delete one checkpoint; return whether it existed."""
-        with self._book.lock:
-            every = self._book.checkpoints()
+        with self._store.lock:
+            every = self._store.checkpoints()
             found = [one for one in every if words and one.id.startswith(words)]
             for one in found[:1]:
-                self._book.delete(one)
+                self._store.delete(one)
             return bool(found)
 
     def forget(self) -> None:
-        with self._book.lock:
-            self._book.forget()
+        with self._store.lock:
+            self._store.forget()
 
     def diff(self, from_id: str | None, to_id: str | None) -> CheckpointDiff:
         """Compare two checkpoints; by default the predecessor of the current one with the workspace."""
-        with self._book.lock:
-            line = self._book.line()
+        with self._store.lock:
+            line = self._store.line()
             before = self.resolve(from_id) if from_id else line[min(1, len(line) - 1)]
             after = self.resolve(to_id) if to_id else None
-            files, patch = compare_contents(self._book.history(), before, after or "now")
+            changed, patch = compare_contents(self._store.history(), before, after or "now")
         root = os.path.abspath(self._config.workspace_dir)
-        told = [
+        files = [
             FileDiff(
                 file.path,
                 os.path.join(root, file.path),
@@ -451,10 +451,10 @@ class WorkspaceCheckpoints:
                 file.before,
                 file.after,
             )
-            for file in files
+            for file in changed
         ]
         short = after.id[:SHORT] if after is not None else None
-        return CheckpointDiff(before.id[:SHORT], short, told, diff_content=patch)
+        return CheckpointDiff(before.id[:SHORT], short, files, diff_content=patch)
 
     def _prune(self, every: Sequence[Snapshot], keep: str) -> int:
         limit = self._config.max_checkpoints
@@ -463,10 +463,10 @@ class WorkspaceCheckpoints:
         too_many = [one for one in saved[limit:] if one.id != keep] if limit > 0 else []
         if too_many:
             # The initial snapshot is not counted, as in the original library.
-            self._book.prune([*too_many, *(one for one in begun if one.id != keep)])
+            self._store.prune([*too_many, *(one for one in begun if one.id != keep)])
         return len(too_many)
 
-    def _told(self, wanted: Sequence[Snapshot], every: Sequence[Snapshot]) -> list[Checkpoint]:
+    def _with_changes(self, wanted: Sequence[Snapshot], every: Sequence[Snapshot]) -> list[Checkpoint]:
         return [_as_checkpoint(one, self._counted(one, every)) for one in wanted]
 
     def _counted(self, snapshot: Snapshot, every: Sequence[Snapshot]) -> Counts:
@@ -478,7 +478,7 @@ class WorkspaceCheckpoints:
     def _count(self, snapshot: Snapshot, before: Snapshot | None) -> Counts:
         if before is None or dict(snapshot.meta).get(KIND) == INITIAL:
             return [], 0, 0
-        git = self._book.history(capped=False).repository.git
+        git = self._store.history(capped=False).repository.git
         # For the first save, all files are new.
         begun = dict(before.meta).get(KIND) == INITIAL
         files = changed_files(git, empty_tree(git, snapshot.tree) if begun else before.tree, snapshot.tree)
@@ -488,10 +488,10 @@ class WorkspaceCheckpoints:
     def _kept_messages(self, target: Snapshot) -> list[Any] | None:
         if not target.attachments:
             return None
-        for name, data in self._book.attachments(target):
+        for name, data in self._store.attachments(target):
             if name.endswith(b"conversation.json"):
-                kept = json.loads(data)
-                return kept if isinstance(kept, list) else None
+                known = json.loads(data)
+                return known if isinstance(known, list) else None
         return None
 
 

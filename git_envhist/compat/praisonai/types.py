@@ -58,9 +58,9 @@ def _absolute(path: str | os.PathLike[str]) -> str:
 
 def default_storage() -> str:
     """Return the directory in which the original library stores its checkpoints on this machine."""
-    told = os.environ.get("PRAISONAI_HOME")
-    if told:
-        return os.path.join(os.path.expanduser(told), "checkpoints")
+    configured = os.environ.get("PRAISONAI_HOME")
+    if configured:
+        return os.path.join(os.path.expanduser(configured), "checkpoints")
     home = Path.home()
     usual, earlier = home / ".praisonai", home / ".praison"
     xdg = os.environ.get("XDG_DATA_HOME")

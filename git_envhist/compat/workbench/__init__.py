@@ -34,21 +34,21 @@ def main(words: Sequence[str]) -> int:
     try:
         return run(words)
     except EnvhistError as error:
-        return _say(error)
+        return _print(error)
     except BrokenPipeError:
         return 141
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        return _say(EnvhistError(f"the system refused '{error.filename or '.'}': {reason}"))
+        return _print(EnvhistError(f"the system refused '{error.filename or '.'}': {reason}"))
     except KeyboardInterrupt:
         return 130
 
 
-def _say(error: EnvhistError) -> int:
+def _print(error: EnvhistError) -> int:
 
-    complain(f"error: {error.message}")
+    print_error(f"error: {error.message}")
     if error.hint:
-        complain(f"hint: {error.hint}")
+        print_error(f"hint: {error.hint}")
     return error.exit_code
 
 
@@ -73,12 +73,12 @@ class WorkbenchCheckpoint:
     story: str = ""
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """The text of the list."""
         if self.snapshot is not None:
             return self.comment
-        said = f"observed, {NO_INTENT}"
-        return f"{said} ({self.comment})" if self.comment else said
+        no_intent = f"observed, {NO_INTENT}"
+        return f"{no_intent} ({self.comment})" if self.comment else no_intent
 
 
 def checkpoints(history: EnvHistory, *, automatic: bool = False) -> list[WorkbenchCheckpoint]:
@@ -138,12 +138,12 @@ def _observed(observed: ObservedCheckpoint) -> WorkbenchCheckpoint:
 # Print for people or programs; control characters are escaped.
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line of the result."""
     print(for_people(line))
 
 
-def complain(line: str) -> None:
+def print_error(line: str) -> None:
     """Print an error or a warning."""
     print(for_people(line), file=sys.stderr)
 
@@ -257,7 +257,7 @@ def _create(history: EnvHistory, options: argparse.Namespace) -> int:
             comment, external_id=external_id, verify=options.verify, captured=lambda _: turn.close()
         )
     for warning in captured.warnings:
-        complain(f"warning: {warning}")
+        print_error(f"warning: {warning}")
     made = find(history, external_id)
     _answer(
         options, _as_json(made), f"Checkpoint {made.id} created{f': {made.verdict}' if made.verdict else ''}"
@@ -288,7 +288,7 @@ def _list(history: EnvHistory, options: argparse.Namespace) -> int:
         try:
             history.observed.look()
         except EnvhistError as error:
-            complain(f"warning: {error.message}")
+            print_error(f"warning: {error.message}")
     found = checkpoints(history, automatic=options.auto)
     if options.history is not None:
         found = _since(found, find(history, options.history))
@@ -298,7 +298,9 @@ def _list(history: EnvHistory, options: argparse.Namespace) -> int:
     rows = [("ID", "CREATED", "CHECK", "COMMENT"), *(_row(one) for one in found)]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:
-        say("  ".join([*(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)), row[3]]))
+        print_line(
+            "  ".join([*(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)), row[3]])
+        )
     return 0
 
 
@@ -311,7 +313,7 @@ def _since(found: list[WorkbenchCheckpoint], first: WorkbenchCheckpoint) -> list
 
 
 def _row(one: WorkbenchCheckpoint) -> tuple[str, str, str, str]:
-    return _plain(one.id), _time(one.at), one.verdict or "-", _plain(one.told)
+    return _plain(one.id), _time(one.at), one.verdict or "-", _plain(one.text)
 
 
 def _info(history: EnvHistory, options: argparse.Namespace) -> int:
@@ -319,18 +321,18 @@ def _info(history: EnvHistory, options: argparse.Namespace) -> int:
     if options.json:
         print_json(_as_json(one))
         return 0
-    told = {
+    text = {
         "ID": one.id,
         "Created": _time(one.at),
         "Found": _time(one.found_at) if one.found_at else "",
-        "Comment": one.told,
+        "Comment": one.text,
         "Check": one.verdict or "",
         "Snapshot": one.snapshot.id if one.snapshot else "",
         "Changed": one.story,
     }
-    for label, value in told.items():
+    for label, value in text.items():
         if value:
-            say(f"{label + ':':<10} {_plain(value)}")
+            print_line(f"{label + ':':<10} {_plain(value)}")
     return 0
 
 
@@ -352,7 +354,7 @@ def _restore(history: EnvHistory, options: argparse.Namespace) -> int:
         done if restored.undo else f"Checkpoint {_plain(one.id)} is what is here",
     )
     for left in (*restored.kept, *restored.losses):
-        complain(f"warning: '{show(left.path)}': {left.why}")
+        print_error(f"warning: '{show(left.path)}': {left.why}")
     return 0 if restored.exact else NOT_EXACT
 
 
@@ -373,7 +375,7 @@ def _answer(options: argparse.Namespace, value: object, line: str) -> None:
     if options.json:
         print_json(value)
     else:
-        say(line)
+        print_line(line)
 
 
 def _as_json(one: WorkbenchCheckpoint) -> dict[str, object]:

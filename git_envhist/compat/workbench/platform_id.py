@@ -45,8 +45,8 @@ def find_id(output: str) -> str | None:
     named = [found for value in values if (found := _id_of(value)) is not None]
     if named:
         return named[-1]
-    told = [text, *(str(value[key]) for value in values for key in TEXTS if isinstance(value.get(key), str))]
-    return _id_in("\n".join(told))
+    texts = [text, *(str(value[key]) for value in values for key in TEXTS if isinstance(value.get(key), str))]
+    return _id_in("\n".join(texts))
 
 
 def _split_output(output: str) -> tuple[list[dict[str, Any]], str]:

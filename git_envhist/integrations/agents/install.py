@@ -210,26 +210,26 @@ class UnknownSettingsForm(ValueError):
     """The settings are not in the documented form."""
 
 
-def add_hooks(text: str, shape: AgentSettingsForm, commands: dict[str, str]) -> str:
+def add_hooks(text: str, form: AgentSettingsForm, commands: dict[str, str]) -> str:
     """Return the settings with a hook for each event; unchanged if all are present."""
     if not text.strip("\ufeff \t\r\n"):
-        return _new_settings(shape, commands)
-    if has_hooks(text, shape, commands):
+        return _new_settings(form, commands)
+    if has_hooks(text, form, commands):
         return text
     try:
         text = jsonc.remove_elements(text, is_ours)
-        for key, value in shape.skeleton.items():
+        for key, value in form.skeleton.items():
             text = (
                 text if jsonc.find(_object(text), key) else jsonc.insert_item(text, _object(text), key, value)
             )
-        for hook in shape.hooks:
-            text = _add_hook(text, hook, shape.element(hook, commands[hook.event]))
+        for hook in form.hooks:
+            text = _add_hook(text, hook, form.element(hook, commands[hook.event]))
     except (jsonc.NotJson, RecursionError) as error:
         raise UnknownSettingsForm from error
     return text
 
 
-def remove_hooks(text: str, shape: AgentSettingsForm) -> str | None:
+def remove_hooks(text: str, form: AgentSettingsForm) -> str | None:
     """Return the settings without our hooks; None if nothing that a user wrote is left."""
     if not text.strip("\ufeff \t\r\n"):
         return text
@@ -238,13 +238,13 @@ def remove_hooks(text: str, shape: AgentSettingsForm) -> str | None:
         value = jsonc.load(left, jsonc.parse(left))
     except (jsonc.NotJson, RecursionError) as error:
         raise UnknownSettingsForm from error
-    return None if left != text and value in (shape.skeleton, {}) and not jsonc.COMMENT.search(left) else left
+    return None if left != text and value in (form.skeleton, {}) and not jsonc.COMMENT.search(left) else left
 
 
-def has_hooks(text: str, shape: AgentSettingsForm, commands: dict[str, str]) -> bool:
+def has_hooks(text: str, form: AgentSettingsForm, commands: dict[str, str]) -> bool:
     """Return whether every hook of ours is present once and unchanged."""
     found = elements(text)
-    return found == {hook.event: [shape.element(hook, commands[hook.event])] for hook in shape.hooks}
+    return found == {hook.event: [form.element(hook, commands[hook.event])] for hook in form.hooks}
 
 
 def elements(text: str) -> dict[str, list[object]]:
@@ -257,14 +257,14 @@ def elements(text: str) -> dict[str, list[object]]:
     return _ours(hooks)
 
 
-def add_table(text: str, shape: AgentSettingsForm, commands: dict[str, str]) -> str:
+def add_table(text: str, form: AgentSettingsForm, commands: dict[str, str]) -> str:
     """Return settings in TOML with a block of our hooks at the end."""
     plain = remove_table(text)
     newline = "\r\n" if "\r\n" in text else "\n"
     gap = "" if not plain or plain.endswith("\n") else newline
-    block = newline.join((START, *_lines(shape, commands), END, ""))
+    block = newline.join((START, *_lines(form, commands), END, ""))
     new = plain + gap + block
-    if _ours(_read_toml(new).get("hooks")) != _wanted_table(shape, commands):
+    if _ours(_read_toml(new).get("hooks")) != _wanted_table(form, commands):
         raise UnknownSettingsForm
     return new
 
@@ -296,13 +296,13 @@ def has_table_hooks(text: str) -> bool:
     return isinstance(hooks, dict) and any(isinstance(value, list) for value in hooks.values())
 
 
-def _wanted_table(shape: AgentSettingsForm, commands: dict[str, str]) -> dict[str, list[object]]:
-    return {hook.event: [shape.element(hook, commands[hook.event])] for hook in shape.hooks}
+def _wanted_table(form: AgentSettingsForm, commands: dict[str, str]) -> dict[str, list[object]]:
+    return {hook.event: [form.element(hook, commands[hook.event])] for hook in form.hooks}
 
 
-def _new_settings(shape: AgentSettingsForm, commands: dict[str, str]) -> str:
-    hooks = {hook.event: [shape.element(hook, commands[hook.event])] for hook in shape.hooks}
-    return json.dumps({**shape.skeleton, "hooks": hooks}, indent=2, ensure_ascii=False) + "\n"
+def _new_settings(form: AgentSettingsForm, commands: dict[str, str]) -> str:
+    hooks = {hook.event: [form.element(hook, commands[hook.event])] for hook in form.hooks}
+    return json.dumps({**form.skeleton, "hooks": hooks}, indent=2, ensure_ascii=False) + "\n"
 
 
 def _add_hook(text: str, hook: Hook, element: object) -> str:
@@ -344,10 +344,10 @@ def _read_toml(text: str) -> dict[str, object]:
         raise UnknownSettingsForm from error
 
 
-def _lines(shape: AgentSettingsForm, commands: dict[str, str]) -> list[str]:
+def _lines(form: AgentSettingsForm, commands: dict[str, str]) -> list[str]:
     lines = []
-    for hook in shape.hooks:
-        element = shape.element(hook, commands[hook.event])
+    for hook in form.hooks:
+        element = form.element(hook, commands[hook.event])
         lines.append(f"[[hooks.{hook.event}]]")
         lines += [f"matcher = {json.dumps(hook.matcher)}"] if hook.matcher else []
         lines.append(f"[[hooks.{hook.event}.hooks]]")
@@ -362,11 +362,11 @@ SCRIPT_TEMPLATE = "agent-hook.sh"
 class AgentIntegration:
     """The integration of one agent."""
 
-    shape: AgentSettingsForm
+    form: AgentSettingsForm
 
     @property
     def name(self) -> str:
-        return self.shape.name
+        return self.form.name
 
     def plan_install(self, target: InstallTarget) -> InstallPlan:
         """Plan our script, and the settings with our hooks."""
@@ -374,34 +374,34 @@ class AgentIntegration:
         text = _read(path)
         commands = self._commands(target)
         try:
-            new = (add_table if _is_toml(path) else add_hooks)(text, self.shape, commands)
+            new = (add_table if _is_toml(path) else add_hooks)(text, self.form, commands)
         except UnknownSettingsForm:
             raise _unknown_form(path) from None
         reading = " ".join(sorted(READ_ONLY_TOOLS))
-        shim = (
+        script = (
             template(SCRIPT_TEMPLATE)
             .replace("@READ_ONLY_TOOLS@", reading)
             .replace("@PROGRAM@", shlex.quote(target.program))
         )
         variable = PROJECT_VARIABLES.get(self.name)
-        shim = shim.replace("@PROJECT@", f"${{{variable}-}}" if variable else "")
+        script = script.replace("@PROJECT@", f"${{{variable}-}}" if variable else "")
         return InstallPlan(
             (plan_content(path, _bytes(new)),),
-            (self.shape.remark,) if self.shape.remark else (),
-            own=(plan_content(self._shim(target), os.fsencode(shim), PROGRAM_MODE),),
+            (self.form.remark,) if self.form.remark else (),
+            own=(plan_content(self._script_path(target), os.fsencode(script), PROGRAM_MODE),),
         )
 
     def plan_uninstall(self, target: InstallTarget) -> InstallPlan:
         """Plan the settings without our hooks; the script is removed with the last repository that uses it."""
         # Other working trees of the repository have their own settings, and lose their hooks with this one.
         recorded = read_record(target.state).of(self.name)
-        paths = dict.fromkeys(map(os.path.realpath, (*self._places(target), *recorded)))
+        paths = dict.fromkeys(map(os.path.realpath, (*self._settings_files(target), *recorded)))
         # A recorded file that cannot be read now is an error; a file that was never ours is skipped.
         ours = [path for path in paths if _is_file(path) or (path in recorded and os.path.lexists(path))]
         edits = [self._plan_without(path) for path in ours]
         return InstallPlan(
             tuple(edits),
-            own=() if self._is_used_elsewhere(target) else (plan_content(self._shim(target), None),),
+            own=() if self._is_used_elsewhere(target) else (plan_content(self._script_path(target), None),),
         )
 
     def _is_used_elsewhere(self, target: InstallTarget) -> bool:
@@ -409,23 +409,26 @@ class AgentIntegration:
 
     def parts(self, target: InstallTarget) -> tuple[InstalledPart, ...]:
         """Return a part for each event."""
-        shim = os.path.exists(self._shim(target))
-        for path in filter(_is_file, self._places(target)):
+        script = os.path.exists(self._script_path(target))
+        for path in filter(_is_file, self._settings_files(target)):
             text = _read(path)
             found = table_elements(text) if _is_toml(path) else elements(text)
             if found:
-                return tuple(self._part(target, hook, path, found, shim) for hook in self.shape.hooks)
+                return tuple(self._part(target, hook, path, found, script) for hook in self.form.hooks)
         return ()
 
     def _part(
-        self, target: InstallTarget, hook: Hook, path: str, found: dict[str, list[object]], shim: bool
+        self, target: InstallTarget, hook: Hook, path: str, found: dict[str, list[object]], script: bool
     ) -> InstalledPart:
         if hook.event not in found:
             missing = f"no longer in the settings: git envlog install --agent {self.name}"
             return InstalledPart(hook.event, False, path, missing)
-        if not shim:
+        if not script:
             return InstalledPart(
-                hook.event, False, path, f"'{self._shim(target)}' is missing, so the hook calls nothing"
+                hook.event,
+                False,
+                path,
+                f"'{self._script_path(target)}' is missing, so the hook calls nothing",
             )
         if target.repository is not None and not target.trusted.has_repository(target.repository.common_dir):
             return InstalledPart(hook.event, False, path, NOT_NAMED)
@@ -435,7 +438,7 @@ class AgentIntegration:
     def _plan_without(self, path: str) -> FileEdit:
         text = _read(path)
         try:
-            left = remove_table(text) if _is_toml(path) else remove_hooks(text, self.shape)
+            left = remove_table(text) if _is_toml(path) else remove_hooks(text, self.form)
         except UnknownSettingsForm:
             if MARK not in text:
                 return plan_content(path, _bytes(text))
@@ -444,13 +447,13 @@ class AgentIntegration:
 
     def _settings(self, target: InstallTarget) -> str:
         """Return the file into which hooks are written."""
-        json_file, *toml_file = self._places(target)
+        json_file, *toml_file = self._settings_files(target)
         # Codex warns if both forms are in use, so the existing hooks decide.
         if toml_file and not os.path.exists(json_file) and has_table_hooks(remove_table(_read(toml_file[0]))):
             return toml_file[0]
         return json_file
 
-    def _places(self, target: InstallTarget) -> tuple[str, ...]:
+    def _settings_files(self, target: InstallTarget) -> tuple[str, ...]:
         """Return the files that may contain our hooks."""
         path = self._path_below(target)
         if self.name != "codex":
@@ -459,13 +462,13 @@ class AgentIntegration:
 
     def _path_below(self, target: InstallTarget) -> str:
         if target.repository is not None and not target.everywhere:
-            return os.path.join(target.repository.root, self.shape.project)
-        variable = target.environ.get(self.shape.home_variable or "")
+            return os.path.join(target.repository.root, self.form.project)
+        variable = target.environ.get(self.form.home_variable or "")
         if variable:
-            return os.path.join(variable, self.shape.user.partition("/")[2])
-        return os.path.join(target.home, self.shape.user)
+            return os.path.join(variable, self.form.user.partition("/")[2])
+        return os.path.join(target.home, self.form.user)
 
-    def _shim(self, target: InstallTarget) -> str:
+    def _script_path(self, target: InstallTarget) -> str:
         return os.path.join(target.own_data, "hooks", f"agent-{self.name}")
 
     def _commands(self, target: InstallTarget) -> dict[str, str]:
@@ -473,11 +476,11 @@ class AgentIntegration:
 
         In a repository it names no path of this machine: the settings may be shared.
         """
-        shim = shlex.quote(self._shim(target))
+        script = shlex.quote(self._script_path(target))
         if target.repository is not None and not target.everywhere and not target.repository.plain:
             # The leading slash keeps a relative XDG_DATA_HOME from naming the agent's current directory.
-            shim = f'"/${{XDG_DATA_HOME:-$HOME/.local/share}}/git-{MARK}{self.name}"'
-        return {hook.event: f"{shim} {hook.kind} 2>/dev/null || :" for hook in self.shape.hooks}
+            script = f'"/${{XDG_DATA_HOME:-$HOME/.local/share}}/git-{MARK}{self.name}"'
+        return {hook.event: f"{script} {hook.kind} 2>/dev/null || :" for hook in self.form.hooks}
 
 
 def _is_toml(path: str) -> bool:

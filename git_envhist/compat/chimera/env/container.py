@@ -62,7 +62,7 @@ class ContainerEnvironment:
 
     def setup(self) -> None:
         """Create and start the container if there is none with this name."""
-        self._bring_back_what_was_left()
+        self._finish_interrupted_restore()
         if self._image is not None and self._ask("container", "inspect", self.container).exit_code != 0:
             self._run(
                 "create", "--name", self.container, "-w", self.workdir, self._image, "sleep", "infinity"
@@ -96,12 +96,12 @@ class ContainerEnvironment:
         """Write a file, and create its directories."""
         place = self._place(path)
         data = content.encode()
-        held = io.BytesIO()
-        with tarfile.open(fileobj=held, mode="w") as files:
+        archive = io.BytesIO()
+        with tarfile.open(fileobj=archive, mode="w") as files:
             member = tarfile.TarInfo(place.lstrip("/"))
             member.size, member.mode = len(data), 0o644
             files.addfile(member, io.BytesIO(data))
-        self._bytes("cp", "-", f"{self.container}:/", given=held.getvalue())
+        self._bytes("cp", "-", f"{self.container}:/", given=archive.getvalue())
 
     def list_files(self, pattern: str = "**/*") -> list[str]:
         """Return the files that match a pattern, as paths below the working directory."""
@@ -131,16 +131,23 @@ class ContainerEnvironment:
         """Replace the container by one created from a checkpoint."""
         if self._ask("image", "inspect", checkpoint_id).exit_code != 0:
             raise ValueError(f"Checkpoint {checkpoint_id} not found")
-        self._bring_back_what_was_left()
-        told = json.loads(self._run("container", "inspect", self.container))[0]
+        self._finish_interrupted_restore()
+        found = json.loads(self._run("container", "inspect", self.container))[0]
         self.saved = self.checkpoint()
         old = f"{self.container}-{BEFORE}-{os.urandom(3).hex()}"
-        running = bool(told["State"].get("Running"))
+        running = bool(found["State"].get("Running"))
         if running:
             self._run("stop", "-t", "5", self.container)
         self._run("rename", self.container, old)
         try:
-            self._run("create", "--name", self.container, *_like(told), checkpoint_id, *_command(told))
+            self._run(
+                "create",
+                "--name",
+                self.container,
+                *_same_options(found),
+                checkpoint_id,
+                *_command(found),
+            )
             if running:
                 self._run("start", self.container)
         except OSError:
@@ -152,7 +159,7 @@ class ContainerEnvironment:
             raise
         self._run("rm", "-f", old)
 
-    def _bring_back_what_was_left(self) -> None:
+    def _finish_interrupted_restore(self) -> None:
         """A process that was killed during a restore left the container under another name; rename it back."""
         if self._ask("container", "inspect", self.container).exit_code == 0:
             return
@@ -227,14 +234,14 @@ def find_tool() -> list[str]:
     raise ContainerToolMissing("neither docker nor podman answers")
 
 
-def _read_labels(said: list[dict[str, Any]]) -> list[CheckpointInfo]:
-    return [CheckpointInfo(**one) for one in said]
+def _read_labels(values: list[dict[str, Any]]) -> list[CheckpointInfo]:
+    return [CheckpointInfo(**one) for one in values]
 
 
-def _like(told: dict[str, Any]) -> list[str]:
+def _same_options(found: dict[str, Any]) -> list[str]:
     """Return the options that give a new container the same connections to the outside."""
-    host, config = told.get("HostConfig") or {}, told.get("Config") or {}
-    words = [*_mounts(told), *_limits(host)]
+    host, config = found.get("HostConfig") or {}, found.get("Config") or {}
+    words = [*_mounts(found), *_limits(host)]
     for port, places in (host.get("PortBindings") or {}).items():
         for place in places or ():
             outside = ":".join(part for part in (place.get("HostIp"), place.get("HostPort")) if part)
@@ -242,19 +249,19 @@ def _like(told: dict[str, Any]) -> list[str]:
     network = host.get("NetworkMode")
     if network and network not in ("default", "bridge"):
         words += ["--network", network]
-    if config.get("Hostname") and not str(told.get("Id")).startswith(config["Hostname"]):
+    if config.get("Hostname") and not str(found.get("Id")).startswith(config["Hostname"]):
         words += ["--hostname", config["Hostname"]]
     if config.get("WorkingDir"):
         words += ["-w", config["WorkingDir"]]
-    return [*words, *_allowed(host)]
+    return [*words, *_resource_options(host)]
 
 
-def _mounts(told: dict[str, Any]) -> list[str]:
+def _mounts(found: dict[str, Any]) -> list[str]:
     """Return the mounts by kind: directories of this machine, and named or anonymous volumes."""
-    host = told.get("HostConfig") or {}
+    host = found.get("HostConfig") or {}
     binds = list(host.get("Binds") or ())
     places = {bind.split(":")[1] for bind in binds if ":" in bind}
-    for mount in told.get("Mounts") or ():
+    for mount in found.get("Mounts") or ():
         source = mount.get("Name") if mount.get("Type") == "volume" else mount.get("Source")
         if mount.get("Type") in ("bind", "volume") and source and mount["Destination"] not in places:
             binds.append(f"{source}:{mount['Destination']}" + ("" if mount.get("RW", True) else ":ro"))
@@ -274,7 +281,7 @@ def _limits(host: dict[str, Any]) -> list[str]:
     return words
 
 
-def _allowed(host: dict[str, Any]) -> list[str]:
+def _resource_options(host: dict[str, Any]) -> list[str]:
     """Return the permissions and resource limits."""
     words = [*["--privileged"] * bool(host.get("Privileged")), *["--init"] * bool(host.get("Init"))]
     for key, option in (("CapAdd", "--cap-add"), ("CapDrop", "--cap-drop"), ("ExtraHosts", "--add-host")):
@@ -288,8 +295,8 @@ def _allowed(host: dict[str, Any]) -> list[str]:
     return words
 
 
-def _command(told: dict[str, Any]) -> list[str]:
-    return list((told.get("Config") or {}).get("Cmd") or ())
+def _command(found: dict[str, Any]) -> list[str]:
+    return list((found.get("Config") or {}).get("Cmd") or ())
 
 
 def _translate(pattern: str) -> str:

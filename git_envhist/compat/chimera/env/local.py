@@ -55,8 +55,8 @@ def above_copies(root: str) -> int:
 def retained(root: str) -> int | None:
     """Return the number of checkpoints to keep: `[storage.checkpoints] retain`, of the project first."""
     places = (root, os.path.expanduser("~"))
-    said = (_retain(os.path.join(place, STATE_DIRNAME, CONFIG)) for place in places)
-    return next((count for count in said if count is not None), None)
+    counts = (_retain(os.path.join(place, STATE_DIRNAME, CONFIG)) for place in places)
+    return next((count for count in counts if count is not None), None)
 
 
 def _numbers(directory: str) -> Iterator[int]:
@@ -70,8 +70,8 @@ def _numbers(directory: str) -> Iterator[int]:
 def _retain(path: str) -> int | None:
     try:
         with open(path, "rb") as file:
-            said = tomllib.load(file)
-        count = said["storage"]["checkpoints"]["retain"]
+            counts = tomllib.load(file)
+        count = counts["storage"]["checkpoints"]["retain"]
     except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError):
         return None
     return count if isinstance(count, int) and count > 0 else None
@@ -124,7 +124,7 @@ class Shell:
         return self._process.poll() is not None
 
     def _read_to(self, mark: bytes, timeout: float) -> CommandResult:
-        held = bytearray()
+        output = bytearray()
         until = time.monotonic() + timeout
         assert self._process.stdout is not None
         with selectors.DefaultSelector() as ready:
@@ -133,13 +133,13 @@ class Shell:
                 if not ready.select(left):
                     continue
                 block = os.read(self._process.stdout.fileno(), BLOCK)
-                held += block
-                text, found, rest = bytes(held).partition(mark)
+                output += block
+                text, found, rest = bytes(output).partition(mark)
                 if found and rest.endswith(b"\n"):
                     return CommandResult(text.decode("utf-8", "replace"), "", int(rest))
                 if not block:
-                    return CommandResult(held.decode("utf-8", "replace"), "", self._process.wait())
-        return CommandResult(held.decode("utf-8", "replace"), "Command timed out", INTERRUPTED)
+                    return CommandResult(output.decode("utf-8", "replace"), "", self._process.wait())
+        return CommandResult(output.decode("utf-8", "replace"), "Command timed out", INTERRUPTED)
 
 
 class Shells:
