@@ -492,11 +492,8 @@ class _Fetch:
         else:
             trees = trees_of_moments(git, arrived.values(), heads.values())
         arrivals.check_trees(self._remote, [*trees_of_notes(git, arrived_notes.values()), *trees])
-        kept = {
-            name: oid
-            for name, oid in self._stored(self._notes_refs.goal).items()
-            if name in self._remote_refs.notes
-        }
+        stored = self._stored(self._notes_refs.goal)
+        kept = {name: oid for name, oid in stored.items() if name in self._remote_refs.notes}
         lost = {*stored} - {*kept}
         changed = {*arrived, *arrived_notes, *lost} & {*self._remote_refs.heads}
         self._signed.check(changed, {**heads, **arrived}, {**kept, **arrived_notes})

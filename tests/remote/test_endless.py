@@ -84,7 +84,7 @@ def refused(repo: Repo, bare: Repo, held: dict[str, str], told: str) -> None:
     before, packs = refs(repo), held_packs(repo)
     done = repo.run("envlog", "fetch")
     assert (done.status, done.out) == (128, "")
-    assert done.err.startswith("error: what 'origin' (")
+    assert done.err.startswith("error: the data that 'origin' (")
     assert told in done.err
     assert (refs(repo), refs_of_fetched(repo), held_packs(repo)) == (before, held, packs)
     for ref in refs(bare, "refs"):

@@ -104,7 +104,7 @@ def test_what_would_unfold_is_refused_and_takes_no_more_than_it_may(
     before = refs(repo)
     done, taken = fetch(repo)
     assert done.returncode == 128
-    assert done.stderr.startswith("error: what 'origin' (file://")
+    assert done.stderr.startswith("error: the data that 'origin' (file://")
     assert "sends needs more memory to read than allowed" in done.stderr
     assert "envhist.fetchMemory" in done.stderr
     assert taken < 1.2 * LIMIT
@@ -155,7 +155,7 @@ def test_fetch_refuses_and_removes_an_object_that_is_too_large_to_read(
         )
     done = repo.run("envlog", "fetch")
     assert done.status == 128
-    assert f"sends holds a {kind} of 12" in done.err
+    assert f"sends contains a {kind} of 12" in done.err
     assert refs_of_fetched(repo) == kept
     fetched = repo.path / ".git/envhist/fetched.git"
     held = sum(path.stat().st_size for path in fetched.glob("objects/pack/*.pack"))

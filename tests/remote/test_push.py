@@ -369,7 +369,7 @@ def test_a_timeline_can_be_taken_away_there(repo: Repo, bare: Repo) -> None:
     assert gone.status == 4
     assert "'origin' has no timeline" in gone.err
     assert repo.run("envlog", "push", check=True).out.count("new") == 1
-    assert f"'origin' holds {timeline(repo)}" in repo.run("envlog", "push", "--delete", "lab/odd-000000").err
+    assert f"'origin' has {timeline(repo)}" in repo.run("envlog", "push", "--delete", "lab/odd-000000").err
 
 
 NO_TIMELINES = 'case $1 in refs/envhist/heads/*) echo "no timelines here" >&2; exit 1 ;; esac'

@@ -194,6 +194,7 @@ def prepare_import(
     return words, (tmp_path / "bin/git").unlink
 
 
+AGAIN = "hint: run the command again: it continues where it stopped; for a longer timeout: "
 KINDS = {"push": prepare_push, "fetch": prepare_fetch, "export": prepare_export, "import": prepare_import}
 SAYS = {
     "push": "each timeline stands there whole, or as it was\nhint: type it again: it goes on where it stood",
@@ -300,8 +301,7 @@ def test_a_server_that_says_nothing_is_given_up(
     wait_for(reached)
     assert running.communicate()[1].splitlines() == [
         f"error: 'origin' ({bare.path}) sent nothing for 1 s",
-        "hint: run the command again: it continues where it stopped; "
-        "for a longer timeout: git -c envhist.fetchPatience=1h envlog fetch",
+        f"{AGAIN}git -c envhist.fetchPatience=1h envlog fetch",
     ]
     assert running.returncode == 128
     os.close(os.open(reached, os.O_RDWR | os.O_NONBLOCK))
@@ -322,8 +322,7 @@ def test_one_that_says_nothing_to_a_push_is_given_up_too(
     wait_for(reached)
     assert running.communicate()[1].splitlines() == [
         f"error: 'origin' ({bare.path}) sent nothing for 1 s",
-        "hint: run the command again: it continues where it stopped; "
-        "for a longer timeout: git -c envhist.pushPatience=1h envlog push",
+        f"{AGAIN}git -c envhist.pushPatience=1h envlog push",
     ]
     assert running.returncode == 128
     os.close(os.open(reached, os.O_RDWR | os.O_NONBLOCK))
