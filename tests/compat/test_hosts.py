@@ -208,7 +208,7 @@ def test_a_renamed_directory_has_its_stack_at_once(workspace: Path, tmp_path: Pa
 def test_whoever_knows_nothing_of_us_catches_what_goes_wrong(workspace: Path, hermetic: Path) -> None:
     env = LocalEnvironment(str(workspace))
     number = env.checkpoint()
-    base = Path(env._moments._open().repository.git_dir).parent.parent
+    base = Path(env._checkpoints._open().repository.git_dir).parent.parent
     base.rename(base.with_name("away"))
     base.write_text("no directory")
     for call in (env.checkpoint, env.labels, env.remove_labels, lambda: env.restore(number)):
