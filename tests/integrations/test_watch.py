@@ -37,7 +37,7 @@ def next_paths(child: subprocess.Popen[bytes]) -> list[str]:
     return [one["path"] for one in snapshot["env_changed"]["paths"]]
 
 
-def test_what_changes_anywhere_is_captured_once_it_has_settled(repo: Repo) -> None:
+def test_watch_captures_changes_once_they_settle(repo: Repo) -> None:
     with watching(repo) as child:
         assert "app.py" in next_paths(child)
         (repo.path / "new/deep").mkdir(parents=True)
@@ -57,7 +57,7 @@ def test_what_changes_anywhere_is_captured_once_it_has_settled(repo: Repo) -> No
         assert child.wait() == 143
 
 
-def test_a_capture_that_failed_is_tried_again_though_nothing_changes_any_more(repo: Repo) -> None:
+def test_watch_retries_a_failed_capture_without_new_changes(repo: Repo) -> None:
     with watching(repo) as child:
         assert "app.py" in next_paths(child)
         repo.git("config", "envhist.timeline", "a..b")
@@ -69,7 +69,7 @@ def test_a_capture_that_failed_is_tried_again_though_nothing_changes_any_more(re
 
 
 @needs("unshare")
-def test_where_there_are_not_enough_watches_changes_are_looked_for(repo: Repo) -> None:
+def test_watch_polls_without_enough_inotify_watches(repo: Repo) -> None:
     if subprocess.run([*FEW_WATCHES, "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("no namespace with fewer watches can be had")
     for name in "abc":
@@ -83,14 +83,14 @@ def test_where_there_are_not_enough_watches_changes_are_looked_for(repo: Repo) -
         assert b"warning: the system reports no changes here" in child.stderr.read()
 
 
-def test_nobody_watches_where_captures_by_themselves_are_switched_off(repo: Repo) -> None:
+def test_watch_refuses_when_captures_are_disabled(repo: Repo) -> None:
     repo.git("config", "envhist.enabled", "false")
     done = repo.run("envlog", "watch")
     assert (done.status, done.err.splitlines()[0]) == (3, "error: automatic captures are disabled")
     assert repo.run("envlog", "watch", "--settle", "soon").status == 129
 
 
-def test_a_capture_is_due_once_it_is_quiet_and_in_the_end_in_any_case() -> None:
+def test_capture_is_due_after_quiet_or_a_maximum_time() -> None:
     pace = Pace()
     assert pace.wait(0.0) is None
     for tenth in range(round(MAX_UNSETTLED * 10)):
@@ -99,7 +99,7 @@ def test_a_capture_is_due_once_it_is_quiet_and_in_the_end_in_any_case() -> None:
     assert pace.wait(MAX_UNSETTLED) == 0.0
 
 
-def test_captures_are_apart_and_the_more_so_the_longer_they_take() -> None:
+def test_captures_are_spaced_by_their_duration() -> None:
     pace = Pace()
     for took in (0.1, 7.0):
         pace.captured(100.0, took, 0)
@@ -108,7 +108,7 @@ def test_captures_are_apart_and_the_more_so_the_longer_they_take() -> None:
         assert pace.wait(100.0) == max(MIN_APART * SETTLE, MIN_PAUSE * took)
 
 
-def test_no_more_than_there_is_room_for_is_added_within_an_hour() -> None:
+def test_captures_are_delayed_at_the_hourly_byte_limit() -> None:
     pace = Pace(max_added=100)
     pace.captured(0.0, 0.0, 60)
     pace.captured(10.0, 0.0, 60)

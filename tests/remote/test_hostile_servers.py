@@ -97,9 +97,7 @@ def fetch(repo: Repo) -> tuple[subprocess.CompletedProcess[str], int]:
 
 
 @pytest.mark.parametrize("kind", BOMBS)
-def test_what_would_unfold_is_refused_and_takes_no_more_than_it_may(
-    repo: Repo, server: Callable[..., None], kind: str
-) -> None:
+def test_fetch_refuses_bombs_within_its_limits(repo: Repo, server: Callable[..., None], kind: str) -> None:
     server("pack", BOMBS[kind](repo).partition(b"\n\n")[2])
     before = refs(repo)
     done, taken = fetch(repo)
@@ -112,7 +110,7 @@ def test_what_would_unfold_is_refused_and_takes_no_more_than_it_may(
     assert refs_of_fetched(repo) == {}
 
 
-def test_a_listing_without_end_ends(repo: Repo, server: Callable[..., None]) -> None:
+def test_endless_listing_is_cut(repo: Repo, server: Callable[..., None]) -> None:
     server("refs")
     done, taken = fetch(repo)
     assert done.returncode == 128
@@ -120,7 +118,7 @@ def test_a_listing_without_end_ends(repo: Repo, server: Callable[..., None]) -> 
     assert taken < 1.2 * LIMIT
 
 
-def test_of_endless_talk_the_beginning_is_kept(repo: Repo, server: Callable[..., None]) -> None:
+def test_endless_messages_are_cut_after_the_beginning(repo: Repo, server: Callable[..., None]) -> None:
     server("chatter")
     done, taken = fetch(repo)
     assert done.returncode == 128

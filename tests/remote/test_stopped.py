@@ -210,7 +210,7 @@ def came(repo: Repo) -> dict[str, str]:
 
 @pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_who_is_stopped_says_so_leaves_nothing_and_goes_on(
+def test_interrupted_command_reports_it_cleans_up_and_continues_later(
     repo: Repo, bare: Repo, tmp_path: Path, reached: Path, kind: str, how: str
 ) -> None:
     capture(repo, "one")
@@ -239,7 +239,7 @@ def test_who_is_stopped_says_so_leaves_nothing_and_goes_on(
     assert left(repo) == []
 
 
-def test_no_git_goes_on_behind_the_back_of_who_was_stopped(
+def test_interrupted_command_leaves_no_running_git(
     repo: Repo, bare: Repo, tmp_path: Path, reached: Path
 ) -> None:
     capture(repo, "one")
@@ -255,7 +255,7 @@ def test_no_git_goes_on_behind_the_back_of_who_was_stopped(
     assert any(str(reached) in told for told in of_session(running.pid))
 
 
-def test_a_person_sees_how_far_it_is(repo: Repo, bare: Repo) -> None:
+def test_progress_is_shown_on_a_terminal(repo: Repo, bare: Repo) -> None:
     for number in range(200):
         repo.write(f"d/{number}", os.urandom(2000))
     capture(repo, "one")
@@ -278,11 +278,11 @@ def test_a_person_sees_how_far_it_is(repo: Repo, bare: Repo) -> None:
         (b"remote: x\x1b]0;y\x07\n", None),
     ],
 )
-def test_of_what_a_server_says_no_more_is_shown(said: bytes, shown: str | None) -> None:
+def test_server_messages_are_cut(said: bytes, shown: str | None) -> None:
     assert parse_progress(said) == shown
 
 
-def test_of_lines_that_are_written_over_the_last_remains() -> None:
+def test_only_the_last_of_overwritten_progress_lines_is_shown() -> None:
     said = b"one:   1% \rone: 100% \rone: 100%, done.\r\nerror: two\r\r\nthree\rfour\r"
     assert _written_over(bytearray(said)) == b"one: 100%, done.\r\nerror: two\r\nfour\r"
     assert _written_over(bytearray(b"\r\rone\n\r")) == b"one\n"
@@ -291,7 +291,7 @@ def test_of_lines_that_are_written_over_the_last_remains() -> None:
     assert _written_over(bytearray(endless)) == endless
 
 
-def test_a_server_that_says_nothing_is_given_up(
+def test_fetch_times_out_when_the_server_is_silent(
     repo: Repo, bare: Repo, tmp_path: Path, reached: Path
 ) -> None:
     capture(repo, "one")
@@ -312,7 +312,7 @@ def test_a_server_that_says_nothing_is_given_up(
     assert refs_of_fetched(repo)
 
 
-def test_one_that_says_nothing_to_a_push_is_given_up_too(
+def test_push_times_out_when_the_server_is_silent(
     repo: Repo, bare: Repo, tmp_path: Path, reached: Path
 ) -> None:
     capture(repo, "one")
@@ -432,14 +432,14 @@ def test_fetch_over_a_slow_line_is_not_given_up(repo: Repo, bare: Repo, tmp_path
     assert time.monotonic() - started > 2 * PATIENCE
 
 
-def test_what_makes_no_sense_is_said_and_the_usual_holds(repo: Repo, bare: Repo) -> None:
+def test_invalid_limit_warns_and_the_default_applies(repo: Repo, bare: Repo) -> None:
     capture(repo, "one")
     repo.git("config", "envhist.fetchPatience", "for ever")
     done = repo.run("envlog", "push", "--yes", check=True)
     assert "envhist.fetchpatience is not a duration: 'for ever'" in done.err
 
 
-def test_who_would_wait_for_months_need_not(repo: Repo, bare: Repo) -> None:
+def test_very_long_timeout_is_accepted(repo: Repo, bare: Repo) -> None:
     """The kernel takes no more than 596 hours for a time to wait."""
     capture(repo, "one")
     repo.git("config", "envhist.fetchPatience", "9999h")
@@ -448,7 +448,7 @@ def test_who_would_wait_for_months_need_not(repo: Repo, bare: Repo) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_who_waits_for_another_says_so(
+def test_command_reports_that_it_waits_for_a_lock(
     repo: Repo, bare: Repo, tmp_path: Path, reached: Path, kind: str
 ) -> None:
     capture(repo, "one")

@@ -74,7 +74,7 @@ def there(tmp_path: Path) -> int:
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_each_key(shop: Repo, enter: Enter, size: tuple[int, int]) -> None:
+def test_every_key_works_over_ssh(shop: Repo, enter: Enter, size: tuple[int, int]) -> None:
     screen = enter(size)
     shown = screen.see("2 snapshots", "left-pad 1.0", "~ app.py", r"[bold]\x1b[31mred\u202e")
     assert all(len(line) <= size[0] for line in shown.split("\n"))
@@ -113,7 +113,7 @@ def test_each_key(shop: Repo, enter: Enter, size: tuple[int, int]) -> None:
     screen.see("ended with 0")
 
 
-def test_a_lost_connection_ends_it(enter: Enter, tmp_path: Path) -> None:
+def test_lost_connection_ends_the_browser(enter: Enter, tmp_path: Path) -> None:
     screen = enter(SMALL)
     screen.see("2 snapshots", "~ app.py")
     program = there(tmp_path)
@@ -122,7 +122,7 @@ def test_a_lost_connection_ends_it(enter: Enter, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["killed", "closed"])
-def test_a_restore_ends_whole_without_it(shop: Repo, enter: Enter, tmp_path: Path, how: str) -> None:
+def test_restore_finishes_without_the_browser(shop: Repo, enter: Enter, tmp_path: Path, how: str) -> None:
     """Killed, or its terminal closed, while a restore is under way: that goes on, and nothing is left half done."""
     screen = enter(SMALL)
     screen.see("2 snapshots", "~ app.py")

@@ -51,7 +51,7 @@ def cursor(shown: str) -> str:
     return next(line for line in shown.split("\n") if line.startswith("›"))
 
 
-def test_the_timeline_stands_left_and_what_changed_right(told: Repo, browse: Open) -> None:
+def test_list_is_left_and_changes_are_right(told: Repo, browse: Open) -> None:
     screen = browse()
     shown = screen.see("repo · 3 snapshots", "env       .env", "+ API_URL", "~ app.py")
     assert "·" in cursor(shown)
@@ -63,14 +63,14 @@ def test_the_timeline_stands_left_and_what_changed_right(told: Repo, browse: Ope
     assert "localhost" not in shown
 
 
-def test_in_a_large_terminal_rows_say_what_changed(told: Repo, browse: Open) -> None:
+def test_large_terminal_shows_summaries_in_rows(told: Repo, browse: Open) -> None:
     shown = browse(LARGE).see("3 snapshots", "Timeline:", "(works)")
     assert all(len(line) <= 200 for line in shown.split("\n"))
     assert ".env: +1 variable" in cursor(shown)
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_keys_walk(told: Repo, browse: Open, size: tuple[int, int]) -> None:
+def test_keys_move_the_cursor(told: Repo, browse: Open, size: tuple[int, int]) -> None:
     screen = browse(size)
     screen.see("3 snapshots", "~ app.py")
     for key, wanted in (("j", "after package"), ("Down", "clean clone"), ("k", "after package"), ("G", "clean clone"),
@@ -101,7 +101,7 @@ def test_search_narrows_and_escape_shows_all(told: Repo, browse: Open, size: tup
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_two_marked_moments_are_compared(told: Repo, browse: Open, size: tuple[int, int]) -> None:
+def test_two_marked_snapshots_are_compared(told: Repo, browse: Open, size: tuple[int, int]) -> None:
     screen = browse(size)
     screen.see("3 snapshots", "~ app.py")
     ids = told.run("envlog", "--format=%h", check=True).out.split()
@@ -115,7 +115,7 @@ def test_two_marked_moments_are_compared(told: Repo, browse: Open, size: tuple[i
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_a_restore_is_shown_first_done_and_undone(told: Repo, browse: Open, size: tuple[int, int]) -> None:
+def test_restore_is_planned_confirmed_and_undone(told: Repo, browse: Open, size: tuple[int, int]) -> None:
     screen = browse(size)
     screen.see("3 snapshots")
     screen.type("j", "r")
@@ -140,7 +140,7 @@ def test_a_restore_is_shown_first_done_and_undone(told: Repo, browse: Open, size
     assert told.read(".env") == b"A=1\nAPI_URL=http://localhost\n"
 
 
-def test_what_was_shown_is_done_or_nothing(told: Repo, browse: Open) -> None:
+def test_stale_plan_is_not_carried_out(told: Repo, browse: Open) -> None:
     screen = browse()
     screen.see("3 snapshots")
     screen.type("j", "r")
@@ -152,7 +152,7 @@ def test_what_was_shown_is_done_or_nothing(told: Repo, browse: Open) -> None:
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_help_and_leaving(told: Repo, browse: Open, size: tuple[int, int]) -> None:
+def test_help_opens_and_q_quits(told: Repo, browse: Open, size: tuple[int, int]) -> None:
     screen = browse(size)
     screen.see("3 snapshots")
     screen.type("?")
@@ -163,7 +163,7 @@ def test_help_and_leaving(told: Repo, browse: Open, size: tuple[int, int]) -> No
     screen.see("ended with 0")
 
 
-def test_when_the_terminal_goes_it_goes(told: Repo, browse: Open) -> None:
+def test_browser_ends_with_its_terminal(told: Repo, browse: Open) -> None:
     screen = browse()
     screen.see("3 snapshots")
     program = screen.program()
@@ -171,14 +171,14 @@ def test_when_the_terminal_goes_it_goes(told: Repo, browse: Open) -> None:
     wait_until_gone(program)
 
 
-def test_a_signal_ends_it_and_leaves_the_terminal_whole(told: Repo, browse: Open) -> None:
+def test_signal_ends_it_and_restores_the_terminal(told: Repo, browse: Open) -> None:
     screen = browse()
     screen.see("3 snapshots", "~ app.py")
     os.kill(screen.program(), signal.SIGTERM)
     screen.see("ended with 143")
 
 
-def test_it_follows_the_size_of_the_terminal(told: Repo, browse: Open) -> None:
+def test_layout_follows_the_terminal_size(told: Repo, browse: Open) -> None:
     screen = browse()
     screen.see("3 snapshots", "~ app.py")
     screen.resize(140, 40)
@@ -190,7 +190,7 @@ def test_it_follows_the_size_of_the_terminal(told: Repo, browse: Open) -> None:
     assert "working" in cursor(shown)
 
 
-def test_what_somebody_wrote_commands_no_terminal(repo: Repo, browse: Open) -> None:
+def test_hostile_text_is_escaped(repo: Repo, browse: Open) -> None:
     hostile, shown = "\x1b[2Jgone\u202e [bold]x[] [", r"\x1b[2Jgone\u202e [bold]x[] ["
     repo.write(hostile, "x")
     repo.write("check.sh", f"echo '{hostile}'; exit 1\n")
@@ -209,7 +209,7 @@ def test_what_somebody_wrote_commands_no_terminal(repo: Repo, browse: Open) -> N
     screen.see("write 1", f"    {shown}", "Enter confirms")
 
 
-def test_five_thousand_moments_are_walked_through(repo: Repo, browse: Open) -> None:
+def test_five_thousand_snapshots_can_be_browsed(repo: Repo, browse: Open) -> None:
     repo.run("envlog", "capture", "the first", check=True)
     grow_timeline(repo, 4_999)
     screen = browse()
@@ -221,11 +221,11 @@ def test_five_thousand_moments_are_walked_through(repo: Repo, browse: Open) -> N
     screen.see("1 of 5,000 snapshots")
 
 
-def test_without_a_history_it_says_how_to_begin(repo: Repo, browse: Open) -> None:
+def test_empty_history_shows_how_to_start(repo: Repo, browse: Open) -> None:
     browse(LARGE).see("nothing was captured here yet: git envlog capture")
 
 
-def test_without_a_terminal_it_says_what_else_there_is(told: Repo, browse: Open) -> None:
+def test_browse_without_a_terminal_is_an_error_with_a_hint(told: Repo, browse: Open) -> None:
     browse(LARGE, "TERM=dumb git envlog browse").see("a terminal is needed", "ended with 128")
     refused = told.run("envlog", "browse")
     assert refused.status == 128

@@ -63,9 +63,7 @@ OTHERS = """\
     ],
     ids=["comments", "crlf", "tabs", "mark", "small", "others"],
 )
-def test_what_was_put_in_is_taken_out_and_nothing_else_was_touched(
-    shape: AgentSettingsForm, text: str
-) -> None:
+def test_removed_hooks_leave_the_original_text(shape: AgentSettingsForm, text: str) -> None:
     if shape.skeleton and '"version"' not in text:
         text = text.replace("{", '{"version": 1,', 1)
     put = add_hooks(text, shape, commands(shape))
@@ -87,7 +85,7 @@ def test_what_was_put_in_is_taken_out_and_nothing_else_was_touched(
     ),
     st.sampled_from([None, 2, "\t"]),
 )
-def test_any_settings_come_back_and_mean_the_same_meanwhile(value: object, indent: int | str | None) -> None:
+def test_any_settings_are_restored_and_keep_their_meaning(value: object, indent: int | str | None) -> None:
     whole = {"theirs": value, "hooks": {"Stop": [{"hooks": [{"command": "theirs"}]}]}}
     text = json.dumps(whole, indent=indent, ensure_ascii=False)
     put = add_hooks(text, CLAUDE_CODE, commands(CLAUDE_CODE))
@@ -103,13 +101,13 @@ def test_any_settings_come_back_and_mean_the_same_meanwhile(value: object, inden
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-def test_a_file_of_ours_alone_leaves_nothing(shape: AgentSettingsForm) -> None:
+def test_file_with_only_our_hooks_is_removed(shape: AgentSettingsForm) -> None:
     made = add_hooks("", shape, commands(shape))
     assert json.loads(made)
     assert remove_hooks(made, shape) is None
 
 
-def test_what_the_user_wrote_around_ours_meanwhile_stays() -> None:
+def test_later_user_edits_are_kept() -> None:
     put = add_hooks(OTHERS, CLAUDE_CODE, commands(CLAUDE_CODE))
     edited = put.replace('"model": "large"', '"model": "small"').replace("their-check", "their-other-check")
     left = remove_hooks(edited, CLAUDE_CODE)
@@ -128,7 +126,7 @@ def test_hooks_of_an_older_version_are_replaced() -> None:
 @pytest.mark.parametrize(
     "text", ["[]", "{", '{"hooks": 1}', '{"hooks": {"Stop": {}}}', '{"a": 1} {}', "[" * 5000]
 )
-def test_settings_of_another_form_are_left_alone(text: str) -> None:
+def test_settings_of_another_form_are_refused(text: str) -> None:
     with pytest.raises(UnknownSettingsForm):
         add_hooks(text, CLAUDE_CODE, commands(CLAUDE_CODE))
 
@@ -169,7 +167,7 @@ command = "theirs"
 
 
 @pytest.mark.parametrize("text", [TOML, TOML.rstrip("\n"), TOML.replace("\n", "\r\n"), ""])
-def test_settings_in_toml_get_a_block_that_is_taken_out_again(text: str) -> None:
+def test_toml_settings_get_a_removable_block(text: str) -> None:
     put = add_table(text, CODEX, commands(CODEX))
     hooks = tomllib.loads(put.replace("\r\n", "\n"))["hooks"]
     assert [len(hooks[hook.event]) for hook in CODEX.hooks] == [1, 1, 2 if text else 1, 1]
@@ -177,13 +175,13 @@ def test_settings_in_toml_get_a_block_that_is_taken_out_again(text: str) -> None
     assert remove_table(put).rstrip("\r\n") == text.rstrip("\r\n")
 
 
-def test_inline_hooks_in_toml_are_left_alone() -> None:
+def test_inline_toml_hooks_are_refused() -> None:
     with pytest.raises(UnknownSettingsForm):
         add_table("hooks = {Stop = [{hooks = []}]}\n", CODEX, commands(CODEX))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-def test_every_hook_is_told_by_its_mark_and_may_take_as_long_as_it_needs(shape: AgentSettingsForm) -> None:
+def test_every_hook_has_our_mark_and_a_timeout(shape: AgentSettingsForm) -> None:
     for hook in shape.hooks:
         element = shape.element(hook, commands(shape)[hook.event])
         assert is_ours(element)
@@ -193,7 +191,7 @@ def test_every_hook_is_told_by_its_mark_and_may_take_as_long_as_it_needs(shape: 
         assert seconds == {"before": 120, "end": 3}.get(hook.kind, 10)
 
 
-def test_a_group_with_a_hook_of_somebody_else_is_not_ours_to_take() -> None:
+def test_group_with_a_hook_of_others_is_kept() -> None:
     ours, theirs = {"command": "/x/envhist/hooks/agent-codex after"}, {"command": "theirs"}
     text = json.dumps({"hooks": {"Stop": [{"hooks": [theirs, ours]}]}}, indent=2)
     assert json.loads(jsonc.remove_elements(text, is_ours)) == {"hooks": {"Stop": [{"hooks": [theirs]}]}}
