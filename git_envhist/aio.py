@@ -1,4 +1,8 @@
-"""The same verbs for a program that lives in `asyncio`."""
+"""AsyncEnvHistory: the verbs of `EnvHistory` as coroutines.
+
+Each verb runs in a thread. It cannot be stopped, so a cancellation is raised when the verb has ended: nothing changes
+the environment after the caller continues.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,11 @@ import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 
 from git_envhist.api import EnvHistory
-from git_envhist.around import Forget, Handler
+from git_envhist.around import Forget, GuardedWork, Handler, finish, in_thread, work_in_thread
 from git_envhist.tracking.effects import Effects, Observations
 from git_envhist.tracking.tasks import Tasks
 
@@ -18,7 +22,6 @@ if TYPE_CHECKING:
     import os
     from typing import Self, Unpack
 
-    from git_envhist.api import GuardedWork
     from git_envhist.capture.pipeline import CaptureKeywords
     from git_envhist.discovery import InitKeywords
     from git_envhist.model import (
@@ -31,76 +34,35 @@ if TYPE_CHECKING:
     )
     from git_envhist.restore.options import RestoreKeywords, RestoreOptions
 
-
-# Verbs as coroutines: each runs in a thread, and is waited for to its end.
-#
-# A verb that was begun cannot be stopped half way, so whoever is cancelled while waiting for one is told so only when
-# it has ended: nothing happens to the environment behind anybody's back.
-
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
-H_co = TypeVar("H_co", covariant=True)
-V = TypeVar("V")
+P = ParamSpec("P")
+R = TypeVar("R")
+Wrapped_co = TypeVar("Wrapped_co", covariant=True)
+W = TypeVar("W")
+WATCH_TIMEOUT = 0.2
+"""Seconds until a watch notices that its caller stopped."""
 
 
-async def in_a_thread(
-    verb: Callable[Parameters, Result], /, *args: Parameters.args, **kwargs: Parameters.kwargs
-) -> Result:
-    """What a verb gives; a cancellation is heeded once it has ended."""
-    return await await_uninterrupted(asyncio.ensure_future(asyncio.to_thread(verb, *args, **kwargs)))
+class AsyncWrapper(Generic[Wrapped_co]):
+    """An object with verbs, and the same verbs as coroutines."""
 
-
-async def await_uninterrupted(running: asyncio.Future[Result]) -> Result:
-    """What comes of it; a cancellation is heeded once it is there."""
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        # However often somebody asks: a loop that ends asks once more.
-        while not running.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([running])
-        raise
-
-
-class AsyncWrapper(Generic[H_co]):
-    """Something whose verbs are coroutines here."""
-
-    def __init__(self, held: H_co) -> None:
-        self._held = held
+    def __init__(self, wrapped: Wrapped_co) -> None:
+        self._wrapped = wrapped
 
 
 def awaited(
-    verb: Callable[Concatenate[V, Parameters], Result],
-) -> Callable[Concatenate[AsyncWrapper[V], Parameters], Coroutine[Any, Any, Result]]:
-    """The same verb, for whoever waits."""
+    verb: Callable[Concatenate[W, P], R],
+) -> Callable[Concatenate[AsyncWrapper[W], P], Coroutine[Any, Any, R]]:
+    """Return a verb as a coroutine of the wrapper."""
 
     @functools.wraps(verb)
-    async def waited(self: AsyncWrapper[V], /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        return await in_a_thread(verb, self._held, *args, **kwargs)
+    async def run(self: AsyncWrapper[W], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await in_thread(verb, self._wrapped, *args, **kwargs)
 
-    return waited
-
-
-@asynccontextmanager
-async def around(begun: GuardedWork) -> AsyncIterator[GuardedWork]:
-    """A piece of work between two moments."""
-    await in_a_thread(begun.__enter__)
-    try:
-        yield begun
-    except BaseException as error:
-        await in_a_thread(begun.__exit__, type(error), error, error.__traceback__)
-        raise
-    await in_a_thread(begun.__exit__, None, None, None)
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
-MAX_LENGTH = 0.2
-"""Whoever stops watching is heard after so many seconds."""
+    return run
 
 
 class AsyncTasks(AsyncWrapper[Tasks]):
-    """The tasks of a timeline."""
+    """`Tasks` with coroutines."""
 
     all = awaited(Tasks.all)
     add = awaited(Tasks.add)
@@ -109,7 +71,7 @@ class AsyncTasks(AsyncWrapper[Tasks]):
 
 
 class AsyncEffects(AsyncWrapper[Effects]):
-    """What was done outside the machine."""
+    """`Effects` with coroutines."""
 
     all = awaited(Effects.all)
     since = awaited(Effects.since)
@@ -118,7 +80,7 @@ class AsyncEffects(AsyncWrapper[Effects]):
 
 
 class AsyncObservations(AsyncWrapper[Observations]):
-    """Checkpoints of the platform below us that were made without us."""
+    """`Observations` with coroutines."""
 
     all = awaited(Observations.all)
     find = awaited(Observations.find)
@@ -127,13 +89,13 @@ class AsyncObservations(AsyncWrapper[Observations]):
 
 
 class AsyncEnvHistory(AsyncWrapper[EnvHistory]):
-    """An `EnvHistory` whose verbs are coroutines.
+    """An `EnvHistory` with coroutines as verbs.
 
     >>> import asyncio
     >>> from git_envhist import AsyncEnvHistory
     >>> async def work() -> str:
     ...     history = await AsyncEnvHistory.open(".")
-    ...     async with history.around("refactor", rollback=True) as moment:
+    ...     async with history.around("refactor", rollback=True) as work:
     ...         pass
     ...     await history.tasks.add("write the server")
     ...     return (await history.log(limit=1))[0].intent
@@ -142,7 +104,7 @@ class AsyncEnvHistory(AsyncWrapper[EnvHistory]):
     """
 
     def __repr__(self) -> str:
-        return f"Async{self._held!r}"
+        return f"Async{self._wrapped!r}"
 
     @classmethod
     async def open(
@@ -156,7 +118,7 @@ class AsyncEnvHistory(AsyncWrapper[EnvHistory]):
     ) -> Self:
         """As `EnvHistory.open`."""
         return cls(
-            await in_a_thread(
+            await in_thread(
                 EnvHistory.open, directory, environ=environ, workers=workers, agent=agent, bare=bare
             )
         )
@@ -168,40 +130,40 @@ class AsyncEnvHistory(AsyncWrapper[EnvHistory]):
         *,
         workers: str = "spawn",
         agent: AgentName | None = None,
-        **wish: Unpack[InitKeywords],
+        **keywords: Unpack[InitKeywords],
     ) -> Self:
         """As `EnvHistory.init`."""
-        return cls(await in_a_thread(EnvHistory.init, directory, workers=workers, agent=agent, **wish))
+        return cls(await in_thread(EnvHistory.init, directory, workers=workers, agent=agent, **keywords))
 
     @property
     def history(self) -> EnvHistory:
-        """The same, for whoever does not wait."""
-        return self._held
+        """The history itself, with blocking verbs."""
+        return self._wrapped
 
     @property
     def timeline(self) -> str | None:
         """The name of this working tree's timeline; None before its first capture."""
-        return self._held.timeline
+        return self._wrapped.timeline
 
     @property
     def agent(self) -> AgentName | None:
-        """The agent in whose name this history is used; None where a person does."""
-        return self._held.agent
+        """The agent that uses this history; None for a person."""
+        return self._wrapped.agent
 
     @property
     def tasks(self) -> AsyncTasks:
         """The tasks of this timeline."""
-        return AsyncTasks(self._held.tasks)
+        return AsyncTasks(self._wrapped.tasks)
 
     @property
     def effects(self) -> AsyncEffects:
-        """What was done outside the machine."""
-        return AsyncEffects(self._held.effects)
+        """The effects outside the machine."""
+        return AsyncEffects(self._wrapped.effects)
 
     @property
     def observed(self) -> AsyncObservations:
-        """Checkpoints of the platform below us that were made without us."""
-        return AsyncObservations(self._held.observed)
+        """Checkpoints that the platform below took without us."""
+        return AsyncObservations(self._wrapped.observed)
 
     capture = awaited(EnvHistory.capture)
     log = awaited(EnvHistory.log)
@@ -217,13 +179,13 @@ class AsyncEnvHistory(AsyncWrapper[EnvHistory]):
     note = awaited(EnvHistory.note)
     attach = awaited(EnvHistory.attach)
     attachments = awaited(EnvHistory.attachments)
-    foresee = awaited(EnvHistory.foresee)
+    preview = awaited(EnvHistory.preview)
     write_to = awaited(EnvHistory.write_to)
     plan_fork = awaited(EnvHistory.plan_fork)
     undo = awaited(EnvHistory.undo)
     redo = awaited(EnvHistory.redo)
-    finish_restore = awaited(EnvHistory.finish_restore)
-    take_back_restore = awaited(EnvHistory.take_back_restore)
+    continue_restore = awaited(EnvHistory.continue_restore)
+    abort_restore = awaited(EnvHistory.abort_restore)
     verify = awaited(EnvHistory.verify)
     bisect = awaited(EnvHistory.bisect)
     run = awaited(EnvHistory.run)
@@ -248,8 +210,8 @@ class AsyncEnvHistory(AsyncWrapper[EnvHistory]):
         revision: SnapshotRef,
         *,
         dry_run: Literal[True],
-        wish: RestoreOptions | None = None,
-        **wished: Unpack[RestoreKeywords],
+        options: RestoreOptions | None = None,
+        **keywords: Unpack[RestoreKeywords],
     ) -> RestorePlan: ...
 
     @overload
@@ -259,8 +221,8 @@ class AsyncEnvHistory(AsyncWrapper[EnvHistory]):
         *,
         dry_run: Literal[False] = False,
         verify: bool | str = False,
-        wish: RestoreOptions | None = None,
-        **wished: Unpack[RestoreKeywords],
+        options: RestoreOptions | None = None,
+        **keywords: Unpack[RestoreKeywords],
     ) -> RestoreResult: ...
 
     async def restore(
@@ -269,14 +231,14 @@ class AsyncEnvHistory(AsyncWrapper[EnvHistory]):
         *,
         dry_run: bool = False,
         verify: bool | str = False,
-        wish: RestoreOptions | None = None,
-        **wished: Unpack[RestoreKeywords],
+        options: RestoreOptions | None = None,
+        **keywords: Unpack[RestoreKeywords],
     ) -> RestoreResult | RestorePlan:
         """As `EnvHistory.restore`."""
-        restore = self._held.restore
+        restore = self._wrapped.restore
         if dry_run:
-            return await in_a_thread(lambda: restore(revision, dry_run=True, wish=wish, **wished))
-        return await in_a_thread(lambda: restore(revision, verify=verify, wish=wish, **wished))
+            return await in_thread(lambda: restore(revision, dry_run=True, options=options, **keywords))
+        return await in_thread(lambda: restore(revision, verify=verify, options=options, **keywords))
 
     async def fork(
         self,
@@ -289,35 +251,35 @@ class AsyncEnvHistory(AsyncWrapper[EnvHistory]):
         progress: Callable[[CaptureProgress], None] | None = None,
     ) -> AsyncEnvHistory:
         """As `EnvHistory.fork`."""
-        how: dict[str, Any] = {
+        keywords: dict[str, Any] = {
             "branch": branch,
             "relocate": relocate,
             "foreign": foreign,
             "progress": progress,
         }
-        return AsyncEnvHistory(await in_a_thread(lambda: self._held.fork(revision, directory, **how)))
+        return AsyncEnvHistory(await in_thread(lambda: self._wrapped.fork(revision, directory, **keywords)))
 
     async def watch(self, *, settle: float = 2.0) -> AsyncIterator[CaptureResult]:
-        """As `EnvHistory.watch`; it ends with the task that goes through it, or with `aclose()`."""
-        looks = self._held.watched(settle, MAX_LENGTH)
-        # One thread from the first look to the last: the lock of a watch is held by the thread that took it.
+        """As `EnvHistory.watch`; it ends with the task that iterates over it, or with `aclose()`."""
+        found = self._wrapped.watch_or_timeout(settle, WATCH_TIMEOUT)
+        # One thread for all steps: the thread that took the lock of a watch must release it.
         with ThreadPoolExecutor(1, "git-envhist-watch") as thread:
             try:
                 while True:
-                    found = await await_uninterrupted(asyncio.wrap_future(thread.submit(next, looks)))
-                    if found is not None:
-                        yield found
+                    captured = await finish(asyncio.wrap_future(thread.submit(next, found)))
+                    if captured is not None:
+                        yield captured
             finally:
-                await await_uninterrupted(asyncio.wrap_future(thread.submit(looks.close)))
+                await finish(asyncio.wrap_future(thread.submit(found.close)))
 
     @asynccontextmanager
     async def around(
-        self, intent: str, *, rollback: bool = False, **asked: Unpack[CaptureKeywords]
+        self, intent: str, *, rollback: bool = False, **keywords: Unpack[CaptureKeywords]
     ) -> AsyncIterator[GuardedWork]:
         """As `EnvHistory.around`."""
-        begun = self._held.around(intent, rollback=rollback, **asked)
-        async with around(begun) as moment:
-            yield moment
+        begun = self._wrapped.around(intent, rollback=rollback, **keywords)
+        async with work_in_thread(begun) as work:
+            yield work
 
     @overload
     def tool(self, function: Callable[P, R], /) -> Callable[P, R]: ...
@@ -330,34 +292,34 @@ class AsyncEnvHistory(AsyncWrapper[EnvHistory]):
         *,
         called: str | None = None,
         rollback: bool = False,
-        **asked: Unpack[CaptureKeywords],
+        **keywords: Unpack[CaptureKeywords],
     ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
-    def tool(self, function: Callable[..., Any] | None = None, /, **asked: Any) -> Callable[..., Any]:
+    def tool(self, function: Callable[..., Any] | None = None, /, **keywords: Any) -> Callable[..., Any]:
         """As `EnvHistory.tool`: it decorates coroutines as well as functions."""
-        return self._held.tool(**asked) if function is None else self._held.tool(function)
+        return self._wrapped.tool(**keywords) if function is None else self._wrapped.tool(function)
 
     def on(self, event: str, handler: Handler) -> Forget:
-        """As `EnvHistory.on`; the handler is called, and a coroutine of its making awaited, in this very loop."""
+        """As `EnvHistory.on`; the handler is called in this loop, and a coroutine that it returns is awaited."""
         loop = asyncio.get_running_loop()
-        failed = self._held.handlers.failed
+        warn_failed = self._wrapped.handlers.warn_failed
         waiting: set[asyncio.Task[None]] = set()
 
-        async def until_told(told: Coroutine[Any, Any, object]) -> None:
+        async def wait(result: Coroutine[Any, Any, object]) -> None:
             try:
-                await told
+                await result
             except Exception as error:
-                failed(event, error)
+                warn_failed(event, error)
 
         def call(*about: object) -> None:
             try:
-                told = handler(*about)
+                result = handler(*about)
             except Exception as error:
-                failed(event, error)
+                warn_failed(event, error)
                 return
-            if asyncio.iscoroutine(told):
-                task = loop.create_task(until_told(told))
+            if asyncio.iscoroutine(result):
+                task = loop.create_task(wait(result))
                 waiting.add(task)
                 task.add_done_callback(waiting.discard)
 
-        return self._held.on(event, lambda *about: loop.call_soon_threadsafe(call, *about))
+        return self._wrapped.on(event, lambda *about: loop.call_soon_threadsafe(call, *about))

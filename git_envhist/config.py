@@ -17,6 +17,7 @@ KEEP_LAST, KEEP_HOURLY, KEEP_DAILY, KEEP_WEEKLY = 200, 0, 30, 26
 HOUR = 3600.0
 VERIFY_ON = ("manual",)
 KEY_IN = ("both", "home")
+TRANSCRIPT_LIMIT = 16 << 20
 AGENT_WAIT = 3.0
 DURATIONS = {"": 1, "s": 1, "m": 60, "h": 3600}
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": GIB, "t": 1 << 40}
@@ -76,6 +77,8 @@ class Settings:
     """Before every n-th tool that may change something a capture is taken; 0: before the first of a turn alone."""
     agent_wait: float = AGENT_WAIT
     """Seconds that such a tool may be held until the capture before it is done."""
+    transcript_limit: int = TRANSCRIPT_LIMIT
+    """Bytes of an agent's transcript that a snapshot keeps, the newest ones; 0: none."""
     keep_last: int = KEEP_LAST
     """Retention: so many of the newest moments, …"""
     keep_hourly: int = KEEP_HOURLY
@@ -120,6 +123,7 @@ class _Reader:
             roots=self.named("envhist.root."),
             services=self.services("envhist.service."),
             budget=self.size("envhist.budget", BUDGET),
+            transcript_limit=self.size("envhist.transcriptlimit", TRANSCRIPT_LIMIT),
             max_size=self.size("envhist.maxsize", MAX_SIZE),
             big_file=max(1 << 16, self.size("envhist.bigfile", BIG_FILE)),
             cross_mounts=self.boolean("envhist.crossmounts", False),

@@ -1,6 +1,7 @@
-"""The user's private list of the repositories and commands that hooks and agents may use.
+"""Decide what hooks and agents may do without a person: capture a repository, run a command, write to a path.
 
-It is in the user's data directory, outside of every repository: no clone, archive or fetched history can add to it.
+The user's private list names the repositories and commands that a person used before. It is in the user's data
+directory, outside of every repository: no clone, archive or fetched history can add to it.
 
     repository <common directory>       a person captured there
     agent <name> <common directory>     an agent's hooks were installed there
@@ -9,6 +10,10 @@ It is in the user's data directory, outside of every repository: no clone, archi
 
 A command is stored as the hash of the repository's common directory and the command's exact text, which may contain a
 password. Losing the list costs nothing but another `git envlog install` or a capture by hand.
+
+Hooks and the server for agents set GIT_ENVHIST_UNATTENDED for everything that they run. Without a person, a command
+from git's configuration runs only if a person ran exactly this command for this repository before: an agent can write
+the configuration, and a repository inside a clone or an archive brings its own.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from git_envhist.discovery import own_data
-from git_envhist.disk import cannot_write, locked, state_directory
+from git_envhist.disk import Durability, cannot_write, locked, replace_file, state_directory
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.git.config import AGENT
 from git_envhist.git.repository import Repository
@@ -33,7 +38,7 @@ WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class TrustedList:
-    """The list of one user."""
+    """The private list of one user."""
 
     def __init__(self, directory: str) -> None:
         """`directory`: the data directory of this program."""
@@ -41,22 +46,22 @@ class TrustedList:
         self._path = os.path.join(directory, FILE)
 
     def has_repository(self, common_dir: str) -> bool:
-        """Whether hooks may capture a repository: a person captured or installed there."""
+        """Return whether hooks may capture a repository: a person captured or installed there."""
         place = _place(common_dir)
         return any(_is_about(line, place) for line in self._read())
 
     def has_command(self, common_dir: str, command: str) -> bool:
-        """Whether a person ran exactly this command for a repository."""
+        """Return whether a person ran exactly this command for a repository."""
         return _command_line(common_dir, command) in self._read()
 
     def agents(self, common_dir: str | None) -> set[str]:
-        """The agents whose hooks were installed in a repository; None: for every repository."""
+        """Return the agents with hooks in a repository; None: those with hooks for every repository."""
         place = EVERYWHERE if common_dir is None else _place(common_dir)
         found = [line.split(b" ") for line in self._read()]
         return {os.fsdecode(words[1]) for words in found if words[0] == b"agent" and words[-1] == place}
 
     def places_of(self, agent: str | None = None) -> tuple[str | None, ...]:
-        """The existing repositories that an agent's hooks, or those of any agent, are installed in; None: every one."""
+        """Return the existing repositories with hooks of an agent, or of any agent; None means every repository."""
         return tuple(self._places(agent))
 
     def repositories(self) -> tuple[str, ...]:
@@ -95,7 +100,7 @@ class TrustedList:
                 yield place
 
     def _read(self) -> tuple[bytes, ...]:
-        """The lines; none from a file that another user owns or may write."""
+        """Return the lines; none of a file that another user owns or may write."""
         try:
             with open(self._path, "rb") as file:
                 seen = os.fstat(file.fileno())
@@ -125,11 +130,8 @@ class TrustedList:
             raise cannot_write(error, self._path) from error
 
     def _write(self, lines: Iterable[bytes]) -> None:
-        new = self._path + ".new"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        with open(os.open(new, flags, 0o600), "wb") as file:
-            file.writelines(line + b"\n" for line in lines)
-        os.rename(new, self._path)
+        data = b"".join(line + b"\n" for line in lines)
+        replace_file(self._path, data, durability=Durability.NONE, exclusive=True)
 
 
 def _place(common_dir: str) -> bytes:
@@ -151,11 +153,7 @@ def _command_line(common_dir: str, command: str) -> bytes:
     return b"command %s %s" % (_place(common_dir), hashlib.sha256(whole).hexdigest().encode("ascii"))
 
 
-# Whether a person is present, and what a hook or an agent may do without one.
-#
-# Hooks and the server for agents set GIT_ENVHIST_UNATTENDED for all that they run. Without a person, a command from
-# git's configuration runs only if a person ran exactly this command for this repository before. The configuration
-# itself proves nothing: an agent can write it, and a repository inside a clone or an archive brings its own.
+# Is a person present, and may a command run?
 
 UNATTENDED = "GIT_ENVHIST_UNATTENDED"
 AGENT_VARIABLES = (
@@ -167,54 +165,54 @@ AGENT_VARIABLES = (
     "CURSOR_AGENT",
     "AI_AGENT",
 )
-"""Variables of the shells that agents use: what runs there was typed by no person."""
+"""Variables of the shells that agents use; no person typed a command that runs there."""
 NOT_APPROVED = "no person ran this command here before, and a hook or an agent runs no other"
 
 
 def is_unattended(environ: Mapping[str, str]) -> bool:
-    """Whether a hook or the server for agents runs this program."""
+    """Return whether a hook or the server for agents runs this program."""
     return bool(environ.get(UNATTENDED))
 
 
 def is_person(environ: Mapping[str, str]) -> bool:
-    """Whether a person, or a program of theirs, runs this program."""
+    """Return whether a person, or a program of theirs, runs this program."""
     return not is_unattended(environ) and not any(environ.get(name) for name in AGENT_VARIABLES)
 
 
 def trusted_list(environ: Mapping[str, str]) -> TrustedList:
-    """The private list of this user."""
+    """Return the private list of this user."""
     return TrustedList(own_data(environ))
 
 
 def may_run(environ: Mapping[str, str], common_dir: str, command: str) -> bool:
-    """Whether a command from the configuration, or recorded in the repository, may run now."""
+    """Return whether a command from the configuration, or recorded in the repository, may run now."""
     return not is_unattended(environ) or trusted_list(environ).has_command(common_dir, command)
 
 
 def approve(environ: Mapping[str, str], common_dir: str, command: str) -> None:
-    """Remember that a person ran a command; a list that cannot be written approves nothing."""
+    """Add a command that a person ran to the list; errors are ignored."""
     if is_person(environ):
         with suppress(EnvhistError, OSError):
             trusted_list(environ).add_command(common_dir, command)
 
 
 def name_repository(environ: Mapping[str, str], common_dir: str) -> None:
-    """Remember that a person captured here: hooks installed for every repository may capture here, too."""
+    """Add a repository that a person captured to the list: hooks for every repository may capture it too."""
     if is_person(environ):
         with suppress(EnvhistError, OSError):
             trusted_list(environ).add_repository(common_dir)
 
 
-# Where a program that an agent runs may write outside of the environment: below one directory, and nowhere else.
+# The paths outside of the environment where an agent may write.
 #
-# A snapshot holds whatever an agent captured. Written into `~/.config/git`, `~/.ssh` or `~/bin` it becomes
-# configuration or a program of the user. So without a person a new directory or file may only be made below
-# `envhist.forkPlace`, by default right beside the project, and never at a hidden path or where programs are looked for.
+# An agent decides what a snapshot contains; written into `~/.config/git`, `~/.ssh` or `~/bin` that would be
+# configuration or a program of the user. So without a person a file or directory may only be created below
+# `envhist.forkPlace`, by default next to the project, and never at a hidden path or on a search path of programs.
 
 FORK_PLACE = "envhist.forkplace"
 USERS_OWN = ("system", "global", "command")
 PROGRAMS = frozenset(("bin", "sbin", "Library", "Applications"))
-"""Names of directories, right in a home or further in, whose content systems run or obey."""
+"""Names of directories, at any depth, that contain programs or settings."""
 SEARCHED = (
     *(
         "PATH",
@@ -241,7 +239,7 @@ SEARCHED = (
 
 
 class PlaceRefused(Refused):
-    """An agent asked to write where it may not."""
+    """An agent may not write to a path."""
 
     code = "place-refused"
 
@@ -254,32 +252,32 @@ def refuse_place(path: str, repository: Repository, environ: Mapping[str, str]) 
     for why in _objections(root, repository, environ):
         raise PlaceRefused(
             f"an agent may not write to '{path}': {why}",
-            hint=f"do it by hand, or name a directory for it: git config --global {FORK_PLACE} <directory>",
+            hint=f"do it yourself, or allow a directory: git config --global {FORK_PLACE} <directory>",
         )
 
 
 def _objections(root: str, repository: Repository, environ: Mapping[str, str]) -> Iterator[str]:
-    beside = os.path.realpath(os.path.dirname(repository.root))
+    parent = os.path.realpath(os.path.dirname(repository.root))
     chosen = _fork_place(repository)
-    top = os.path.realpath(chosen) if chosen else beside
+    top = os.path.realpath(chosen) if chosen else parent
     names = _names_below(root, top)
     if top == "/":
-        yield "the project is right below '/', and envhist.forkPlace names no directory for it"
+        yield "the project is directly below '/', and envhist.forkPlace is not set"
     if not names:
         yield f"it is not below '{top}'"
     elif chosen is None and len(names) > 1:
-        yield f"it is not right beside the project, in '{top}'"
+        yield f"it is not next to the project, in '{top}'"
     if any(name.startswith(".") for name in names):
-        yield "a part of its path begins with a dot"
+        yield "a component of its path begins with a dot"
     home = os.path.realpath(environ.get("HOME") or os.path.expanduser("~"))
     if any(name.startswith(".") for name in _names_below(root, home)):
         yield "it is below a hidden directory of the home directory"
     if PROGRAMS.intersection(names) or _is_searched(root, environ):
-        yield "programs or settings are looked for there"
+        yield "programs or settings are searched there"
 
 
 def _fork_place(repository: Repository) -> str | None:
-    """The configured directory. An agent can write the repository's own configuration, so only the user's counts."""
+    """Return the configured directory of the user; an agent can write the repository's own configuration."""
     done = repository.git.try_run("config", "--show-scope", "-z", "--type=path", "--get-all", FORK_PLACE)
     words = os.fsdecode(done.out).split("\0") if done.status == 0 else []
     scoped = zip(words[::2], words[1::2], strict=False)
@@ -287,13 +285,13 @@ def _fork_place(repository: Repository) -> str | None:
 
 
 def _names_below(path: str, top: str) -> list[str]:
-    """The parts of a path below a directory; none if it is not below it."""
+    """Return the components of a path below a directory; none if it is not below it."""
     start = top.rstrip("/") + "/"
     return path.removeprefix(start).split("/") if path.startswith(start) and path != start else []
 
 
 def _is_searched(root: str, environ: Mapping[str, str]) -> bool:
-    """Whether a directory that a variable names is this one, or below it, or above it."""
+    """Return whether a variable names this directory, a parent of it, or a directory below it."""
     listed = os.pathsep.join(environ.get(name, "") for name in SEARCHED)
     searched = [os.path.realpath(one) for one in listed.split(os.pathsep) if one.startswith("/")]
     return any(f"{one}/".startswith(f"{root}/") or f"{root}/".startswith(f"{one}/") for one in searched)

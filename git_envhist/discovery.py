@@ -1,4 +1,10 @@
-"""Begins the history of a plain directory, or goes on with one; where git has a repository there is nothing to do."""
+"""Find or create the repository with the history of a directory.
+
+Inside a git repository that is git's own repository. A plain directory has a private bare repository in the user's
+data directory, and a record that maps the directory to it. Nothing is written into the directory itself: it is
+recognized by its inode and a mark of the inode, so it keeps its history when it is renamed, and another directory at
+its old path does not get it. The nearer of the two wins; for the same directory, git's repository does.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +16,27 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple, TypedDict
 
 from git_envhist.config import data_home
-from git_envhist.disk import cannot_write, locked, remove_if_present, state_directory, sync_directory
+from git_envhist.disk import (
+    Durability,
+    cannot_write,
+    locked,
+    remove_if_present,
+    replace_file,
+    state_directory,
+    sync_directory,
+)
 from git_envhist.errors import EnvhistError, Refused, UsageError
 from git_envhist.git.process import COMMAND, Git, clean_environment, spawn
 from git_envhist.git.repository import FORKS, NoRepository, Repository
 from git_envhist.lazy import dataclass, replace
 from git_envhist.platform import DIRECTORY, open_file_only
 from git_envhist.snapshots.quoting import quote, unquote
-from git_envhist.snapshots.timelines import FILE as TIMELINE
-from git_envhist.snapshots.timelines import slug
+from git_envhist.worktree.timeline_name import FILE as TIMELINE
+from git_envhist.worktree.timeline_name import slug
 
 
 def refuse_home(root: str, environ: Mapping[str, str]) -> None:
-    """A whole home directory, or a whole machine, is hardly ever meant."""
+    """Raise `Refused` for a home directory or the root directory: few users want to capture all of it."""
     real = os.path.realpath(root)
     for place, what in ((environ.get("HOME") or "", "your home directory"), ("/", "the whole machine")):
         if place and real == os.path.realpath(place):
@@ -31,11 +45,10 @@ def refuse_home(root: str, environ: Mapping[str, str]) -> None:
             )
 
 
-# What makes a directory itself, whatever it is called: its inode, and a mark that no later bearer of the inode has.
+# Identify a directory by its inode and a mark of the inode.
 #
-# An inode number alone is given to the next directory as soon as the first is removed (on ext4 at once). The mark is
-# the generation of the inode, or where the file system does not tell that, the time of its birth; either stays through
-# any rename. Neither needs anything written into the directory.
+# The number of an inode is reused when a directory is removed (on ext4 at once). The mark is the inode's generation, or
+# its time of birth if the file system has no generations; both survive a rename.
 
 GET_GENERATION = 0x80087601 if struct.calcsize("l") == 8 else 0x80047601
 GENERATION, BIRTH = "generation", "born"
@@ -49,16 +62,16 @@ TIME_OF_BIRTH = 80
 
 
 class DirectoryId(NamedTuple):
-    """One directory."""
+    """The identity of a directory."""
 
     inode: int
     device: int
     mark: str
-    """A kind and a number; empty where the file system tells neither."""
+    """A kind and a number; empty if the file system has neither."""
 
 
 def identify(path: str) -> DirectoryId | None:
-    """Which directory stands at a path; None where there is none."""
+    """Return the identity of the directory at a path; None if it does not exist."""
     try:
         found = os.stat(path)
     except OSError:
@@ -67,16 +80,16 @@ def identify(path: str) -> DirectoryId | None:
 
 
 def is_same(one: DirectoryId, other: DirectoryId) -> bool:
-    """Whether both are surely one directory. The device may have another number since the machine was started."""
+    """Return whether both are certainly one directory; the device number may change when the machine restarts."""
     return one.inode == other.inode and one.mark == other.mark != ""
 
 
 def is_successor(one: DirectoryId, other: DirectoryId) -> bool:
-    """Of two that stood at one path: whether the inode was given to another directory after the first was removed."""
-    # In a container a directory gets another time of birth when it is first written to: that proves nothing.
-    both = (one.mark, other.mark)
+    """Return whether `other`, at the path where `one` was, is certainly another directory."""
+    # In a container the time of birth changes with the first write (copy up), so only generations count.
+    marks = (one.mark, other.mark)
     return one.inode != other.inode or (
-        one.mark != other.mark and all(mark.startswith(GENERATION) for mark in both)
+        one.mark != other.mark and all(mark.startswith(GENERATION) for mark in marks)
     )
 
 
@@ -97,14 +110,14 @@ def _generation(path: str) -> str | None:
 
 
 def _birth(path: str, found: os.stat_result) -> str | None:
-    told = getattr(found, "st_birthtime_ns", None) or getattr(found, "st_birthtime", None)
-    if told:
-        return f"{BIRTH}-{told}"
+    born = getattr(found, "st_birthtime_ns", None) or getattr(found, "st_birthtime", None)
+    if born:
+        return f"{BIRTH}-{born}"
     return _statx(path)
 
 
 def _statx(path: str) -> str | None:
-    import ctypes  # loaded late: only where a file system tells of no generations
+    import ctypes  # loaded late: only a file system without generations needs it
 
     ask = getattr(ctypes.CDLL(None), "statx", None)
     if ask is None:
@@ -118,10 +131,7 @@ def _statx(path: str) -> str | None:
     return f"{BIRTH}-{seconds}.{nanoseconds:09d}"
 
 
-# Which history belongs to which directory without git: one small record a history, beside all histories.
-#
-# Nothing is put into the directory itself. A record says where the directory was last and what makes it itself
-# (`sameness`), so that it is found again after it was moved, and taken for no other that stands at its old place.
+# Records: one small file per history of a plain directory, with its last path and its identity.
 #
 # envhist-home 1
 # path /home/me/notes
@@ -130,8 +140,8 @@ def _statx(path: str) -> str | None:
 # device 65024
 # mark generation-920059277
 #
-# A record without an inode is of a history that nobody goes on with; it can be taken up again. One with the line
-# `fork yes` is of a fork: it has a timeline of its own in a repository that another directory's history is kept in.
+# A record without an inode is a history without a directory; another directory can adopt it. `fork yes` is a fork: it
+# has its own timeline in the repository of another directory.
 
 FIRST_LINE = b"envhist-home 1"
 MAX_SIZE = 1 << 16
@@ -139,32 +149,32 @@ MAX_SIZE = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class RegisteredDirectory:
-    """A directory, and the repository that holds its history."""
+    """The record of a directory: its path, its identity, and the repository of its history."""
 
     name: str
     path: str
-    """Where the directory was when it was last seen."""
+    """The path when the directory was last used."""
     repository: str
     identity: DirectoryId | None = None
-    """None: let go."""
+    """None: no directory uses this history."""
     fork: bool = False
-    """It shares the repository of another directory's history."""
+    """True for a fork, in the repository of another directory."""
 
 
 class DuplicateDirectory(EnvhistError):
-    """A copy that the file system made claims the history of what it was copied from."""
+    """Two directories have the identity of one record, e.g. after a copy of the file system."""
 
     code = "two-directories"
 
 
 class DirectoryRegistry:
-    """The records of one user."""
+    """The records of a user's plain directories."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
 
     def all(self) -> list[RegisteredDirectory]:
-        """Every record that can be read."""
+        """Return every record that can be read."""
         found = map(self._read, self._names())
         return [home for home in found if home is not None]
 
@@ -179,34 +189,28 @@ class DirectoryRegistry:
             return []
 
     def find(self, directory: str) -> tuple[RegisteredDirectory, str] | None:
-        """The record of the nearest directory from here upwards that is itself, and where that is now."""
+        """Return the record of the nearest registered directory, this one or a parent, and its current path."""
         homes = self.all()
         inodes = {home.identity.inode for home in homes if home.identity is not None}
         for place in parent_directories(directory) if inodes else ():
             identity = _identify_one_of(place, inodes)
             home = _best(homes, place, identity) if identity is not None else None
             if home is not None and identity is not None:
-                return self._seen(home, place, identity), place
+                return self._with_current_path(home, place, identity), place
         return None
 
-    def stood_here(self, directory: str) -> RegisteredDirectory | None:
-        """The record of a directory that stood, from here upwards, where another one stands now."""
+    def replaced_at(self, directory: str) -> RegisteredDirectory | None:
+        """Return the record of a directory, this one or a parent, whose path another directory has now."""
         by_path = {home.path: home for home in self.all() if home.identity is not None}
         return next((by_path[place] for place in parent_directories(directory) if place in by_path), None)
 
     def write(self, home: RegisteredDirectory) -> None:
-        """Put a record in its place, whole and durable."""
-        new = os.path.join(self.directory, f".new-{os.getpid()}-{os.urandom(4).hex()}")
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "wb") as file:
-            file.write(_spell(home))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, os.path.join(self.directory, home.name))
-        sync_directory(self.directory)
+        """Write a record: synced, then renamed into place."""
+        path = os.path.join(self.directory, home.name)
+        replace_file(path, _format(home), durability=Durability.FULL, unique=True)
 
     def forget(self, home: RegisteredDirectory) -> None:
-        """Take a record away."""
+        """Delete a record."""
         remove_if_present(os.path.join(self.directory, home.name))
         sync_directory(self.directory)
 
@@ -217,28 +221,30 @@ class DirectoryRegistry:
         except (OSError, EnvhistError, ValueError, KeyError):
             return None
 
-    def _seen(self, home: RegisteredDirectory, place: str, identity: DirectoryId) -> RegisteredDirectory:
-        """The record, saying where its directory is now."""
+    def _with_current_path(
+        self, home: RegisteredDirectory, place: str, identity: DirectoryId
+    ) -> RegisteredDirectory:
+        """Return the record with the current path, and write it if the directory was moved."""
         if place == home.path and identity == home.identity:
             return home
         before = identify(home.path) if place != home.path else None
-        if before is not None and is_meant(home, home.path, before):
+        if before is not None and is_directory_of(home, home.path, before):
             if before.device != identity.device:
                 raise DuplicateDirectory(
-                    f"'{place}' is a copy of '{home.path}', and both claim one history",
-                    hint="'git envlog init --new' begins a history of its own for the copy",
+                    f"'{place}' is a copy of '{home.path}', and there is one history for both",
+                    hint="create a history for the copy: git envlog init --new",
                 )
-            # One directory by two paths, as with a bind mount.
+            # The same directory at two paths, e.g. by a bind mount.
             return home
         now = replace(home, path=place, identity=identity)
-        # What cannot be noted now is noticed again the next time.
+        # A record that cannot be written now is written the next time.
         with suppress(OSError):
             self.write(now)
         return now
 
 
-def is_meant(home: RegisteredDirectory, place: str, identity: DirectoryId) -> bool:
-    """Whether a directory, and not only its place, is the one of a record."""
+def is_directory_of(home: RegisteredDirectory, place: str, identity: DirectoryId) -> bool:
+    """Return whether a directory at a path is the one of a record."""
     if home.identity is None:
         return False
     if is_same(home.identity, identity):
@@ -249,18 +255,18 @@ def is_meant(home: RegisteredDirectory, place: str, identity: DirectoryId) -> bo
 def _best(
     homes: Iterable[RegisteredDirectory], place: str, identity: DirectoryId
 ) -> RegisteredDirectory | None:
-    # A copy by the file system has all marks of the original; once it has a record too, place and device decide.
-    meant = [home for home in homes if is_meant(home, place, identity)]
+    # A copy of the file system has the marks of the original; if both have records, path and device decide.
+    matching = [home for home in homes if is_directory_of(home, place, identity)]
     device = identity.device
     return max(
-        meant,
+        matching,
         key=lambda home: (home.path == place, home.identity and home.identity.device == device),
         default=None,
     )
 
 
 def parent_directories(directory: str) -> Iterable[str]:
-    """A directory and all above it, the innermost first."""
+    """Yield a directory and its parents, the innermost first."""
     place = os.path.realpath(directory)
     yield place
     while place != (place := os.path.dirname(place)):
@@ -274,7 +280,7 @@ def _identify_one_of(place: str, inodes: set[int]) -> DirectoryId | None:
         return None
 
 
-def _spell(home: RegisteredDirectory) -> bytes:
+def _format(home: RegisteredDirectory) -> bytes:
     lines = [FIRST_LINE, b"path " + quote(os.fsencode(home.path))]
     lines.append(b"repository " + quote(os.fsencode(home.repository)))
     if home.fork:
@@ -289,19 +295,19 @@ def _parse(name: str, text: bytes) -> RegisteredDirectory | None:
     first, *lines = text.split(b"\n")
     if first != FIRST_LINE:
         return None
-    said = dict(line.partition(b" ")[::2] for line in lines if line)
-    path, repository = (os.fsdecode(unquote(said[word])) for word in (b"path", b"repository"))
-    fork = said.get(b"fork") == b"yes"
-    if b"inode" not in said:
+    fields = dict(line.partition(b" ")[::2] for line in lines if line)
+    path, repository = (os.fsdecode(unquote(fields[word])) for word in (b"path", b"repository"))
+    fork = fields.get(b"fork") == b"yes"
+    if b"inode" not in fields:
         return RegisteredDirectory(name, path, repository, fork=fork)
-    identity = DirectoryId(int(said[b"inode"]), int(said[b"device"]), said[b"mark"].decode("ascii"))
+    identity = DirectoryId(int(fields[b"inode"]), int(fields[b"device"]), fields[b"mark"].decode("ascii"))
     return RegisteredDirectory(name, path, repository, identity, fork)
 
 
-# Repositories for directories without git: bare, private, made by us, with nothing of the user's templates.
+# Repositories of plain directories: bare and private, without the user's templates.
 
 OBJECT_FORMAT = "sha1"
-# Nothing of it is written by `git config`: whatever that would lock or ask for is settled before it could matter.
+# Written directly: `git config` would need a lock and read other configuration first.
 CONFIG = """\
 [core]
 	repositoryFormatVersion = 0
@@ -317,13 +323,13 @@ CONFIG = """\
 
 
 class HistoryMissing(EnvhistError):
-    """The repository of a plain directory's history is not where it was made."""
+    """The repository of a plain directory's history is missing."""
 
     code = "history-away"
 
 
 def make_repository(place: str) -> None:
-    """An empty repository at a place where nothing is yet; it is there whole or not at all."""
+    """Create an empty repository at a path that does not exist, atomically."""
     new = f"{place}.new-{os.getpid()}"
     try:
         os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
@@ -332,7 +338,7 @@ def make_repository(place: str) -> None:
             _fill(new)
             os.rename(new, place)
         except BaseException:
-            import shutil  # loaded late: every program passes through this module
+            import shutil  # loaded late: every command loads this module
 
             shutil.rmtree(new, ignore_errors=True)
             raise
@@ -342,19 +348,19 @@ def make_repository(place: str) -> None:
 
 
 def open_plain(home: RegisteredDirectory, root: str) -> Repository:
-    """The repository of a plain directory, which is at `root` now."""
+    """Return the repository of a plain directory that is at `root` now; raise `HistoryMissing`."""
     place = home.repository
     if not os.path.isdir(os.path.join(place, "objects")):
         raise HistoryMissing(
-            f"the history of '{root}' is not where it was kept: '{place}'",
-            hint="bring it back there, or begin another: git envlog init --new",
+            f"the history of '{root}' is missing: '{place}'",
+            hint="put the directory back there, or start a new history: git envlog init --new",
         )
     own = _directory_of_fork(place, home.name) if home.fork else place
     return Repository(root, own, place, OBJECT_FORMAT, Git(place, root), plain=True)
 
 
 def _directory_of_fork(place: str, name: str) -> str:
-    """Return the directory of one fork's own state, made if it is missing; `place` exists."""
+    """Return the directory of a fork's own state, created if it is missing; `place` exists."""
     own = os.path.join(place, FORKS, name)
     try:
         os.makedirs(own, mode=0o700, exist_ok=True)
@@ -365,12 +371,12 @@ def _directory_of_fork(place: str, name: str) -> str:
 
 def _fill(place: str) -> None:
     environment = clean_environment()
-    # Whatever the user prefers for repositories of their own.
+    # Regardless of the user's preference for new repositories.
     environment[b"GIT_DEFAULT_REF_FORMAT"] = b"files"
     words = ["init", "--quiet", "--bare", "--template=", f"--object-format={OBJECT_FORMAT}", place]
     done = spawn([*COMMAND, *words], environment)
     if done.status != 0:
-        raise EnvhistError(f"no repository could be made: {done.complaint}")
+        raise EnvhistError(f"cannot create a repository: {done.complaint}")
     with open(os.path.join(place, "config"), "w", encoding="ascii") as file:
         file.write(CONFIG)
     for directory, _, names in os.walk(place, topdown=False):
@@ -381,7 +387,7 @@ def _fill(place: str) -> None:
 
 def _make_private(path: str, mode: int) -> None:
     os.chmod(path, mode)
-    # git syncs none of these, and without any one of them it is no repository.
+    # git does not sync these files, and the repository needs each of them.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -389,63 +395,62 @@ def _make_private(path: str, mode: int) -> None:
         os.close(descriptor)
 
 
-# Which history is meant by a directory: that of its git repository, or one kept for a plain directory; the nearer.
+# Open the repository of a directory: git's own, or the one of a plain directory; the nearer.
 #
-# A repository of git's is found by git. A plain directory is found by the records of `store/homes.py`, which are looked
-# at first, because there are hardly ever any. Where both begin at one directory, git's is the one: somebody said
-# `git init` there later.
+# The records are read first, because most users have none. If both are at one directory, git's repository is taken:
+# the user ran `git init` there later.
 
 HOMES, HISTORIES, COMPAT = "homes", "histories", "compat"
 
 
 class DirectoryReplaced(EnvhistError):
-    """Another directory stands where the one was whose history is kept."""
+    """Another directory is at the path of a registered one."""
 
     code = "another-directory"
 
     def __init__(self, home: RegisteredDirectory) -> None:
         super().__init__(
-            f"'{home.path}' is not the directory whose history was kept, but another one at its place",
-            hint=f"go on with that history: git envlog init --adopt={home.name}\nbegin another: git envlog init --new",
+            f"'{home.path}' is not the directory that has a history, but another one at its path",
+            hint=f"continue that history: git envlog init --adopt={home.name}\nstart a new one: git envlog init --new",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedRepository:
-    """A repository, and what is to be said about how it was found."""
+    """A repository, and warnings about how it was found."""
 
     repository: Repository
     remarks: tuple[str, ...] = ()
 
 
 def own_data(environ: Mapping[str, str]) -> str:
-    """Where the histories of plain directories are, with all that belongs to them."""
+    """Return the directory of our data: histories of plain directories, records, private lists."""
     return os.path.join(data_home(environ), "git-envhist")
 
 
 def homes_of(environ: Mapping[str, str]) -> DirectoryRegistry:
-    """The records of the user's plain directories."""
+    """Return the records of the user's plain directories."""
     return DirectoryRegistry(os.path.join(own_data(environ), HOMES))
 
 
 def history_directories(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Where the histories of plain directories are, those of other libraries' interfaces too, with the keys of each."""
+    """Return the directories with histories of plain directories and of compat interfaces, and their keys."""
     usual = [os.path.join(own_data(environ), place) for place in (HOMES, HISTORIES, COMPAT)]
     return (*usual, *(home.repository for home in homes_of(environ).all()))
 
 
 def open_repository(directory: str, environ: Mapping[str, str], *, bare: bool = False) -> OpenedRepository:
     """Return the repository with a directory's history; `bare`: also one without a working tree."""
-    told = in_bytes(environ)
+    variables = in_bytes(environ)
     if "GIT_DIR" in environ:
-        return OpenedRepository(Repository.open(directory, told, bare=bare))
+        return OpenedRepository(Repository.open(directory, variables, bare=bare))
     homes = homes_of(environ)
     found = homes.find(directory)
     try:
-        repository = Repository.open(directory, told, bare=bare)
+        repository = Repository.open(directory, variables, bare=bare)
     except NoRepository:
         if found is None:
-            _refuse_another(homes, directory)
+            _refuse_replaced(homes, directory)
             _refuse_damaged(homes)
             raise
         return OpenedRepository(open_plain(*found))
@@ -458,27 +463,27 @@ def open_repository(directory: str, environ: Mapping[str, str], *, bare: bool = 
 
 
 def in_bytes(environ: Mapping[str, str]) -> dict[bytes, bytes]:
-    """Variables as a process is given them."""
+    """Return environment variables as bytes."""
     return {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
 
 
 def is_below(path: str, top: str) -> bool:
-    """Whether a path is inside a directory and not that directory itself."""
+    """Return whether a path is inside a directory, and not that directory itself."""
     return path != top and path.startswith(top.rstrip("/") + "/")
 
 
 def earlier_history_remark(home: RegisteredDirectory, repository: Repository) -> str:
-    """What is to be said where a directory that had a history became a git repository."""
+    """Return the warning for a directory with a history that became a git repository."""
     return (
-        f"'{repository.root}' is a git repository now, and its history is kept there; the earlier one stays in "
+        f"'{repository.root}' is a git repository now and has its history there; the earlier history is in "
         f"'{home.repository}': git --git-dir='{home.repository}' --work-tree='{repository.root}' envlog"
     )
 
 
 def _remarks(home: RegisteredDirectory, root: str, repository: Repository) -> tuple[str, ...]:
-    # Once something was captured into git's, nobody needs to be told again.
-    told = root != repository.root or os.path.exists(os.path.join(repository.state, TIMELINE))
-    return () if told else (earlier_history_remark(home, repository),)
+    # After the first capture into git's repository the warning is not needed any more.
+    is_captured = os.path.exists(os.path.join(repository.state, TIMELINE))
+    return () if root != repository.root or is_captured else (earlier_history_remark(home, repository),)
 
 
 def damaged_record(homes: DirectoryRegistry) -> str | None:
@@ -498,43 +503,45 @@ def _refuse_damaged(homes: DirectoryRegistry) -> None:
         )
 
 
-def _refuse_another(homes: DirectoryRegistry, directory: str) -> None:
-    home = homes.stood_here(directory)
+def _refuse_replaced(homes: DirectoryRegistry, directory: str) -> None:
+    home = homes.replaced_at(directory)
     if home is not None:
         raise DirectoryReplaced(home)
 
+
+# Create the history of a plain directory, or adopt one.
 
 LOCK = "lock"
 
 
 class InitKeywords(TypedDict, total=False):
-    """How a history for a plain directory is to begin."""
+    """The keywords of `EnvHistory.init`."""
 
     storage: str
-    """Where its repository is to be made."""
+    """The path at which the repository is created."""
     force: bool
-    anew: bool
+    new: bool
     adopt: str | None
-    """The name of a history, its repository, or where its directory was."""
+    """An existing history, by its name, its repository or its directory's old path."""
     environ: Mapping[str, str]
 
 
-def init_history(directory: str, environ: Mapping[str, str], wish: InitKeywords) -> OpenedRepository:
-    """The repository of a directory's history, made where there is none yet."""
+def init_history(directory: str, environ: Mapping[str, str], keywords: InitKeywords) -> OpenedRepository:
+    """Return the repository with a directory's history, created if there is none."""
     root = os.path.realpath(directory)
     if not os.path.isdir(root):
-        raise EnvhistError(f"there is no such directory: '{directory}'", hint=f"mkdir '{directory}' makes it")
-    if wish.get("anew") and wish.get("adopt") is not None:
+        raise EnvhistError(f"no such directory: '{directory}'", hint=f"create it: mkdir '{directory}'")
+    if keywords.get("new") and keywords.get("adopt") is not None:
         raise UsageError("either --new or --adopt", hint="git envlog init -h")
     opened = _covered_by_git(root, environ)
     if opened is not None:
         return opened
     with _records(environ) as homes:
-        return _begin(homes, root, environ, wish)
+        return _begin(homes, root, environ, keywords)
 
 
 def _covered_by_git(root: str, environ: Mapping[str, str]) -> OpenedRepository | None:
-    """git's repository, where a directory is in one and has no nearer history of its own."""
+    """Return the repository if a directory is in git's and has no nearer history; None otherwise."""
     try:
         repository = Repository.open(root, in_bytes(environ))
     except NoRepository:
@@ -549,7 +556,7 @@ def _covered_by_git(root: str, environ: Mapping[str, str]) -> OpenedRepository |
 
 @contextmanager
 def _records(environ: Mapping[str, str]) -> Iterator[DirectoryRegistry]:
-    """The records, private and with nobody else writing any."""
+    """Yield the records, with private modes and locked against other writers."""
     homes = homes_of(environ)
     place = state_directory(homes.directory)
     try:
@@ -562,30 +569,30 @@ def _records(environ: Mapping[str, str]) -> Iterator[DirectoryRegistry]:
 
 
 def _begin(
-    homes: DirectoryRegistry, root: str, environ: Mapping[str, str], wish: InitKeywords
+    homes: DirectoryRegistry, root: str, environ: Mapping[str, str], keywords: InitKeywords
 ) -> OpenedRepository:
-    own = _own(homes, root, wish)
-    if own is not None and not wish.get("anew") and wish.get("adopt") is None:
-        _refuse_elsewhere(own, wish.get("storage"))
+    own = _own(homes, root, keywords)
+    if own is not None and not keywords.get("new") and keywords.get("adopt") is None:
+        _refuse_elsewhere(own, keywords.get("storage"))
         return OpenedRepository(open_plain(own, root))
-    if not wish.get("force"):
+    if not keywords.get("force"):
         refuse_home(root, environ)
-    if wish.get("adopt") is not None:
-        taken_up = _adopt_history(homes, root, wish)
-        _release_record(homes, root, own, taken_up)
-        return OpenedRepository(open_plain(taken_up, root))
-    if not wish.get("anew"):
-        _refuse_anothers_place(homes, root)
-    made = _make(homes, root, own_data(environ), wish)
+    if keywords.get("adopt") is not None:
+        adopted = _adopt_history(homes, root, keywords)
+        _release_record(homes, root, own, adopted)
+        return OpenedRepository(open_plain(adopted, root))
+    if not keywords.get("new"):
+        _refuse_registered_path(homes, root)
+    made = _create(homes, root, own_data(environ), keywords)
     _release_record(homes, root, own, made)
-    return OpenedRepository(open_plain(made, root), tuple(_beside(homes, root)))
+    return OpenedRepository(open_plain(made, root), tuple(_warnings(homes, root)))
 
 
-def _own(homes: DirectoryRegistry, root: str, wish: InitKeywords) -> RegisteredDirectory | None:
+def _own(homes: DirectoryRegistry, root: str, keywords: InitKeywords) -> RegisteredDirectory | None:
     try:
         found = homes.find(root)
     except DuplicateDirectory:
-        if wish.get("anew") or wish.get("adopt") is not None:
+        if keywords.get("new") or keywords.get("adopt") is not None:
             return None
         raise
     return found[0] if found is not None and found[1] == root else None
@@ -594,57 +601,58 @@ def _own(homes: DirectoryRegistry, root: str, wish: InitKeywords) -> RegisteredD
 def _refuse_elsewhere(own: RegisteredDirectory, storage: str | None) -> None:
     if storage is not None and os.path.realpath(storage) != own.repository:
         raise Refused(
-            f"the history of '{own.path}' is kept in '{own.repository}'",
-            hint="a history is moved by nobody but you; to begin another: --new",
+            f"the history of '{own.path}' is in '{own.repository}'",
+            hint="move it yourself, or start a new one: --new",
         )
 
 
-def _refuse_anothers_place(homes: DirectoryRegistry, root: str) -> None:
+def _refuse_registered_path(homes: DirectoryRegistry, root: str) -> None:
     there = [home for home in homes.all() if home.path == root and home.identity is not None]
     if there:
         refusal = DirectoryReplaced(there[0])
         raise Refused(refusal.message, hint=refusal.hint)
 
 
-def _adopt_history(homes: DirectoryRegistry, root: str, wish: InitKeywords) -> RegisteredDirectory:
-    words = wish.get("adopt") or ""
+def _adopt_history(homes: DirectoryRegistry, root: str, keywords: InitKeywords) -> RegisteredDirectory:
+    words = keywords.get("adopt") or ""
     places = {words, os.path.realpath(words)}
     found = [h for h in homes.all() if h.name == words or places & {h.path, h.repository}]
     if not found:
         found = _without_record(homes, root, words)
     if len(found) != 1:
-        told = ", ".join(home.name for home in found or homes.all())
-        what = "more than one history is" if found else "no history is"
-        raise EnvhistError(f"{what} meant by '{words}'", hint=f"one of: {told}" if told else None)
+        names = ", ".join(home.name for home in found or homes.all())
+        what = "more than one history" if found else "no history"
+        raise EnvhistError(f"{what} matches '{words}'", hint=f"one of: {names}" if names else None)
     home = found[0]
     there = identify(home.path)
-    if there is not None and is_meant(home, home.path, there) and home.path != root and not wish.get("force"):
-        raise Refused(
-            f"'{home.path}' goes on with this history", hint="--force takes the history away from there"
-        )
-    taken_up = replace(home, path=root, identity=identify(root))
-    homes.write(taken_up)
-    return taken_up
+    if (
+        there is not None
+        and is_directory_of(home, home.path, there)
+        and home.path != root
+        and not keywords.get("force")
+    ):
+        raise Refused(f"'{home.path}' uses this history", hint="--force takes it from there")
+    adopted = replace(home, path=root, identity=identify(root))
+    homes.write(adopted)
+    return adopted
 
 
 def _without_record(homes: DirectoryRegistry, root: str, name: str) -> list[RegisteredDirectory]:
-    """Return the history of a name if its record is damaged and its repository is where it is usually made."""
+    """Return the history of a damaged record if its repository is at the usual path."""
     place = os.path.join(os.path.dirname(homes.directory), HISTORIES, f"{name}.git")
     exists = name in homes.damaged() and os.path.isdir(os.path.join(place, "objects"))
     return [RegisteredDirectory(name, root, place, identify(root))] if exists else []
 
 
-def _make(homes: DirectoryRegistry, root: str, data: str, wish: InitKeywords) -> RegisteredDirectory:
+def _create(homes: DirectoryRegistry, root: str, data: str, keywords: InitKeywords) -> RegisteredDirectory:
     name = f"{slug(os.path.basename(root))}-{os.urandom(3).hex()}"
     place = os.path.join(data, HISTORIES, f"{name}.git")
-    if "storage" in wish:
-        place = os.path.realpath(wish["storage"])
+    if "storage" in keywords:
+        place = os.path.realpath(keywords["storage"])
         with suppress(OSError):
-            os.rmdir(place)  # an empty directory was meant to be filled
+            os.rmdir(place)  # the user may have created an empty directory for it
         if os.path.lexists(place):
-            raise Refused(
-                f"something is there already: '{place}'", hint="name a directory that is not there yet"
-            )
+            raise Refused(f"path exists: '{place}'", hint="name a directory that does not exist")
     make_repository(place)
     home = RegisteredDirectory(name, root, place, identify(root))
     homes.write(home)
@@ -652,37 +660,37 @@ def _make(homes: DirectoryRegistry, root: str, data: str, wish: InitKeywords) ->
 
 
 def unregister_directory(repository: Repository, environ: Mapping[str, str]) -> None:
-    """Have a plain directory, and the forks that share its repository, be as if they never had a history."""
-    import shutil  # loaded late: hardly ever asked for
+    """Delete the history of a plain directory and of the forks in its repository, with their records."""
+    import shutil  # loaded late: hardly ever needed
 
     with _records(environ) as homes:
         for home in homes.all():
             if os.path.realpath(home.repository) == os.path.realpath(repository.common_dir):
                 homes.forget(home)
-    # Nothing leads there any more, and what it held has gone before.
+    # No record names the repository any more.
     shutil.rmtree(repository.common_dir, ignore_errors=True)
 
 
 def _release_record(
     homes: DirectoryRegistry, root: str, own: RegisteredDirectory | None, kept: RegisteredDirectory
 ) -> None:
-    """No other record claims this directory, or its place, from now on."""
+    """Remove the identity from other records of this directory or its path."""
     for home in homes.all():
-        mine = home.path == root or (own is not None and home.name == own.name)
-        if mine and home.name != kept.name and home.identity is not None:
+        is_of_directory = home.path == root or (own is not None and home.name == own.name)
+        if is_of_directory and home.name != kept.name and home.identity is not None:
             homes.write(replace(home, identity=None))
 
 
-def _beside(homes: DirectoryRegistry, root: str) -> Iterator[str]:
+def _warnings(homes: DirectoryRegistry, root: str) -> Iterator[str]:
     warning = damaged_record(homes)
     if warning is not None:
         yield warning
     outer = homes.find(os.path.dirname(root))
     if outer is not None:
-        yield f"'{outer[1]}' has a history too, and it holds this directory as before"
+        yield f"'{outer[1]}' has a history too, which includes this directory"
     for home in homes.all():
         if os.path.basename(home.path) == os.path.basename(root) and not os.path.exists(home.path):
             yield (
-                f"'{home.path}', which is gone, has a history; if this is the same directory: "
+                f"'{home.path}' does not exist any more and has a history; if this is the same directory: "
                 f"git envlog init --adopt={home.name}"
             )

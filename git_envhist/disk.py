@@ -14,6 +14,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from enum import Enum
 
 from git_envhist.errors import EnvhistError, StorageFull
 from git_envhist.platform import DIRECTORY, NOFOLLOW, SYSTEM, know_as_ours, open_cloexec_guarded
@@ -78,17 +79,133 @@ def sync_files(paths: Iterable[str]) -> None:
             sync(file.fileno())
 
 
-def replace_file(path: str, data: bytes) -> None:
-    """Have a private file hold this, or what it held; whoever calls is alone, and writes over what a kill has left."""
-    fresh = f"{path}.new"
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
+class Durability(Enum):
+    """How much of a write must be on the medium when the call returns."""
+
+    NONE = "none"
+    """Nothing: after a power cut the file may be missing or torn, and its reader copes with that."""
+    FILE = "file"
+    """The content, before the file gets its name. The new name itself may be lost."""
+    FULL = "full"
+    """The content, then the name."""
+
+
+def replace_file(
+    path: str,
+    data: bytes,
+    *,
+    durability: Durability,
+    mode: int | None = 0o600,
+    unique: bool = False,
+    keep_mode: bool = False,
+    exclusive: bool = False,
+    replace: bool = True,
+    temporary: str | None = None,
+) -> None:
+    """Replace a file atomically: readers see the old content or the new. The options are those of `replacement`."""
+    with replacement(
+        path,
+        durability=durability,
+        mode=mode,
+        unique=unique,
+        keep_mode=keep_mode,
+        exclusive=exclusive,
+        replace=replace,
+        temporary=temporary,
+    ) as descriptor:
         write_all(descriptor, data, 0)
-        sync(descriptor)
+
+
+@contextmanager
+def replacement(
+    path: str,
+    *,
+    durability: Durability,
+    mode: int | None = 0o600,
+    unique: bool = False,
+    keep_mode: bool = False,
+    exclusive: bool = False,
+    replace: bool = True,
+    temporary: str | None = None,
+) -> Iterator[int]:
+    """Yield a descriptor of a temporary file, which gets the name `path` at the end and is removed after an error.
+
+    The temporary file is `temporary`, by default `<path>.new`, which the next writer overwrites: the caller holds a
+    lock. With `unique` it is a new name in the same directory, for writers without a lock. `exclusive` creates it
+    anew and never follows a link, for directories that other users may write to. `mode` None means the umask's, and
+    `keep_mode` the mode of the file that is replaced, if there is one. Without `replace` an existing file raises
+    `FileExistsError`.
+    """
+    new = temporary or f"{path}.new"
+    if unique:
+        new = os.path.join(os.path.dirname(path), f".new-{os.getpid()}-{os.urandom(6).hex()}")
+    descriptor = _create(new, 0o666 if mode is None else 0o600, exclusive=exclusive or unique)
+    try:
+        if mode not in (None, 0o600):
+            os.fchmod(descriptor, mode)
+        if keep_mode:
+            with suppress(FileNotFoundError):
+                os.fchmod(descriptor, stat.S_IMODE(os.stat(path).st_mode))
+        yield descriptor
+        if durability is Durability.NONE:
+            # Without a sync, a network file system reports a failed write only here.
+            closing, descriptor = descriptor, -1
+            os.close(closing)
+        else:
+            sync(descriptor)
+        _give_name(new, path, replace=replace)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(new)
+        raise
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
+    if durability is Durability.FULL:
+        sync_directory(os.path.dirname(path) or os.curdir)
+
+
+def _create(path: str, mode: int, *, exclusive: bool) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+    if exclusive:
+        remove_if_present(path)
+        return os.open(path, flags | os.O_EXCL | NOFOLLOW, mode)
+    return os.open(path, flags | os.O_TRUNC, mode)
+
+
+def _give_name(temporary: str, path: str, *, replace: bool) -> None:
+    if not replace:
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            raise
+        except OSError:
+            # Some file systems (FAT) have no links: reserve the name by an empty file, then replace that.
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        else:
+            os.unlink(temporary)
+            return
+    os.replace(temporary, path)
+
+
+def replace_with_symlink(path: str, target: bytes, *, temporary: str) -> None:
+    """Replace a file by a symbolic link, atomically."""
+    remove_if_present(temporary)
+    os.symlink(target, os.fsencode(temporary))
+    os.replace(temporary, path)
+
+
+def append_line(path: str, line: bytes, *, durability: Durability) -> None:
+    """Append a line by one write, so that lines of concurrent processes do not mix."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, line + b"\n")
+        if durability is not Durability.NONE:
+            sync(descriptor)
     finally:
         os.close(descriptor)
-    os.rename(fresh, path)
-    sync_directory(os.path.dirname(path))
+    if durability is Durability.FULL:
+        sync_directory(os.path.dirname(path) or os.curdir)
 
 
 def remove_if_present(path: str) -> bool:

@@ -62,7 +62,6 @@ from git_envhist.restore.write_tree import Source, write_into
 from git_envhist.snapshots.layout import GIT_CHANGED
 from git_envhist.snapshots.names import RESERVED
 from git_envhist.snapshots.records import read_git_changes
-from git_envhist.snapshots.timelines import current_timeline, mark_fork, slug
 from git_envhist.workers import share_out
 from git_envhist.worktree.scan import is_settled
 from git_envhist.worktree.stat_cache import (
@@ -80,6 +79,7 @@ from git_envhist.worktree.stat_cache import (
     decode,
     pack_columns,
 )
+from git_envhist.worktree.timeline_name import current_timeline, mark_fork, slug
 
 # Where a fork stands: a linked worktree of git's, or a directory that shares the repository of a plain one's history.
 #
@@ -244,7 +244,7 @@ def seed(source: CapturePipeline, own: CapturePipeline, snapshot: Snapshot, lost
     head = theirs.read_head()
     if head is None or head.base != snapshot.id:
         return
-    there, here = source.survey(None), own.survey(None)
+    there, here = source.read_scope(None), own.read_scope(None)
     if head.naming != there.naming or not _same_extent(there, here):
         return
     started = time.time_ns()
@@ -584,8 +584,8 @@ class _Fork:
                 forked_from=self.snapshot.id,
                 progress=self.wish.progress,
             )
-            with own.hold(request) as held:
-                held.told_as(self.snapshot)
+            with own.capture_tree(request) as held:
+                held.reuse_facts_of(self.snapshot)
                 moment = held.publish(request).snapshot
         assert moment is not None
         return brought, moment
@@ -616,7 +616,7 @@ class _Fork:
         repository, mine = self.ground.repository, self.source
         # What a fork begins with is saved whole, whatever a capture may add.
         settings = replace(read_settings(repository.read_config()), budget=UNLIMITED)
-        return CapturePipeline(repository, settings, mine.keys, mine.how, mine.environ)
+        return replace(mine, repository=repository, settings=settings)
 
     def _contents(self, made: Mapping[bytes, bytes]) -> ObjectReader:
         own = self.source.repository
@@ -656,7 +656,7 @@ def _choose_place(source: CapturePipeline, directory: str) -> str:
         )
     repository = source.repository
     refuse_place(root, repository, source.environ)
-    inside = [os.fsdecode(base) for base in source.survey(None).bases.values()]
+    inside = [os.fsdecode(base) for base in source.read_scope(None).bases.values()]
     for top in (*inside, repository.root, repository.git_dir, repository.common_dir):
         if f"{root}/".startswith(os.path.realpath(top).rstrip("/") + "/"):
             raise Refused(

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 from git_envhist.platform import DIRECTORY, NOFOLLOW
 
-REALM_MARK = b"\0"
+ROOT_PREFIX = b"\0"
 DOT_GIT = b".git"
 MAX_OPEN = 64
 
@@ -28,21 +28,21 @@ def join(directory: bytes, name: bytes) -> bytes:
 
 def root_name_of(path: bytes) -> bytes:
     """The name of the further root that a directory belongs to; empty for the working tree itself."""
-    return path[1:].partition(b"/")[0] if path.startswith(REALM_MARK) else b""
+    return path[1:].partition(b"/")[0] if path.startswith(ROOT_PREFIX) else b""
 
 
-def is_realm_top(path: bytes) -> bool:
-    return not path or (path.startswith(REALM_MARK) and b"/" not in path)
+def is_root_top(path: bytes) -> bool:
+    return not path or (path.startswith(ROOT_PREFIX) and b"/" not in path)
 
 
 def path_below_root(path: bytes) -> bytes:
     """The path without the root's name in front."""
-    return path.partition(b"/")[2] if path.startswith(REALM_MARK) else path
+    return path.partition(b"/")[2] if path.startswith(ROOT_PREFIX) else path
 
 
 def display_path(path: bytes) -> bytes:
     """A path as people see it: one of a further root has the root's name in front, ``nginx://conf.d``."""
-    return root_name_of(path) + b"://" + path_below_root(path) if path.startswith(REALM_MARK) else path
+    return root_name_of(path) + b"://" + path_below_root(path) if path.startswith(ROOT_PREFIX) else path
 
 
 class DirectoryCursor:
@@ -50,42 +50,42 @@ class DirectoryCursor:
 
     def __init__(self, bases: Mapping[bytes, bytes]) -> None:
         self._bases = bases
-        self._realm: bytes | None = None
+        self._root: bytes | None = None
         self._way: list[bytes] = []
         self._open: list[int] = []
 
     def enter(self, path: bytes) -> os.stat_result:
         """Go into a directory; its own stat. OSError where it is gone, closed to us, or no directory any more."""
-        realm, rest = root_name_of(path), path_below_root(path)
-        if realm != self._realm:
-            self._start(realm)
+        root, rest = root_name_of(path), path_below_root(path)
+        if root != self._root:
+            self._start(root)
         wanted = rest.split(b"/") if rest else []
         self._go_up(wanted)
         if not self._open:
-            self._start(realm)
+            self._start(root)
         for name in wanted[len(self._way) :]:
             self._go_down(name)
         os.fchdir(self._open[-1])
         return os.fstat(self._open[-1])
 
-    def base(self, realm: bytes) -> os.stat_result:
-        """What stands where a realm has its top, also if that cannot be entered."""
-        return os.stat(self._base(realm))
+    def base(self, root: bytes) -> os.stat_result:
+        """What stands where a root has its top, also if that cannot be entered."""
+        return os.stat(self._base(root))
 
     def close(self) -> None:
         while self._open:
             os.close(self._open.pop())
         self._way = []
-        self._realm = None
+        self._root = None
 
-    def _start(self, realm: bytes) -> None:
+    def _start(self, root: bytes) -> None:
         self.close()
-        self._open.append(os.open(self._base(realm), DIRECTORY))
-        self._realm = realm
+        self._open.append(os.open(self._base(root), DIRECTORY))
+        self._root = root
 
-    def _base(self, realm: bytes) -> bytes:
+    def _base(self, root: bytes) -> bytes:
         try:
-            return self._bases[realm]
+            return self._bases[root]
         except KeyError:  # what was a root of the environment once
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
 

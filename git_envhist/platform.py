@@ -13,9 +13,12 @@ import signal
 import stat
 import sys
 from _thread import allocate_lock, get_ident
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
+
+from git_envhist.errors import EnvhistError
+from git_envhist.lazy import pattern
 
 # How another process of ours is started: by this interpreter, with this very package.
 #
@@ -29,6 +32,33 @@ def own_command(program: str) -> list[str]:
     """The words before those of a command line: `envlog`, `envdiff`, `envrestore`, `envhist`, `upkeep`."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return [sys.executable, "-P", "-c", START.format(program), package]
+
+
+class OwnProgramFailed(EnvhistError):
+    """A program of ours failed; `code`, `exit_code` and hint are those of its error."""
+
+    def __init__(self, message: str, code: str, status: int, hint: str | None) -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
+        self.exit_code = status
+
+
+def run_own_program(program: str, words: Sequence[str | bytes], environ: Mapping[str, str]) -> bytes:
+    """Return the output of a program of ours that was asked for `--json`; raise its error as `OwnProgramFailed`."""
+    import json  # loaded late: few processes run another program of ours
+    import subprocess  # loaded late: likewise
+
+    command = [*own_command(program), *words]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=environ, check=False)
+    if done.returncode == 0:
+        return done.stdout
+    try:
+        error = json.loads(done.stdout)["error"]
+        failure = OwnProgramFailed(error["message"], error["code"], error["status"], error["hint"])
+    except (ValueError, KeyError, TypeError):
+        reason = done.stderr.decode("utf-8", "replace").strip() or f"status {done.returncode}"
+        failure = OwnProgramFailed(f"git {program} failed: {reason}", "failed", done.returncode, None)
+    raise failure
 
 
 Path = str | bytes
@@ -178,6 +208,52 @@ def list_directory(descriptor: int) -> list[bytes]:
         return [os.fsencode(name) for name in os.listdir(again)]
     finally:
         os.close(again)
+
+
+class Mount(NamedTuple):
+    """One line of `/proc/<pid>/mountinfo`."""
+
+    number: bytes
+    parent: bytes
+    point: bytes
+    device: bytes = b""
+    """`8:1`."""
+    root: bytes = b""
+    """The directory of the file system that is mounted."""
+    file_system: bytes = b""
+    options: tuple[bytes, ...] = ()
+    """The options of the file system, not those of the mount."""
+
+
+ESCAPED = pattern(rb"\\([0-7]{3})")
+
+
+def list_mounts(table: str = f"{PROCESSES}/self/mountinfo") -> list[Mount]:
+    """Return the mounts that a process sees, OSError or IndexError if the table cannot be read."""
+    with open(table, "rb", opener=open_file_only) as file:
+        return [_parse_mount(line) for line in file]
+
+
+def _parse_mount(line: bytes) -> Mount:
+    fields = line.rstrip(b"\n").split(b" ")
+    root, point = (ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), field) for field in fields[3:5])
+    file_system, _, *options = fields[fields.index(b"-", 6) + 1 :] if b"-" in fields[6:] else (b"", b"")
+    return Mount(fields[0], fields[1], point, fields[2], root, file_system, tuple(options))
+
+
+def process_fields(pid: int, processes: str = PROCESSES) -> list[bytes]:
+    """Return the fields of `/proc/<pid>/stat` after the name: state, parent, group, ...; OSError if it ended."""
+    with open(f"{processes}/{pid}/stat", "rb") as file:
+        # The name is in parentheses and may contain any character.
+        return file.read().rpartition(b")")[2].split()
+
+
+def parent_process(pid: int, processes: str = PROCESSES) -> int:
+    """Return the parent of a process; 0 if that cannot be read."""
+    try:
+        return int(process_fields(pid, processes)[1])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def worker_mode(wanted: str) -> str:

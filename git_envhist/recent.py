@@ -1,4 +1,10 @@
-"""Puts together what changed of late, from the tree, the logs of the machine and of npm, and git's reflog."""
+"""Find what changed recently without a snapshot: for `git envlog recent`.
+
+Three sources are combined: change times of the working tree, the logs of dpkg, apt and npm, and git's reflog. A program
+cannot set the change time (ctime) of a file, while pip, tar and others set its modification time back. A directory that
+was written to although nothing in it changed has lost an entry, or one was moved out; nothing shows which. The packages
+of changed directories are read by the same probes as for a snapshot. Nothing is written anywhere.
+"""
 
 from __future__ import annotations
 
@@ -15,25 +21,30 @@ from struct import Struct
 from typing import NamedTuple
 
 from git_envhist.capture.probe_runner import MACHINE_ROOT
+from git_envhist.config import Settings
 from git_envhist.diff.facts import role_of
+from git_envhist.git.config import LocalZone
 from git_envhist.git.process import Git
+from git_envhist.git.repository import Repository
+from git_envhist.history.times import read_time_span
 from git_envhist.model import Change, ChangeSide, EntryKind, EnvPath, Fact, FactChange
 from git_envhist.model.work import LogEvent, RecentChanges
 from git_envhist.platform import open_itself
 from git_envhist.probes import PACKAGES, tree_leaf, tree_probes
 from git_envhist.probes.base import File, FileProbe
 from git_envhist.secrets.masking import mask_text
+from git_envhist.worktree.ignore import left_out_of
 
-# When a file came to be, where system and file system tell: `statx`, which Python does not offer.
+# Times of birth, by `statx`, which Python does not offer.
 
 AT_FDCWD, AT_SYMLINK_NOFOLLOW, STATX_BTIME = -100, 0x100, 0x800
 SIZE = 256
 BIRTH = Struct("@I76xqI")
-"""The mask of what is filled in, and seconds and nanoseconds of the birth, as the kernel lays them out."""
+"""The mask of the valid fields, and seconds and nanoseconds of the birth, in the kernel's layout."""
 
 
 def birth_time_ns(path: bytes) -> int | None:
-    """The nanosecond in which a file was made; None where nobody knows."""
+    """Return the time of birth of a file in nanoseconds; None if the system does not know it."""
     ask = _statx()
     if ask is None:
         return _by_stat(path)
@@ -61,10 +72,9 @@ def _statx() -> Callable[..., int] | None:
     return found
 
 
-# What installers and git wrote down: dpkg's and apt's logs, npm's, and the reflog (read as text: pure).
+# Parse the logs of dpkg, apt and npm, and the reflog (pure).
 #
-# Logs are others' and may hold anything: a line that is none is passed over. Their times are of the clock on the wall,
-# but npm's, which are UTC.
+# A log may contain anything: other lines are skipped. Times are local, except npm's, which are UTC.
 
 DPKG = re.compile(
     r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (install|upgrade|remove|purge) (\S{1,200}) (\S{1,200}) (\S{1,200})$",
@@ -99,7 +109,7 @@ REFLOG = re.compile(r"HEAD@\{(\d{1,12})\}\Z")
 def read_dpkg(
     texts: Iterable[str], since: datetime, zone: tzinfo, automatic: Collection[str]
 ) -> tuple[FactChange, ...]:
-    """The packages that came, went or are of another version, from the oldest log to the newest."""
+    """Return the packages installed, removed or upgraded, from the oldest log to the newest."""
     found: dict[str, tuple[str | None, str | None]] = {}
     for text in texts:
         for clock, verb, called, old, new in DPKG.findall(text):
@@ -120,29 +130,29 @@ def read_dpkg(
 def read_apt(
     texts: Iterable[str], since: datetime, zone: tzinfo
 ) -> tuple[tuple[LogEvent, ...], frozenset[str]]:
-    """The commands that apt was called with, and the packages that came along with others."""
+    """Return the commands of apt, and the packages that it installed as dependencies."""
     commands: list[LogEvent] = []
     automatic: set[str] = set()
     for text in texts:
         for stanza in text.split("\n\n"):
-            told = dict(APT_FIELD.findall(stanza))
-            at = _time(" ".join(told.get("Start-Date", "").split()), "%Y-%m-%d %H:%M:%S", zone)
+            fields = dict(APT_FIELD.findall(stanza))
+            at = _time(" ".join(fields.get("Start-Date", "").split()), "%Y-%m-%d %H:%M:%S", zone)
             if at is None or at < since:
                 continue
-            automatic.update(APT_AUTOMATIC.findall(told.get("Install", "")))
-            if "Commandline" in told:
-                commands.append(LogEvent(at, told["Commandline"]))
+            automatic.update(APT_AUTOMATIC.findall(fields.get("Install", "")))
+            if "Commandline" in fields:
+                commands.append(LogEvent(at, fields["Commandline"]))
     return tuple(commands), frozenset(automatic)
 
 
 def npm_time(name: str) -> datetime | None:
-    """When npm began to write a log of this name."""
+    """Return the time in the name of a log of npm; None for another name."""
     found = NPM_TIME.match(name)
     return _time(found[1], "%Y-%m-%dT%H_%M_%S", UTC) if found else None
 
 
 def read_npm(text: str, root: str) -> str | None:
-    """The command that a log is of, if it installs or removes anything in this directory or below it."""
+    """Return the command of a log of npm, if it installs or removes something in or below a directory."""
     title, place = NPM_TITLE.search(text), NPM_PLACE.search(text)
     if (
         title is None
@@ -155,7 +165,7 @@ def read_npm(text: str, root: str) -> str | None:
 
 
 def read_reflog(lines: Iterable[str], since: datetime, zone: tzinfo) -> Iterator[LogEvent]:
-    """What moved HEAD: `HEAD@{<seconds>}`, commit and words, set apart by NUL."""
+    """Yield the moves of HEAD from lines of `HEAD@{<seconds>}`, commit and message, separated by NUL."""
     for line in lines:
         selector, _, rest = line.partition("\0")
         commit, _, what = rest.partition("\0")
@@ -175,11 +185,7 @@ def _time(text: str, form: str, zone: tzinfo) -> datetime | None:
         return None
 
 
-# Finds what changed since a moment by the times that the kernel keeps: all of a tree, one look at each entry.
-#
-# The time of change (ctime) cannot be set by programs, as that of modification can, which pip, tar and the like set
-# back. A directory that was written to, while nothing in it changed, has lost something, or something was moved out of
-# it: what that was nobody can tell.
+# Walk the tree and compare change times, with one stat per entry.
 
 GIT = b".git"
 
@@ -190,51 +196,51 @@ class RecentEntry(NamedTuple):
     path: EnvPath
     mode: int
     at: int
-    """When, in nanoseconds."""
+    """The change time in nanoseconds."""
     born: bool
-    """It came to be since; False also where that cannot be known."""
+    """True if it was created since; False if it was not, or the system does not know."""
 
 
 class RecentScan(NamedTuple):
-    """What there is to see in a tree."""
+    """The changed entries of a tree."""
 
     found: list[RecentEntry]
     lost: list[EnvPath]
-    """Directories that lost something."""
+    """Directories that lost an entry."""
     unread: list[EnvPath]
     looked: int
 
 
 def walk(root: bytes, since: int, left_out: Callable[[bytes], bool]) -> RecentScan:
-    """Look at everything below a directory, other file systems and git's own files left out."""
+    """Return what changed below a directory since a time, without other file systems and git's own files."""
     walked = RecentScan([], [], [], 0)
     looked = 0
     device = os.lstat(root).st_dev
     waiting: list[tuple[bytes, bool]] = [(b"", os.lstat(root).st_mtime_ns >= since)]
     while waiting:
         here, written = waiting.pop()
-        below = _look(root, here, since, device, walked, left_out)
+        below = _scan(root, here, since, device, walked, left_out)
         if below is None:
             walked.unread.append(EnvPath(here))
             continue
         directories, count, touched = below
         looked += count
         waiting += directories
-        if written and not touched and not _came_to_be(os.path.join(root, here), since, empty=not count):
+        if written and not touched and not _is_new(os.path.join(root, here), since, empty=not count):
             walked.lost.append(EnvPath(here))
     return walked._replace(looked=looked)
 
 
-def _came_to_be(place: bytes, since: int, *, empty: bool) -> bool:
-    """Whether a directory was made since; an empty one may have been, where nobody knows."""
+def _is_new(place: bytes, since: int, *, empty: bool) -> bool:
+    """Return whether a directory was created since; an empty one of unknown age counts as new."""
     born = birth_time_ns(place)
     return empty if born is None else born >= since
 
 
-def _look(
+def _scan(
     root: bytes, here: bytes, since: int, device: int, walked: RecentScan, left_out: Callable[[bytes], bool]
 ) -> tuple[list[tuple[bytes, bool]], int, bool] | None:
-    """The directories in one, how many entries it has, and whether any of them changed."""
+    """Return the subdirectories of a directory, its number of entries, and whether one changed; None if unreadable."""
     place = root + b"/" + here if here else root
     prefix = here + b"/" if here else b""
     directories: list[tuple[bytes, bool]] = []
@@ -245,35 +251,35 @@ def _look(
                 count += 1
                 path = prefix + entry.name
                 try:
-                    told = entry.stat(follow_symlinks=False)
+                    status = entry.stat(follow_symlinks=False)
                 except OSError:
                     continue
-                changed = told.st_ctime_ns >= since
+                changed = status.st_ctime_ns >= since
                 touched = touched or changed
-                if entry.name == GIT or not (changed or stat.S_ISDIR(told.st_mode)) or left_out(path):
+                if entry.name == GIT or not (changed or stat.S_ISDIR(status.st_mode)) or left_out(path):
                     continue
-                if stat.S_ISDIR(told.st_mode):
-                    if told.st_dev == device:
-                        directories.append((path, told.st_mtime_ns >= since))
+                if stat.S_ISDIR(status.st_mode):
+                    if status.st_dev == device:
+                        directories.append((path, status.st_mtime_ns >= since))
                 else:
                     born = (birth_time_ns(place + b"/" + entry.name) or 0) >= since
-                    walked.found.append(RecentEntry(EnvPath(path), told.st_mode, told.st_ctime_ns, born))
+                    walked.found.append(RecentEntry(EnvPath(path), status.st_mode, status.st_ctime_ns, born))
     except OSError:
         return None
     return directories, count, touched
 
 
-# The packages that changed, told by the same leaves as a snapshot's: they are shown the directories that changed.
+# Read the packages of changed directories by the probes of a snapshot.
 
 NOT_INSTALLED = ("declared",)
-"""Probes that tell what is asked for, and not what is there."""
+"""Probes of required packages, not of installed ones."""
 MAX_PACKAGE_FILE = 8 << 20
 NOT_KNOWN = ""
-"""In the place of a version that there was before."""
+"""The version before a change, which no file shows."""
 
 
 def changed_packages(root: bytes, found: Iterable[RecentEntry]) -> tuple[FactChange, ...]:
-    """What the changed files of installers say; what was there before they cannot."""
+    """Return the packages in directories with changed files of installers; the versions before are unknown."""
     places: dict[bytes, dict[bytes, RecentEntry]] = {}
     for one in found:
         directory, _, name = one.path.rpartition(b"/")
@@ -283,15 +289,15 @@ def changed_packages(root: bytes, found: Iterable[RecentEntry]) -> tuple[FactCha
         for name, probe in tree_probes().items()
         if probe.kind == PACKAGES and name not in NOT_INSTALLED
     ]
-    told: dict[tuple[str, str, str], FactChange] = {}
+    changes: dict[tuple[str, str, str], FactChange] = {}
     for directory, changed in places.items():
         for probe, patterns in probes:
-            names = [name for name in changed if _is_meant(directory, name, patterns)]
+            names = [name for name in changed if _is_matched(directory, name, patterns)]
             if names:
                 born = all(changed[name].born for name in names)
                 for fact in _facts(root, directory, probe, patterns):
-                    told[fact.probe, fact.key, fact.value] = _as_fact_change(fact, born)
-    return tuple(told[key] for key in sorted(told))
+                    changes[fact.probe, fact.key, fact.value] = _as_fact_change(fact, born)
+    return tuple(changes[key] for key in sorted(changes))
 
 
 def _as_fact_change(fact: Fact, born: bool) -> FactChange:
@@ -307,7 +313,7 @@ def _facts(root: bytes, directory: bytes, probe: FileProbe, patterns: Iterable[b
         if leaf.wants(directory):
             files = dict(_files(root, directory, probe, patterns))
             yield from list(leaf.facts_of(directory, files, lambda context, secret: None))
-    except Exception:  # whatever it is: this one directory is among the files that changed all the same
+    except Exception:  # the directory is listed among the changed files anyway
         return
 
 
@@ -316,15 +322,15 @@ def _files(
 ) -> Iterator[tuple[bytes, File]]:
     place = os.path.join(root, directory)
     for name in os.listdir(place):
-        if _is_meant(directory, name, patterns):
+        if _is_matched(directory, name, patterns):
             path = os.path.join(place, name)
-            told = os.lstat(path)
+            status = os.lstat(path)
             wanted = (
-                stat.S_ISREG(told.st_mode)
-                and told.st_size <= MAX_PACKAGE_FILE
-                and _is_meant(directory, name, probe.reads)
+                stat.S_ISREG(status.st_mode)
+                and status.st_size <= MAX_PACKAGE_FILE
+                and _is_matched(directory, name, probe.reads)
             )
-            yield name, File(_read(path) if wanted else None, told.st_size, False, b"")
+            yield name, File(_read(path) if wanted else None, status.st_size, False, b"")
 
 
 def _read(path: bytes) -> bytes:
@@ -332,7 +338,7 @@ def _read(path: bytes) -> bytes:
         return file.read(MAX_PACKAGE_FILE)
 
 
-def _is_meant(directory: bytes, name: bytes, patterns: Iterable[bytes]) -> bool:
+def _is_matched(directory: bytes, name: bytes, patterns: Iterable[bytes]) -> bool:
     here = directory.rpartition(b"/")[2]
     for pattern in patterns:
         place, slash, wanted = pattern.rpartition(b"/")
@@ -360,7 +366,17 @@ KINDS = {
 NUMBER = re.compile(r"\.(\d{1,4})(?:\.gz)?\Z")
 
 
-def look(
+def recent_changes(
+    repository: Repository, settings: Settings, span: str, environ: Mapping[str, str]
+) -> RecentChanges:
+    """Return what changed in a working tree within a span such as `1h`."""
+    now = datetime.now(LocalZone())
+    since = read_time_span(span, now).start.astimezone(now.tzinfo)
+    root = os.path.realpath(repository.root)
+    return changes_between(root, since, now, repository.git, left_out_of(root, settings.exclude), environ)
+
+
+def changes_between(
     root: str,
     since: datetime,
     until: datetime,
@@ -368,10 +384,10 @@ def look(
     left_out: Callable[[bytes], bool],
     environ: Mapping[str, str],
 ) -> RecentChanges:
-    """Look at a directory, its machine and its user's logs; nothing is written anywhere."""
+    """Return what changed in a directory between two times, by change times and by the logs of machine and user."""
     zone = until.tzinfo
     assert zone is not None
-    walked = walk(os.fsencode(root), int(since.timestamp() * 10**6) * 1000, left_out)
+    scan = walk(os.fsencode(root), int(since.timestamp() * 10**6) * 1000, left_out)
     machine = environ.get(MACHINE_ROOT) or "/"
     apt, automatic = read_apt(_texts(machine, APT_LOG, since), since, zone)
     system = read_dpkg(_texts(machine, DPKG_LOG, since), since, zone, automatic)
@@ -380,14 +396,14 @@ def look(
         root,
         since,
         until,
-        (*changed_packages(os.fsencode(root), walked.found), *system),
-        tuple(sorted(map(_as_change, walked.found), key=lambda change: change.path)),
-        {one.path: datetime.fromtimestamp(one.at / 10**9, zone) for one in walked.found},
-        tuple(sorted(walked.lost)),
-        tuple(sorted(walked.unread)),
+        (*changed_packages(os.fsencode(root), scan.found), *system),
+        tuple(sorted(map(_as_change, scan.found), key=lambda change: change.path)),
+        {one.path: datetime.fromtimestamp(one.at / 10**9, zone) for one in scan.found},
+        tuple(sorted(scan.lost)),
+        tuple(sorted(scan.unread)),
         tuple(done._replace(what=mask_text(done.what)) for done in commands),
         tuple(done._replace(what=mask_text(done.what)) for done in _moves_of_head(git, since, until)),
-        walked.looked,
+        scan.looked,
     )
 
 
@@ -398,7 +414,7 @@ def _as_change(found: RecentEntry) -> Change:
 
 
 def _texts(machine: str, path: str, since: datetime) -> Iterator[str]:
-    """A log and those that it was rotated into, as far as they were written to since; the oldest first."""
+    """Yield the texts of a log and of its rotated files, oldest first, if they were written to since."""
     directory, name = os.path.split(os.path.join(machine, path))
     numbered = {0: name}
     for other in _listed(directory):
@@ -416,7 +432,7 @@ def _text(path: str, since: datetime) -> Iterable[str]:
         with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
             return (file.read(MAX_SIZE).decode("utf-8", "replace"),)
     except (OSError, EOFError, zlib.error):
-        # A log that is not ours to read, or half written: it tells nothing.
+        # The log is unreadable or truncated.
         return ()
 
 

@@ -10,7 +10,6 @@ import os
 import re
 import signal
 import time
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import IO, TYPE_CHECKING, NamedTuple
@@ -22,9 +21,8 @@ from git_envhist.git.process import LOCAL_VARIABLES
 from git_envhist.lazy import pattern
 from git_envhist.objects.trees import decode_tree
 from git_envhist.platform import free_bytes
-from git_envhist.secrets.seal import SealingKey, seal, unseal
-from git_envhist.snapshots.chunks import MAX_SIZE, ObjectSink, padded, secret_cuts, store_cut
-from git_envhist.snapshots.layout import DIRECTORY, SERVICES, TreeEntry
+from git_envhist.secrets.seal import SealingKey, unseal
+from git_envhist.snapshots.layout import DIRECTORY, SERVICES, ObjectSink, TreeEntry
 from git_envhist.snapshots.names import RESERVED
 
 if TYPE_CHECKING:
@@ -260,7 +258,6 @@ def _dump(
 # the service: nothing of it is stored in the clear, and without a key nothing of it is stored.
 
 KIND = b"service"
-LEVEL = 6
 COPY_BLOCK = 1 << 20
 NO_KEY = "no key can be kept here to seal it"
 FindKey = Callable[[str], SealingKey | None]
@@ -270,6 +267,10 @@ def keep_dumps(
     sink: ObjectSink, dumps: Dumps, key: SealingKey | None, warnings: list[str]
 ) -> dict[bytes, TreeEntry]:
     """Store what services gave; where it hangs below the reserved name."""
+    from git_envhist.snapshots.sealed_chunks import (
+        store_sealed_chunks,  # loaded late: hardly anybody has a service
+    )
+
     warnings += dumps.warnings()
     found: dict[bytes, TreeEntry] = {}
     for dump in dumps.taken:
@@ -277,8 +278,7 @@ def keep_dumps(
         if key is None:
             warnings.append(f"the state of service '{dump.name}' is not kept: {NO_KEY}")
             continue
-        cuts = secret_cuts(_blocks(dump.file), key.derive(b"pieces"))
-        _, tree = store_cut(_SealingSink(sink, key, name), cuts)
+        tree = store_sealed_chunks(sink, _blocks(dump.file), key, name, KIND)
         found[SERVICES + b"/" + name] = (b"", DIRECTORY, tree)
     return found
 
@@ -294,50 +294,24 @@ def kept_services(reader: CatFile, tree: str) -> dict[str, bytes]:
 
 def read_state(reader: CatFile, find_key: FindKey, name: str, tree: bytes) -> Iterator[bytes]:
     """The state of a service, piece by piece; `SealingError` where the key is not here."""
+    from git_envhist.snapshots.sealed_chunks import (
+        read_sealed_chunks,  # loaded late: hardly anybody has a service
+    )
+
     place = os.fsencode(name)
-    for run in _listed(reader, tree):
-        for piece in _listed(reader, run):
-            plain = unseal(find_key, place, KIND, _read(reader, piece, "blob"))
-            yield _inflate(plain)
 
+    def open_sealed(sealed: bytes) -> bytes:
+        return unseal(find_key, place, KIND, sealed)
 
-def _inflate(plain: bytes) -> bytes:
-    inflating = zlib.decompressobj()
-    try:
-        data = inflating.decompress(plain, MAX_SIZE + 1)
-    except zlib.error as error:
-        raise Damaged(f"a piece of a service's state is damaged: {error}") from error
-    if not inflating.eof or len(data) > MAX_SIZE:
-        raise Damaged("a piece of a service's state is longer than pieces are")
-    return data
-
-
-class _SealingSink:
-    """Takes the pieces in the clear, and stores them sealed."""
-
-    def __init__(self, sink: ObjectSink, key: SealingKey, name: bytes) -> None:
-        self._sink = sink
-        self._key = key
-        self._name = name
-
-    def add(self, kind: bytes, data: bytes) -> bytes:
-        if kind == b"blob":
-            data = seal(self._key, self._name, KIND, padded(zlib.compress(data, LEVEL)))
-        return self._sink.add(kind, data)
+    found = reader.read(tree.hex())
+    if found is None or found.kind != "tree":
+        raise Damaged(f"the state of service '{name}' is missing", hint="restore another snapshot")
+    yield from read_sealed_chunks(
+        reader, found.data, len(tree), open_sealed, f"the state of service '{name}'"
+    )
 
 
 def _blocks(file: IO[bytes]) -> Iterator[bytes]:
     file.seek(0)
     while block := file.read(COPY_BLOCK):
         yield block
-
-
-def _listed(reader: CatFile, tree: bytes) -> list[bytes]:
-    return [oid for _, _, oid in decode_tree(_read(reader, tree, "tree"), len(tree))]
-
-
-def _read(reader: CatFile, oid: bytes, kind: str) -> bytes:
-    answer = reader.read(oid.hex())
-    if answer is None or answer.kind != kind:
-        raise Damaged(f"a part of a service's state is missing: {oid.hex()}", hint="restore another snapshot")
-    return answer.data

@@ -5,7 +5,8 @@
 #   agent-<name> before|prompt|after|end
 #
 # `before` waits for the snapshot, unless its tool only reads. The other events are written to the spool, and a
-# background process handles them. The first line of a spooled event is the project directory that the agent names.
+# background process handles them; `end` waits up to 2.5 s for it. The first line of a spooled event is the project
+# directory that the agent names.
 {
     program=@PROGRAM@
     [ -x "$program" ] || program=$(command -v git-envhist) || { cat; exit 0; }
@@ -42,6 +43,10 @@
 '*) project= ;; esac
     { { printf '%s\n' "$project"; head -c 8388608; } >"$file"; cat; }
     mv "$file" "$file.told"
-    "$program" agent-hook "$0" "$agent" spooled </dev/null &
+    case $1 in
+        # The last hook of a session waits for the snapshot, for a limited time.
+        end) "$program" agent-hook "$0" "$agent" ended </dev/null ;;
+        *) "$program" agent-hook "$0" "$agent" spooled </dev/null & ;;
+    esac
 } >/dev/null 2>&1
 exit 0

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, Phase, settings
 from tests.support import summary
 from tests.support.programs import QuickPrograms, make_programs, quick
 from tests.support.repository import Repo, make_repo
+from tests.support.users import is_search, runs_as_both_users
 
 # A machine shared by several suites is slow at times: a deadline would fail tests for the neighbour's load.
 settings.register_profile(
@@ -72,12 +73,22 @@ FOREIGN_NAMES = (
     "LV",
     "NO_COLOR",
     "PAGER",
+    # Another project's pytest, run by a test with a clock in the future, deletes the directories of live sessions.
+    "PYTEST_DEBUG_TEMPROOT",
     "SSH_ASKPASS",
     "VISUAL",
 )
 
-SHARED_FIXTURES = ("tests/real/", "tests/html/", "tests/compat/upstream/")
-"""Directories whose tests share fixtures that take long to make: one worker runs all tests of each."""
+SHARED_FIXTURES = (
+    "tests/real/",
+    "tests/html/",
+    "tests/compat/upstream/",
+    "tests/crash/test_errors.py",
+    "tests/fork/test_running.py",
+    "tests/secrets/test_canaries.py",
+    "tests/secrets/test_corpus.py",
+)
+"""Directories and files whose tests share fixtures that take long to make: one worker runs all tests of each."""
 MEMORY = "/dev/shm"
 MEMORY_NEEDED = 3 << 30
 """Bytes that must be free in memory before the tests keep their directories there."""
@@ -127,9 +138,14 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the slow tests, and leave the marked ones to `--full`, unless the command line names their file."""
     slow = set(SLOW_TESTS.read_text(encoding="utf-8").split("\n"))
+    skipped = summary.skipped_before()
     for item in items:
         if item.nodeid.partition("[")[0] in slow:
             item.add_marker("full")
+        if runs_as_both_users(item.path) or item.nodeid in skipped:
+            item.add_marker("both_users")
+        if is_search(item.path):
+            item.add_marker("search")
     if config.getoption("--full"):
         return
     named = {
@@ -149,6 +165,7 @@ def pytest_collection_finish() -> None:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print the missing programs and, with `--durations`, the seconds per directory."""
     summary.print_missing_programs(terminalreporter)
+    summary.write_skipped(terminalreporter)
     if config.getoption("--list-slow"):
         summary.write_slow_tests(terminalreporter, SLOW_TESTS)
     if config.getoption("durations"):

@@ -6,11 +6,14 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import SHARED_FIXTURES
+from tests.support import summary
 from tests.support.needs import require
 from tests.support.oracle import (
     find_differences,
@@ -40,6 +43,7 @@ from tests.support.trees import (
     apply,
     build,
 )
+from tests.support.users import DIRECTORIES, is_search, runs_as_both_users
 
 EXAMPLE: Tree = {
     b"": Directory(0o750, 1_000_000_000_000_000_001),
@@ -176,3 +180,36 @@ def test_permission_bits_bind_even_root(repo: Repo) -> None:
         repo.read("closed")
     repo.path.joinpath("closed").chmod(0o600)
     assert repo.read("closed") == b"x"
+
+
+def test_programs_do_not_inherit_the_directory_of_the_session() -> None:
+    assert "PYTEST_DEBUG_TEMPROOT" not in os.environ
+
+
+def test_files_that_change_modes_run_as_both_users() -> None:
+    tests = Path(__file__).parent
+    assert runs_as_both_users(tests / "restore/test_round_trip.py")
+    assert not runs_as_both_users(tests / "worktree/test_ignore.py")
+    # Its helper calls chown.
+    assert runs_as_both_users(tests / "crash/test_errors.py")
+    assert is_search(tests / "diff/test_series_of_captures.py")
+
+
+def test_skipped_tests_are_listed_for_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "skipped"
+    monkeypatch.setenv(summary.SKIPPED, str(place))
+    monkeypatch.setenv(summary.SKIPPED_BEFORE, str(place))
+    location = ("test_a.py", 1, "test_b")
+    report = pytest.TestReport("test_a.py::test_b[x y]", location, {}, "skipped", None, "setup")
+    summary.write_skipped(SimpleNamespace(stats={"skipped": [report]}))
+    assert summary.skipped_before() == {"test_a.py::test_b[x y]"}
+    monkeypatch.delenv(summary.SKIPPED_BEFORE)
+    assert summary.skipped_before() == frozenset()
+
+
+def test_named_directories_and_files_of_tests_exist() -> None:
+    top = Path(__file__).parents[1]
+    assert [name for name in DIRECTORIES if not (top / "tests" / name).is_dir()] == []
+    assert [name for name in SHARED_FIXTURES if not (top / name).exists()] == []
+    as_ordinary_user = ",".join(name for name in DIRECTORIES if name != "crash")
+    assert f"tests/{{{as_ordinary_user}}}" in (top / ".ci/run").read_text(encoding="utf-8")

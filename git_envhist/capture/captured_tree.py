@@ -1,4 +1,8 @@
-"""The environment as it was taken: its trees stand in a staging, and become a snapshot when they are published."""
+"""The captured working tree in its staging directory, and its publication as a snapshot.
+
+`CapturedTree` adds to the trees of `environment` everything that is stored below the reserved name: facts,
+the staged index, lists of missing paths, attachments and dumps. It then writes the commit.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from git_envhist.capture.environment import CapturedEnvironment, TreeCapture
 from git_envhist.capture.pipeline import CaptureOptions
@@ -44,7 +48,7 @@ from git_envhist.secrets.keys import Key, KeyRing
 from git_envhist.secrets.seal import keyed_hash, seal
 from git_envhist.secrets.tokens import mask_tokens
 from git_envhist.services import NONE, Dumps
-from git_envhist.snapshots.chunks import store_pieces
+from git_envhist.snapshots.chunks import store_chunks
 from git_envhist.snapshots.layout import (
     ATTACHMENTS,
     DIRECTORY,
@@ -56,7 +60,7 @@ from git_envhist.snapshots.layout import (
     UNSTABLE,
     ObjectSink,
     TreeEntry,
-    pieces_entries,
+    chunk_entries,
     whole_tree,
 )
 from git_envhist.snapshots.log import read_snapshot
@@ -66,34 +70,26 @@ from git_envhist.snapshots.publish import CommitDraft, PublishedSnapshot, publis
 from git_envhist.snapshots.quoting import quote_path
 from git_envhist.snapshots.records import name_record, write_git_changes, write_missing, write_rules
 from git_envhist.snapshots.staging import Staging
-from git_envhist.snapshots.timelines import ensure_timeline
 from git_envhist.text import show
 from git_envhist.trace import step
-from git_envhist.worktree.content import MAX_SEALED
+from git_envhist.worktree.content import MAX_SEALED, BudgetExceeded
 from git_envhist.worktree.ignore import path_filter
-
-# The live environment, side by side with moments.
+from git_envhist.worktree.timeline_name import ensure_timeline
 
 
 @dataclass(frozen=True, slots=True)
 class LiveTree:
-    """The live environment as a tree that git can see while the context is open."""
+    """The captured working tree as a git tree, readable while its context is open."""
 
     git: Git
     tree: str
 
 
-# What was staged: the index where it differs from HEAD, and those contents that only git's index has.
-#
-# A content as large as a big file goes through in pieces, as that would, and counts against the same budget.
-
-
-class BudgetExceeded(Exception):
-    """The budget is used up."""
+# The staged index: entries that differ from HEAD, and contents that only the index refers to.
 
 
 class StagedIndexSaver:
-    """Keeps what was staged, within what room there is."""
+    """Store the staged index within the byte budget."""
 
     def __init__(
         self,
@@ -101,7 +97,7 @@ class StagedIndexSaver:
         sink: PackWriter,
         settings: Settings,
         key: Key | None,
-        room: int,
+        free_bytes: int,
         state: str,
         warnings: list[str],
     ) -> None:
@@ -111,13 +107,13 @@ class StagedIndexSaver:
         self._big = settings.big_file
         self._rules = secret_rules(settings.secret)
         self._twins = remembered_twins(state, key)
-        self._most = sink.stored_bytes + room
+        self._max_bytes = sink.stored_bytes + free_bytes
         self._warnings = warnings
 
     def keep(
         self, staged: tuple[StagedEntry, ...], left_out: Callable[[bytes], bool]
     ) -> dict[bytes, TreeEntry]:
-        """The entries that say what was staged, by their place below the reserved name."""
+        """Store the entries and return them by their path below the reserved name."""
         if not staged:
             return {}
         entries: dict[bytes, TreeEntry] = {}
@@ -126,60 +122,63 @@ class StagedIndexSaver:
         with CatFile(self._git) as reader:
             for entry in staged:
                 size = sizes.get(entry.oid) if entry.mode else None
-                held = self._held(reader, entry, size)
-                secret = self._is_secret(entry, held)
+                content = self._content(reader, entry, size)
+                secret = self._is_secret(entry, content)
                 key = self._key if secret else None
                 lines.append(_line(entry, key, secret))
                 wanted = entry.needs_content and size is not None and not left_out(entry.path)
                 if wanted and not (secret and key is None):
-                    self._keep_content(entries, entry, key, held)
+                    self._keep_content(entries, entry, key, content)
         entries[STAGED + b"/index"] = (b"", FILE, self._sink.add(b"blob", b"".join(sorted(lines))))
         return entries
 
-    def _held(self, reader: CatFile, entry: StagedEntry, size: int | None) -> bytes | None:
-        """The content, where it is there and may be held."""
+    def _content(self, reader: CatFile, entry: StagedEntry, size: int | None) -> bytes | None:
+        """Return the content if it exists and is small enough to read into memory."""
         most = MAX_SEALED if self._rules.by_name(entry.path) else self._big
         found = reader.read(entry.oid) if size is not None and size < most else None
         return found.data if found is not None else None
 
-    def _is_secret(self, entry: StagedEntry, held: bytes | None) -> bool:
+    def _is_secret(self, entry: StagedEntry, content: bytes | None) -> bool:
         return self._rules.by_name(entry.path) or (
-            held is not None and (self._rules.by_content(entry.path, held) or self._is_copy(entry, held))
+            content is not None
+            and (self._rules.by_content(entry.path, content) or self._is_copy(entry, content))
         )
 
-    def _is_copy(self, entry: StagedEntry, held: bytes) -> bool:
-        return self._twins.has_content(held) and not self._rules.excludes(entry.path)
+    def _is_copy(self, entry: StagedEntry, content: bytes) -> bool:
+        return self._twins.has_content(content) and not self._rules.excludes(entry.path)
 
     def _keep_content(
-        self, entries: dict[bytes, TreeEntry], entry: StagedEntry, key: Key | None, held: bytes | None
+        self, entries: dict[bytes, TreeEntry], entry: StagedEntry, key: Key | None, content: bytes | None
     ) -> None:
         mark = self._sink.mark()
         place = b"%b/content/%d-%b" % (STAGED, entry.stage, _shown_id(entry, key))
         try:
-            entries[place] = self._put(entry, key, held)
+            entries[place] = self._put(entry, key, content)
         except BudgetExceeded:
             self._sink.rollback(mark)
-            self._warnings.append(f"what was staged of '{show(entry.path)}' is left out: it is too large")
+            self._warnings.append(
+                f"the staged content of '{show(entry.path)}' is not captured: it is too large"
+            )
 
-    def _put(self, entry: StagedEntry, key: Key | None, held: bytes | None) -> TreeEntry:
-        if held is None:
+    def _put(self, entry: StagedEntry, key: Key | None, content: bytes | None) -> TreeEntry:
+        if content is None:
             if key is not None:
-                raise BudgetExceeded  # a seal is made in memory
-            _, tree = store_pieces(self._sink, self._within_room(blob_blocks(self._git, entry.oid)))
-            self._check_room()
+                raise BudgetExceeded  # sealing needs the whole content in memory
+            _, tree = store_chunks(self._sink, self._limited(blob_blocks(self._git, entry.oid)))
+            self._check_budget()
             return (b"", DIRECTORY, tree)
-        data = seal(key, entry.path, b"staged", held) if key else held
+        data = seal(key, entry.path, b"staged", content) if key else content
         oid = self._sink.add(b"blob", data)
-        self._check_room()
+        self._check_budget()
         return (b"", FILE, oid)
 
-    def _within_room(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    def _limited(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         for block in blocks:
             yield block
-            self._check_room()
+            self._check_budget()
 
-    def _check_room(self) -> None:
-        if self._sink.stored_bytes > self._most:
+    def _check_budget(self) -> None:
+        if self._sink.stored_bytes > self._max_bytes:
             raise BudgetExceeded
 
 
@@ -189,59 +188,61 @@ def _line(entry: StagedEntry, key: Key | None, secret: bool) -> bytes:
 
 
 def _shown_id(entry: StagedEntry, key: Key | None) -> bytes:
-    # The bare id of a secret file's blob is a hash of the secret.
+    # The blob id of a secret file is a hash of the secret, so a keyed hash replaces it.
     if key is None:
         return entry.oid.encode("ascii")
-    # A seal is bound to its path: equal content of two paths has two ids, and two places.
+    # A seal is bound to its path, so the same content at two paths needs two ids.
     return keyed_hash(key, entry.oid.encode("ascii"), entry.path)[:20].hex().encode("ascii")
 
 
-# What stands below the reserved name beside the environment itself: lists, the staged tree, attachments.
+MIN_CHUNKED = 4 << 10
+"""Larger attachments are stored in chunks: a transcript grows at its end, and each capture attaches all of it."""
+CHUNK_AVERAGE = 16 << 10
+"""Small, because each capture stores the last chunk again."""
+
+# Entries below the reserved name: lists, the staged index, attachments.
 
 Entries = dict[bytes, TreeEntry]
 
 
-class Taking(Protocol):
-    @property
-    def writer(self) -> PackWriter: ...
-
-    @property
-    def repository(self) -> Repository: ...
-
-    @property
-    def settings(self) -> Settings: ...
-
-
 def reserved_entries(
-    taking: Taking,
+    capture: TreeCapture,
     taken: CapturedEnvironment,
     view: GitStatus,
     attach: tuple[tuple[str, bytes], ...],
     key: Key | None,
     warnings: list[str],
 ) -> tuple[Entries, tuple[str, ...]]:
-    """Everything below the reserved name but the manifest, and the names of what was attached."""
-    sink = taking.writer
+    """Return all entries below the reserved name except the manifest, and the names of attachments."""
+    sink = capture.writer
     entries: Entries = {**taken.assembled.reserved}
     for trees in (oids for oids in taken.pieces.values() if oids):
-        entries.update(pieces_entries(trees))
+        entries.update(chunk_entries(trees))
     _put_lists(entries, sink, taken, view)
-    extent = taken.survey
-    left_out = path_filter(extent.ignore, extent.exclude, extent.fingerprint)
-    room = taking.settings.budget - _stored(taken) - sink.stored_bytes
+    scope = taken.scope
+    left_out = path_filter(scope.ignore, scope.exclude, scope.fingerprint)
+    free_bytes = capture.settings.budget - _stored(taken) - sink.stored_bytes
     try:
-        keeper = StagedIndexSaver(
-            taking.repository.git, sink, taking.settings, key, room, taking.repository.state, warnings
+        saver = StagedIndexSaver(
+            capture.repository.git,
+            sink,
+            capture.settings,
+            key,
+            free_bytes,
+            capture.repository.state,
+            warnings,
         )
-        entries.update(keeper.keep(view.staged, left_out))
+        entries.update(saver.keep(view.staged, left_out))
     except (EnvhistError, OSError) as error:
-        warnings.append(f"the staged tree could not be kept, the snapshot is whole: {in_words(error)}")
+        warnings.append(
+            f"cannot store the staged index, the rest of the snapshot is complete: {in_words(error)}"
+        )
     names = _put_attachments(entries, sink, attach, key, warnings)
     return entries, names
 
 
 def _stored(taken: CapturedEnvironment) -> int:
-    """How many bytes the workers have stored; a few small objects they handed over, and our own pack counts these."""
+    """Return the bytes that the workers stored. The few objects handed over to our pack are counted there."""
     return sum(pack.size for pack in taken.gathered.packs)
 
 
@@ -256,7 +257,7 @@ def _put_lists(entries: Entries, sink: ObjectSink, taken: CapturedEnvironment, v
         _put(entries, sink, MISSING, write_missing(missing))
     if unstable:
         _put(entries, sink, UNSTABLE, write_missing(unstable))
-    rules = write_rules(taken.survey.ignore, taken.survey.exclude)
+    rules = write_rules(taken.scope.ignore, taken.scope.exclude)
     if rules:
         _put(entries, sink, RULES, rules)
     if view.changed is not None:
@@ -270,25 +271,33 @@ def _put_attachments(
     key: Key | None,
     warnings: list[str],
 ) -> tuple[str, ...]:
+    from git_envhist.snapshots.sealed_chunks import (
+        store_sealed_chunks,  # loaded late: few captures have attachments
+    )
+
     if attach and key is None:
-        warnings.append("attachments are left out: no key can be kept here to seal them")
+        warnings.append("attachments are not stored: there is no key to seal them")
         return ()
     names = []
     for number, (name, data) in enumerate(attach, 1):
-        # The name of a file may hold what its content may not show.
+        # A file name can contain a secret, too.
         stored = stored_name(mask_tokens(f"{number}-{name}".encode("utf-8", "surrogateescape")))
         assert key is not None
-        _put(entries, sink, ATTACHMENTS + b"/" + stored, seal(key, EnvPath(stored), b"attachment", data))
+        if len(data) < MIN_CHUNKED:
+            _put(entries, sink, ATTACHMENTS + b"/" + stored, seal(key, EnvPath(stored), b"attachment", data))
+        else:
+            tree = store_sealed_chunks(sink, (data,), key, stored, b"attachment", CHUNK_AVERAGE)
+            entries[ATTACHMENTS + b"/" + stored] = (b"", DIRECTORY, tree)
         names.append(stored.decode("utf-8", "surrogateescape"))
     return tuple(names)
 
 
 NAMES = "names-in-the-clear"
-"""Exists while a person is still to be warned of them."""
+"""A file that exists while a user still has to be warned about variable names stored unsealed."""
 
 
 class CaptureContext(NamedTuple):
-    """Whose environment it is."""
+    """Repository, settings, keys and environment variables of a capture."""
 
     repository: Repository
     settings: Settings
@@ -297,20 +306,20 @@ class CaptureContext(NamedTuple):
 
 
 class FinishedTree(NamedTuple):
-    """What was taken, as one tree."""
+    """A captured working tree, written as one tree."""
 
     tree: str
     packs: list[StagedPack]
     attachments: tuple[str, ...]
     facts: str
-    """What a verdict depends on beside the content."""
+    """Digest of facts outside the files that a check depends on."""
     services: str
-    """The states of services, as one word."""
+    """Digest of the states of services."""
 
 
 @dataclass(slots=True)
 class CapturedTree:
-    """What was taken, and all that a snapshot of it needs."""
+    """A captured working tree with everything needed to publish it."""
 
     context: CaptureContext
     staging: Staging
@@ -326,22 +335,22 @@ class CapturedTree:
 
     @property
     def content(self) -> str:
-        """What `Env-Content` is of it."""
+        """Return the value of `Env-Content`."""
         return self.taken.assembled.content
 
-    def told_as(self, moment: Snapshot) -> None:
-        """Take over what a moment of ours says of the files, where they are the very same."""
-        # What is told of sealed files is told by fingerprints under a key.
+    def reuse_facts_of(self, snapshot: Snapshot) -> None:
+        """Reuse the facts of a snapshot that has the same files and key."""
+        # Facts about sealed files are fingerprints under a key, so the key must be the same.
         if (
-            moment.trusted
-            and moment.content == self.content
-            and moment.key == (self.key.id if self.key else None)
+            snapshot.trusted
+            and snapshot.content == self.content
+            and snapshot.key == (self.key.id if self.key else None)
         ):
-            self.facts.like = moment.tree
+            self.facts.like = snapshot.tree
 
-    @step("trees, manifests and facts are made")
+    @step("write trees, manifests and facts")
     def finish(self, attach: tuple[tuple[str, bytes], ...] = ()) -> FinishedTree:
-        """Complete its tree and packs; the first call says what is attached."""
+        """Write the tree and finish the packs; only the first call may pass attachments."""
         from git_envhist.capture.known_verdicts import (  # loaded late: only a published snapshot needs it
             FACTS,
             circumstances,
@@ -355,12 +364,12 @@ class CapturedTree:
             )
             if self.dumps is not NONE:
                 reserved.update(self._keep_dumps())
-            taken, told = self.taken, self.facts
-            told.take(taken.gathered, taken.merged, taken.records, cached=taken.base is not None)
+            taken, probes = self.taken, self.facts
+            probes.take(taken.gathered, taken.merged, taken.records, cached=taken.base is not None)
             if self.dumps is not NONE:
-                told.take_dumps(self.dumps)
-            self.warnings += told.warnings
-            reserved.update(told.entries())
+                probes.add_dumps(self.dumps)
+            self.warnings += probes.warnings
+            reserved.update(probes.entries())
             tree = whole_tree(sink, assembled.top, assembled.manifest, reserved).hex()
             facts = [
                 (path.removeprefix(FACTS), oid.hex())
@@ -372,35 +381,36 @@ class CapturedTree:
         return self._finished
 
     def _keep_dumps(self) -> Entries:
-        from git_envhist.services import keep_dumps  # loaded late: hardly any capture has one
+        from git_envhist.services import keep_dumps  # loaded late: few captures have dumps
 
         return keep_dumps(self.taking.writer, self.dumps, self.key, self.warnings)
 
     def has_packages_of(self, before: Snapshot) -> bool:
-        """Whether the machine has the packages that it had at a moment, as far as that says."""
-        told = self.facts.package_texts()
+        """Return whether the packages of the machine are the same as in a snapshot, as far as it recorded
+        them."""
+        now = self.facts.package_texts()
         if before.commit == self.taken.base:
             then = {name: kept.oid for name, kept in self.taken.facts.items()}
         else:
             with CatFile(self.context.repository.git) as reader:
                 then = fact_ids(reader, before.commit)
-        return all(then.get(name, oid) == oid for name, oid in told.items())
+        return all(then.get(name, oid) == oid for name, oid in now.items())
 
     def leave(self) -> CaptureResult:
-        """Publish nothing; what was seen is remembered all the same."""
+        """Publish nothing, but update the stat cache."""
         self.taking.remember_unpublished(self.taken)
         seconds = time.monotonic() - self.started
         return CaptureResult(None, self.taken.files, 0, 0, 0, seconds, warnings=tuple(self.warnings))
 
-    @step("the snapshot is published")
+    @step("publish the snapshot")
     def publish(self, request: CaptureOptions) -> CaptureResult:
-        """Make it a snapshot, as it was asked for."""
+        """Publish the tree as a snapshot."""
         repository = self.context.repository
         timeline = ensure_timeline(repository, self.context.settings, self.warnings.append)
         at = current_time(repository.git, self.context.environ)
         finished = self.finish(request.attach)
         draft = self._draft(request, timeline, finished.attachments)
-        letter = CommitDraft(
+        commit = CommitDraft(
             finished.tree,
             signature(draft.actor, at),
             lambda parent: self._describe(draft, parent, finished.tree),
@@ -408,14 +418,14 @@ class CapturedTree:
             self.key,
             at,
         )
-        done = publish(repository, self.staging, timeline, finished.packs, letter, self.taking.known)
+        done = publish(repository, self.staging, timeline, finished.packs, commit, self.taking.known)
         self._warn_of_names(request.trigger)
         self.taken.facts = self.facts.kept
         self.taking.remember(self.taken, done.commit)
         return self._captured(done)
 
     def _warn_of_names(self, trigger: Trigger) -> None:
-        """Keep the warning of names in the clear for a capture whose warnings a person reads."""
+        """Store the warning about names for the next manual capture, which a user reads."""
         kept = os.path.join(self.context.repository.common_state, NAMES)
         with suppress(OSError):
             if NAMES_IN_THE_CLEAR in self.warnings and trigger is not Trigger.MANUAL:
@@ -425,22 +435,24 @@ class CapturedTree:
                 self.warnings.append(NAMES_IN_THE_CLEAR)
 
     def _known_verdict(self, commit: str, finished: FinishedTree) -> tuple[NoteRecord, ...]:
-        """The verdict on an environment that is just as this one."""
+        """Return the check result of an identical environment."""
         from git_envhist.capture.known_verdicts import (
             carried_record,  # loaded late: only a published snapshot needs it
         )
 
         state = self.context.repository.common_state
         note = carried_record(state, self.content, finished.facts, finished.services)
-        # Nobody would believe one that is not signed.
+        # An unsigned result would not be trusted.
         return () if note is None or self.key is None else (signed(note, SnapshotId(commit), self.key),)
 
     def _draft(self, request: CaptureOptions, timeline: str, attachments: tuple[str, ...]) -> MessageFields:
-        from git_envhist.secrets.masking import (  # loaded late: an unchanged capture says nothing
+        from git_envhist.secrets.masking import (  # loaded late: an unchanged capture has no message
             mask_pair,
             mask_secrets,
         )
-        from git_envhist.secrets.masking import mask_text as mask  # loaded late: likewise
+        from git_envhist.secrets.masking import (
+            mask_text as mask,  # loaded late: an unchanged capture has no message
+        )
 
         intent, source = _intent(request, self.view)
         return MessageFields(
@@ -466,22 +478,22 @@ class CapturedTree:
     def _describe(self, draft: MessageFields, parent: str | None, tree: str) -> MessageFields:
         if parent is None:
             changed = self.taken.first_count()
-            # What the capture itself says: an empty directory is a change, and no file.
-            told = describe_counts(ChangeCount(added=self.taken.files), first=True)
-            return replace(draft, changed=changed, story=told)
+            # Empty directories count as changes but are not files, so the summary uses the number of files.
+            summary = describe_counts(ChangeCount(added=self.taken.files), first=True)
+            return replace(draft, changed=changed, story=summary)
         git = self.context.repository.git.with_objects(self.staging.path)
         try:
             known = self.taken.changed if parent == self.taken.base else None
             changed = count(compare(git, parent, tree, brief=True)) if known is None else known
             facts = self._changed_facts(git, parent, tree)
         except EnvhistError as error:
-            # The snapshot before is damaged; this one is not, and is not lost with it.
-            self.warnings.append(f"what changed could not be told: {in_words(error)}")
+            # A damaged parent must not make this capture fail.
+            self.warnings.append(f"cannot determine what changed: {in_words(error)}")
             return draft
         return replace(draft, changed=changed, story=summarize(facts, changed, kinds(), names=False))
 
     def _changed_facts(self, git: Git, parent: str, tree: str) -> tuple[FactChange, ...]:
-        """What the facts of this moment and of the one before differ in."""
+        """Return the facts that differ from the parent."""
         if parent == self.taken.base and self.taken.facts == self.facts.kept:
             return ()
         with CatFile(git) as reader:
@@ -492,9 +504,10 @@ class CapturedTree:
         snapshot = read_snapshot(done.commit, done.data)
         new_files, new_bytes = taken.merged.fresh()
         if taken.base is None and done.parent is not None:
-            # The records were lost: all was read again, and the two trees alone tell what of it is new.
-            told = snapshot.changed.added + snapshot.changed.modified
-            new_files, new_bytes = min(new_files, told), new_bytes if told >= new_files else 0
+            # Without a stat cache everything was read again, so only the comparison of trees shows how much
+            # is new.
+            counted = snapshot.changed.added + snapshot.changed.modified
+            new_files, new_bytes = min(new_files, counted), new_bytes if counted >= new_files else 0
         return CaptureResult(
             snapshot,
             files=taken.files,
@@ -511,7 +524,7 @@ class CapturedTree:
         )
 
     def _kept_services(self) -> tuple[KeptService, ...]:
-        """The states of services that the snapshot holds."""
+        """Return the service states stored in the snapshot."""
         taken = self.dumps.taken if self.key is not None else ()
         return tuple(
             KeptService(dump.name, os.fstat(dump.file.fileno()).st_size, dump.told.summary) for dump in taken

@@ -1,9 +1,9 @@
-"""Looks at the whole environment with some workers, and takes what changed into packs.
+"""Scan the environment with workers and store what changed in packs.
 
-In this order: compare what the cache knows; find directories that are new and look into them; add up what is to be
-read; read it, the small files first, each by the worker that met them, then the large ones by whoever is free; have
-every worker finish its pack, while the caller may already build trees. Files are left to the end by size because the
-budget leaves out the largest ones, and only bytes that really are new count against it.
+Steps: compare directories with the stat cache; walk new directories; add up what has to be read; read it;
+finish the packs of all workers while the caller builds trees. Each worker reads the small files of its own
+directories; large files are read last by whichever worker is free. Over the budget, files are read by size,
+smallest first, so that the largest are left out; only bytes that are new count.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from git_envhist.errors import WorkingTreeGone
 from git_envhist.lazy import dataclass, field
 from git_envhist.model import CaptureProgress, ChangeCount, EnvPath, MissingPath, MissingReason
 from git_envhist.objects.pack_writer import StagedPack
-from git_envhist.paths import REALM_MARK, display_path, is_realm_top, join
+from git_envhist.paths import ROOT_PREFIX, display_path, is_root_top, join
 from git_envhist.platform import core_count
 from git_envhist.workers import (
     MAX_TICKETS,
@@ -47,29 +47,31 @@ from git_envhist.worktree.stat_cache import (
     shards_of,
 )
 
-# Directories that could not be looked at for an error of the file system, so that they are not taken for removed.
+# Directories with an I/O error: they are reported as missing, not as removed.
 
 
 class FailedDirectories:
-    """Collects directories of one capture that could not be read."""
+    """Collect the directories of one capture that could not be read."""
 
     def __init__(self) -> None:
         self.unlisted: dict[bytes, int] = {}
-        """Directories that could not be listed during the walk, with the number of the error."""
+        """Directories that could not be listed during the walk -> errno."""
         self._found: dict[bytes, MissingPath] = {}
 
     def note(self, path: bytes, *reason: object) -> None:
-        """Note a directory of which not even a stat could be read; `reason`: why and detail, empty if it is gone."""
+        """Add a directory that could not be examined; `reason` is (why, detail), or nothing if the directory was
+        removed."""
         if reason:
             why, detail = cast(tuple[str, str], reason)
             self._found[path] = MissingPath(EnvPath(display_path(path)), MissingReason(why), detail)
 
     def missing(self, known: Iterable[MissingPath]) -> Iterator[MissingPath]:
-        """Yield the noted directories, without those that lie in one that is `known` to be missing."""
+        """Yield the failed directories, except those inside a directory that is already `known` to be
+        missing."""
         listed = {one.path for one in known} if self._found else set()
         for path in sorted(self._found):
             above = path
-            while not is_realm_top(above) and display_path(above) not in listed:
+            while not is_root_top(above) and display_path(above) not in listed:
                 above = above.rpartition(b"/")[0]
             if display_path(above) not in listed:
                 listed.add(self._found[path].path)
@@ -80,9 +82,9 @@ WORKER_MODULE = "git_envhist.capture.worker"
 MAX_WORKERS = 4
 DIRECTORIES_A_CHUNK = 24
 WALKS_EACH = 32
-"""So many subtrees for each worker are enough to keep all of them busy to the end."""
+"""Subtrees per worker; enough to keep all workers busy until the end."""
 LARGE = 1 << 20
-"""From here on files are handed to whoever is free: one of them may take as long as a thousand others."""
+"""Files of at least this size (bytes) are read by any free worker, not by the one that found them."""
 UNLIMITED = 1 << 62
 
 Tick = Callable[[CaptureProgress], None]
@@ -90,16 +92,16 @@ Tick = Callable[[CaptureProgress], None]
 
 @dataclass(slots=True)
 class ScanResult:
-    """What looking at the environment gave."""
+    """Result of scanning the environment."""
 
     directories: dict[bytes, bytes] = field(default_factory=dict)
-    """Changed and new directories, as encoded records."""
+    """Changed and new directories -> encoded records."""
     gone: set[bytes] = field(default_factory=set)
     missing: list[MissingPath] = field(default_factory=list)
     pieces: dict[bytes, list[bytes]] = field(default_factory=dict)
     packs: list[StagedPack] = field(default_factory=list)
     objects: list[tuple[bytes, bytes, int]] = field(default_factory=list)
-    """Packed entries that no worker's pack holds, because they were few."""
+    """Packed objects that no worker's pack contains, because there were few."""
     files: int = 0
     bytes: int = 0
     listing: list[tuple[EnvPath, int, int]] = field(default_factory=list)
@@ -110,11 +112,11 @@ class ScanResult:
 
 
 class ScanDriver:
-    """Drives the workers through one capture."""
+    """Run the workers through one capture."""
 
     def __init__(
         self,
-        survey: CaptureScope,
+        scope: CaptureScope,
         job: dict[str, Any],
         workers: int,
         how: str,
@@ -123,11 +125,11 @@ class ScanDriver:
         distrust: bool,
         only: Wanted | None = None,
     ) -> None:
-        """The workers begin to compare at once; what the caller has to do meanwhile takes nobody's time.
+        """Start the workers; they compare records while the caller does other work.
 
-        `only`: the recorded directories that are to be looked at, where all else is known to be as recorded.
+        `only` limits the scan to these recorded directories; all others are known to be unchanged.
         """
-        self._survey = survey
+        self._scope = scope
         self._job = job
         self.cache = cache
         self._how = how
@@ -148,7 +150,7 @@ class ScanDriver:
             raise
 
     def gather(self, *, dry_run: bool = False) -> ScanResult:
-        """Take what is not known yet. The workers go on to finish their packs: `finish_packs` waits for these."""
+        """Scan and read; return the result. The workers still finish their packs: see `finish_packs`."""
         self._look()
         if b"" in self.result.gone:
             raise WorkingTreeGone
@@ -162,7 +164,7 @@ class ScanDriver:
         return self.result
 
     def finish_packs(self) -> ScanResult:
-        """Wait until the packs of all workers are durable; the result names them then."""
+        """Wait until the packs of all workers are synced, and add them to the result."""
         for _, (kind, *words) in self._packing:
             if kind == "pack":
                 self.result.packs.append(StagedPack(*words))  # type: ignore[arg-type]
@@ -172,11 +174,11 @@ class ScanDriver:
 
     @property
     def lines(self) -> list[WorkerHandle]:
-        """The lines to the workers."""
+        """Return the connections to the workers."""
         return self._pool.lines
 
     def close(self) -> None:
-        """End the workers, whatever they are doing."""
+        """Stop the workers, whatever they are doing."""
         if self._open:
             self._open = False
             self._pool.close()
@@ -225,18 +227,18 @@ class ScanDriver:
                 (new if kind == "new" else self.result.gone).add(path)
                 self._failed.note(path, *words[1:])
             if kind == "mounted":
-                # The directory above it shows nothing of that: looked into again, it says what is missing.
+                # The parent directory does not show the mount; scan it again to report the path as missing.
                 new.add(path.rpartition(b"/")[0])
         new.update(tops)
         if new:
             self._scan(self._walk(new))
 
     def _tops(self) -> list[bytes]:
-        return [REALM_MARK + realm if realm else b"" for realm in self._survey.bases]
+        return [ROOT_PREFIX + root if root else b"" for root in self._scope.bases]
 
     def _walk(self, tops: Iterable[bytes]) -> list[bytes]:
-        """Every directory at and below some, in the order of their paths."""
-        # By workers: a host program's own current directory is not ours to change.
+        """Return all directories at and below `tops`, ordered by path."""
+        # Workers do this: the current directory of a host program must not change.
         arguments: list[tuple[object, ...]] = [([], 0) for _ in range(self._workers)]
         arguments[0] = (sorted(tops), WALKS_EACH * self._workers if self._workers > 1 else 1 << 62)
         found: list[bytes] = []
@@ -253,7 +255,7 @@ class ScanDriver:
     def _share_out(
         self, method: str, directories: list[bytes], least: int, *more: object
     ) -> Iterator[tuple[int, Frame]]:
-        """Have the workers take directories, so many at a time at least, until none is left."""
+        """Let workers take directories in chunks of at least `least` until none is left."""
         size = max(least, -(-len(directories) // MAX_TICKETS))
         chunks = [directories[at : at + size] for at in range(0, len(directories), size)]
         self._pool.shared.offer(len(chunks))
@@ -283,12 +285,12 @@ class ScanDriver:
                 )
 
     def _read(self) -> None:
-        self._twins = find_twins(self._pool, self._job, self.cache).as_told()
+        self._twins = find_twins(self._pool, self._job, self.cache).as_arguments()
         budget = cast(int, self._job["budget"])
         over = self.result.bytes > budget
         defer_from = self._largest_that_fit(budget) if over else LARGE if self._workers > 1 else UNLIMITED
         files = self._defer(defer_from, largest_first=not over)
-        # Over the budget the smallest come first, so that it is the largest that are left out.
+        # Over the budget, small files are read first so that the largest are left out.
         at_once = 0 if over else MAX_TICKETS
         results = self._read_all(files[:at_once])
         for start in range(at_once, len(files), MAX_TICKETS):
@@ -306,7 +308,8 @@ class ScanDriver:
         return list(files.values())
 
     def _read_all(self, files: list[Names]) -> list[tuple[object, ...]]:
-        """Have everything read that is not deferred, and the given files by whoever is free; what became of these."""
+        """Read all files that are not deferred, and let free workers read `files`; return the results of
+        those."""
         results: list[tuple[object, ...]] = []
         self._pool.shared.offer(len(files))
         for _, frame in self._pool.ask_each("read", files, self._twins):
@@ -328,7 +331,7 @@ class ScanDriver:
         return UNLIMITED
 
     def _read_large(self, files: list[Names], *, one_by_one: bool) -> list[tuple[object, ...]]:
-        # Side by side, a file that will turn out not to fit would push out one that costs nothing.
+        # In parallel, a file that will not fit could displace one with content that is already stored.
         takers = 1 if one_by_one else self._workers
         self._pool.shared.offer(len(files))
         arguments: list[tuple[object, ...]] = [
@@ -345,31 +348,33 @@ class ScanDriver:
 
 
 def worker_count(configured: int | None) -> int:
-    """How many workers this machine wants."""
+    """Return the configured number of workers, or one for each core up to `MAX_WORKERS`."""
     if configured:
         return configured
     return max(1, min(MAX_WORKERS, core_count()))
 
 
-# What the workers found, taken into what was known: which directories changed, which are gone, what is counted.
+# Merge the results of the workers into the records of the snapshot before.
 
 UNKNOWN = bytes(BELOW)
-"""No tree is known of a subdirectory."""
+"""Subtree id of a directory that has no tree yet."""
 
 
 @dataclass(slots=True)
 class RecordChanges:
-    """How the records differ from those of the snapshot before."""
+    """Differences between the records and those of the snapshot before."""
 
     changed: dict[bytes, DirectoryRecord] = field(default_factory=dict)
-    """Directories that were looked into, as they are now."""
+    """Scanned directories, as they are now."""
     before: dict[bytes, DirectoryRecord] = field(default_factory=dict)
-    """The same as they were, as far as they were known."""
+    """The same directories as recorded before, if they were recorded."""
     gone: set[bytes] = field(default_factory=set)
 
     def count(self) -> ChangeCount | None:
-        """How many paths differ, where only files and links did that stayed where they are: those that any history
-        has most of; None where the two trees have to be compared."""
+        """Return the number of changed paths if only contents or modes changed, which is the usual case.
+
+        Return None if the two trees have to be compared.
+        """
         if self.gone or self.before.keys() != self.changed.keys():
             return None
         modified = 0
@@ -381,9 +386,10 @@ class RecordChanges:
         return ChangeCount(modified=modified)
 
     def fresh(self) -> tuple[int, int]:
-        """How many files stand there with other bytes than before, or for the first time; and their bytes.
+        """Return the number and bytes of files that are new or have new content.
 
-        What was only read again, because it was touched or is as young as the clock's tick, is none of them.
+        Files that were only read again (touched, or too young for their time stamps to be trusted) do not
+        count.
         """
         files = size = 0
         for path, new in self.changed.items():
@@ -396,7 +402,7 @@ class RecordChanges:
 
 
 def merge(records: DirectoryRecords, gathered: ScanResult) -> RecordChanges:
-    """Take in what changed, and let go what is no longer below any directory."""
+    """Apply the scan result to the records and drop directories that no longer exist."""
     merged = RecordChanges()
     lost = set(gathered.gone)
     for path, encoded in gathered.directories.items():
@@ -419,8 +425,8 @@ def merge(records: DirectoryRecords, gathered: ScanResult) -> RecordChanges:
 def merge_pieces(
     before: Mapping[bytes, list[bytes]], gathered: ScanResult, merged: RecordChanges, width: int
 ) -> dict[bytes, list[bytes]]:
-    """The trees of the pieces of big files, by directory, as they are now; `width`: of an id."""
-    # An id of any length stands in 32 bytes there.
+    """Return the chunk trees of big files by directory; `width` is the length of an id."""
+    # Records store ids padded to 32 bytes.
     return {
         path: [tree[:width] for tree in trees]
         for path, trees in {**before, **gathered.pieces}.items()
@@ -437,7 +443,7 @@ def _carry_below(after: DirectoryRecord, before: DirectoryRecord | None) -> None
 
 
 def _other_bytes(old: DirectoryRecord, new: DirectoryRecord) -> list[int]:
-    """The entries that have other bytes than before, or were not there."""
+    """Return the indexes of entries with new content."""
     width = len(new.ids) // len(new.names) if new.names else 1
     if old.names == new.names:
         return differing(old.ids, new.ids, width)
@@ -446,7 +452,7 @@ def _other_bytes(old: DirectoryRecord, new: DirectoryRecord) -> list[int]:
 
 
 def _count_modified(old: DirectoryRecord, new: DirectoryRecord) -> int | None:
-    """How many entries have other bytes or modes; None where there is more to it."""
+    """Return the number of entries with a changed content or mode; None if anything else changed."""
     if (old.flags | new.flags) & INCOMPLETE:
         return None
     for name in ("mode", "uid", "gid", "names", "subdirectories", "boundaries", "extras"):

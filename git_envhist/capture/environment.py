@@ -1,4 +1,8 @@
-"""The environment as trees in a staging: with what the cache remembers, or from scratch where it cannot be trusted."""
+"""Build the trees of a capture in a staging directory, from the stat cache and the scan result.
+
+`TreeCapture` decides whether the stat cache may be used, starts the workers, and merges their results. If the
+cache or the snapshot it refers to is damaged, it reads everything again without the cache.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +27,9 @@ from git_envhist.capture.tree_builder import BuiltTree, Holds, TreeBuilder, coun
 from git_envhist.capture.twin_sources import TWINS
 from git_envhist.capture.worker import (
     KnownWrites,
-    Told,
     Wanted,
     WrittenFile,
+    WrittenFiles,
     directories_to_scan,
     make_policy,
 )
@@ -66,31 +70,28 @@ from git_envhist.worktree.stat_cache import (
     StatCache,
 )
 
-# Directories of which it is known what was put into them: their records are made of that and of one more look.
-#
-# A restore has read back every byte that it wrote, and knows which blob they are. What else a record says is told by a
-# stat: so nothing is read again, and no worker is asked. Whatever a worker would look at is looked at, and where
-# anything is not exactly as it was left, or out of the ordinary, none of this counts: the workers look as ever.
-#
-# The next capture reads these files itself all the same: it relies on no word but a capture's.
+# Records made without workers after a restore.
+# The restore verified each file it wrote and knows its blob, so one stat per file completes the record. If
+# anything differs from what the restore left, or is unusual, the workers scan as usual. The next capture
+# reads these files itself, because only captures are trusted.
 
 MANY = 2_000
-"""To name the entries of a larger directory one by one takes longer than to have it looked into."""
+"""In a larger directory, listing the changed entries by name is slower than a scan."""
 
 
 class RecordTools(NamedTuple):
-    """What records are made with."""
+    """Arguments of `records_from_writes` that are the same for all directories."""
 
     records: DirectoryRecords
     sink: ObjectSink
     read: Callable[[bytes], bytes]
     width: int
     job: Mapping[str, object]
-    """What the workers would be told."""
+    """The job that workers would get."""
 
 
 class KnownWritesDriver:
-    """Stands in for the workers: all that they could find is known."""
+    """Replace a `ScanDriver` when all changes are known without a scan."""
 
     def __init__(self, cache: CacheHeader, gathered: ScanResult) -> None:
         self.cache: CacheHeader | None = cache
@@ -104,24 +105,26 @@ class KnownWritesDriver:
         return self._gathered
 
     def close(self) -> None:
-        """There is nothing to end."""
+        """Do nothing: no process was started."""
 
 
-def records_from_writes(told: Told, cache: CacheHeader, means: RecordTools) -> KnownWritesDriver | None:
-    """The records of directories in which something landed; None where they have to be looked into."""
+def records_from_writes(
+    told: WrittenFiles, cache: CacheHeader, tools: RecordTools
+) -> KnownWritesDriver | None:
+    """Return a driver with the records of directories that a restore wrote to; None if they must be scanned."""
     gathered = ScanResult()
-    job = dict(means.job)
+    job = dict(tools.job)
     if job["ignore"] or job["exclude"] or not job["mounts_known"] or not SYSTEM.nofollow:
         return None
     policy = make_policy(job)
     for path, names in told.items():
-        full = [join(path, name) for name, landed in names.items() if landed is not None]
+        full = [join(path, name) for name, written in names.items() if written is not None]
         if any(map(policy.secret_name, full)) or (
             policy.fingerprinted and any(map(policy.fingerprinted, full))
         ):
             return None
         try:
-            record = _record(path, names, means)
+            record = _record(path, names, tools)
         except (OSError, CacheDamaged, Damaged):
             record = None
         if record is None:
@@ -132,78 +135,84 @@ def records_from_writes(told: Told, cache: CacheHeader, means: RecordTools) -> K
 
 
 def _record(
-    path: bytes, names: Mapping[bytes, WrittenFile | None], means: RecordTools
+    path: bytes, names: Mapping[bytes, WrittenFile | None], tools: RecordTools
 ) -> DirectoryRecord | None:
-    old = means.records.get(path)
+    old = tools.records.get(path)
     if old is None or old.flags & INCOMPLETE or old.boundaries:
         return None
-    bases: Mapping[bytes, bytes] = means.job["bases"]  # type: ignore[assignment]
+    bases: Mapping[bytes, bytes] = tools.job["bases"]  # type: ignore[assignment]
     below = path_below_root(path)
     base = bases[root_name_of(path)]
-    # A link on the way leads to another directory than the one that the record tells of, or to the very one.
+    # A symbolic link in the path could lead outside; `NOFOLLOW` only checks the last component, and the
+    # identity of the directory is compared below.
     directory = os.open(base + b"/" + below if below else base, DIRECTORY | NOFOLLOW)
     try:
-        return _look(directory, old, names, means)
+        return _checked_record(directory, old, names, tools)
     finally:
         os.close(directory)
 
 
-def _look(
-    directory: int, old: DirectoryRecord, names: Mapping[bytes, WrittenFile | None], means: RecordTools
+def _checked_record(
+    directory: int, old: DirectoryRecord, names: Mapping[bytes, WrittenFile | None], tools: RecordTools
 ) -> DirectoryRecord | None:
-    own = os.fstat(directory)
-    if (own.st_ino, own.st_dev, own.st_uid, own.st_gid) != (old.inode, old.device, old.uid, old.gid):
+    own_stat = os.fstat(directory)
+    if (own_stat.st_ino, own_stat.st_dev, own_stat.st_uid, own_stat.st_gid) != (
+        old.inode,
+        old.device,
+        old.uid,
+        old.gid,
+    ):
         return None
-    fresh = _fresh(directory, own, names)
-    if fresh is None or not _is_listed(directory, old, names, means):
+    fresh = _written_entries(directory, own_stat, names)
+    if fresh is None or not _is_listed(directory, old, names, tools):
         return None
-    started: int = means.job["started_ns"]  # type: ignore[assignment]
-    visit = _visit(old, own, fresh, names)
+    started: int = tools.job["started_ns"]  # type: ignore[assignment]
+    visit = _scanned_directory(old, own_stat, fresh, names)
     if visit is None:
         return None
-    visit.young = not is_settled(own.st_ctime_ns, own.st_mtime_ns, started)
+    visit.young = not is_settled(own_stat.st_ctime_ns, own_stat.st_mtime_ns, started)
     like, changed = visit.like, visit.fresh
     xattrs, unread = read_xattrs(directory)
     if unread:
         return None
-    extras = format_extras(uid=own.st_uid, gid=own.st_gid, xattrs=xattrs)
-    record = build_record(visit, started, means.width, extras)
-    record.shard = means.sink.add(
-        b"blob", shard_of(record, like, changed, lambda oid: means.read(oid[: means.width]))
+    extras = format_extras(uid=own_stat.st_uid, gid=own_stat.st_gid, xattrs=xattrs)
+    record = build_record(visit, started, tools.width, extras)
+    record.shard = tools.sink.add(
+        b"blob", shard_of(record, like, changed, lambda oid: tools.read(oid[: tools.width]))
     )
     record.leaf_modes = leaf_modes(record)
     return record
 
 
-def _fresh(
-    directory: int, own: os.stat_result, names: Mapping[bytes, WrittenFile | None]
+def _written_entries(
+    directory: int, own_stat: os.stat_result, names: Mapping[bytes, WrittenFile | None]
 ) -> dict[bytes, ScannedEntry] | None:
-    """What landed, looked at once more; None where it is not as it was left."""
+    """Return the written entries after one more stat; None if one is not as the restore left it."""
     fresh = {}
-    for name, landed in names.items():
-        if landed is None:
+    for name, written in names.items():
+        if written is None:
             continue
         seen = os.stat(name, dir_fd=directory, follow_symlinks=False)
-        if COLUMNS(seen) != landed.row or seen.st_nlink != 1:
+        if COLUMNS(seen) != written.row or seen.st_nlink != 1:
             return None
-        if (seen.st_uid, seen.st_gid, seen.st_dev) != (own.st_uid, own.st_gid, own.st_dev):
+        if (seen.st_uid, seen.st_gid, seen.st_dev) != (own_stat.st_uid, own_stat.st_gid, own_stat.st_dev):
             return None
-        # A change time of zero never matches: the next capture looks for itself.
-        fresh[name] = ScannedEntry(name, (0, *landed.row[1:]), False, landed.oid)
+        # A change time of zero never matches, so the next capture reads the file.
+        fresh[name] = ScannedEntry(name, (0, *written.row[1:]), False, written.oid)
     return fresh
 
 
 def _is_listed(
-    directory: int, old: DirectoryRecord, names: Mapping[bytes, WrittenFile | None], means: RecordTools
+    directory: int, old: DirectoryRecord, names: Mapping[bytes, WrittenFile | None], tools: RecordTools
 ) -> bool:
-    """Whether the directory has the entries that it should have and no others, and none that mean more than a file."""
+    """Return whether the directory has exactly the expected entries, and none that needs a special scan."""
     listed = _names_in(directory)
     if not old.path:
         listed.discard(DOT_GIT)
     expected = {*old.names, *old.subdirectories}
-    for name, landed in names.items():
-        (expected.discard if landed is None else expected.add)(name)
-    pruned: Mapping[bytes, object] = means.job["pruned"]  # type: ignore[assignment]
+    for name, written in names.items():
+        (expected.discard if written is None else expected.add)(name)
+    pruned: Mapping[bytes, object] = tools.job["pruned"]  # type: ignore[assignment]
     if listed != expected or any(join(old.path, name) in pruned for name in names):
         return False
     joined = b"\0".join(listed) + b"\0"
@@ -212,20 +221,20 @@ def _is_listed(
 
 def _names_in(directory: int) -> set[bytes]:
     if SYSTEM.proc:
-        # By another name of what is open: names come as bytes then, which is quicker than to make them of words.
+        # Listing through /proc gives names as bytes, which is faster than encoding each name.
         return set(os.listdir(b"/proc/self/fd/%d" % directory))
     return set(map(os.fsencode, os.listdir(directory)))
 
 
-def _visit(
+def _scanned_directory(
     old: DirectoryRecord,
-    own: os.stat_result,
+    own_stat: os.stat_result,
     fresh: dict[bytes, ScannedEntry],
     names: Mapping[bytes, WrittenFile | None],
 ) -> ScannedDirectory | None:
-    visit = ScannedDirectory(old.path, own)
+    visit = ScannedDirectory(old.path, own_stat)
     visit.subdirectories = old.subdirectories
-    numbers = {name: number for name in names if (number := _number(old, name)) is not None}
+    numbers = {name: number for name in names if (number := _index_of(old, name)) is not None}
     if len(numbers) == len(fresh) == len(names):
         visit.like = old
         visit.fresh = {numbers[name]: leaf for name, leaf in fresh.items()}
@@ -237,13 +246,13 @@ def _visit(
     return visit
 
 
-def _number(record: DirectoryRecord, name: bytes) -> int | None:
-    """Which entry bears a name; they stand in the order of their names."""
+def _index_of(record: DirectoryRecord, name: bytes) -> int | None:
+    """Return the index of a name; names are sorted."""
     number = bisect_left(record.names, name)
     return number if number < len(record.names) and record.names[number] == name else None
 
 
-# An environment as it was taken, and what can be told of it.
+# The captured environment.
 
 MAX_SHOWN = 5
 SEALED = b" as=sealed"
@@ -251,23 +260,23 @@ SEALED = b" as=sealed"
 
 @dataclass(slots=True)
 class CapturedEnvironment:
-    """An environment, taken: its trees stand in the staging."""
+    """A captured environment whose trees are in the staging directory."""
 
     gathered: ScanResult
     assembled: BuiltTree
     records: DirectoryRecords
-    survey: CaptureScope
+    scope: CaptureScope
     tip: str | None
     base: str | None
     merged: RecordChanges
     facts: dict[str, CachedFacts]
-    """What the snapshot says beside the files that the cache relies on."""
+    """Fact texts of the snapshot that the stat cache belongs to."""
     pieces: dict[bytes, list[bytes]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     base_manifest: bytes | None = None
-    """The manifest of the snapshot that the cache relies on."""
+    """Manifest tree of the snapshot that the stat cache belongs to."""
     changed: ChangeCount | None = None
-    """What differs from that snapshot, where it is known without comparing."""
+    """Changes since that snapshot, if they are known without a comparison."""
 
     @property
     def files(self) -> int:
@@ -275,16 +284,16 @@ class CapturedEnvironment:
 
     @property
     def out_of_reach(self) -> list[MissingPath]:
-        """What nothing can be renamed into: what is not here, and what is mounted, captured or not."""
-        crossed = [MissingPath(EnvPath(path), MissingReason.MOUNT) for path in self.survey.crossed]
+        """Return paths that a restore cannot replace by a rename: missing ones and mount points."""
+        crossed = [MissingPath(EnvPath(path), MissingReason.MOUNT) for path in self.scope.crossed]
         return [*self.gathered.missing, *crossed]
 
     def first_count(self) -> ChangeCount:
-        """What a first snapshot adds: everything."""
+        """Return the changes of a first snapshot: every path is added."""
         return ChangeCount(added=count_added_paths(self.records))
 
     def largest(self) -> tuple[tuple[EnvPath, int, int], ...]:
-        """The directories at the top by size, with the files and bytes below them."""
+        """Return the largest top-level directories with the number of files and bytes below them."""
         sums: dict[bytes, list[int]] = {}
         for path in self.records:
             record = self.records.get(path)
@@ -296,14 +305,14 @@ class CapturedEnvironment:
         return tuple(sorted(rows, key=lambda row: -row[2])[:MAX_SHOWN])
 
     def seals_now(self) -> bool:
-        """Whether a file that was looked at just now stands sealed in the snapshot."""
+        """Return whether this capture sealed a file."""
         return any(SEALED in encoded for encoded in self.gathered.directories.values())
 
 
 KEPT_FREE = 20
-"""A twentieth of the disk is never ours."""
-LITTLE, UNBOUNDED = 200, 1 << 62
-"""But for what a restore saves: without it nothing would be restored."""
+"""Fraction of the disk that stays free: 1/20."""
+KEPT_FREE_FOR_RESTORE, UNBOUNDED = 200, 1 << 62
+"""For the capture before a restore only 1/200 stays free, because without it the restore cannot run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,20 +323,20 @@ class Tools:
 
 
 def cache_of(repository: Repository) -> StatCache:
-    """What is remembered of a working tree."""
+    """Return the stat cache of a working tree."""
     return StatCache(os.path.join(repository.state, "cache"), crc32)
 
 
 class TreeCapture:
-    """Takes the environment into one staging."""
+    """Capture the environment into one staging directory."""
 
     def __init__(
-        self, tools: Tools, survey: CaptureScope, staging: Staging, key: Key | None, tip: str | None
+        self, tools: Tools, scope: CaptureScope, staging: Staging, key: Key | None, tip: str | None
     ) -> None:
         self._tools = tools
         self.repository = tools.repository
         self.settings = tools.settings
-        self.survey = survey
+        self.scope = scope
         self._staging = staging
         self._key = key
         self._tip = tip
@@ -337,90 +346,93 @@ class TreeCapture:
             repository.common_state, repository.pack_dir, repository.object_format
         )
         self.writer = PackWriter(staging.pack_dir, repository.object_format, self.known.__contains__)
-        self._gatherer: ScanDriver | KnownWritesDriver | None = None
+        self._driver: ScanDriver | KnownWritesDriver | None = None
         self._cache_head: CacheHeader | None = None
         self._records: DirectoryRecords | None = None
         self._cache = cache_of(repository)
 
     @property
     def tip(self) -> str | None:
-        """The newest snapshot of the timeline, before this one."""
+        """Return the newest snapshot of the timeline before this one."""
         return self._tip
 
     def begin(
         self, progress: Tick | None, since: KnownWrites | None = None
     ) -> ScanDriver | KnownWritesDriver:
-        """Have the workers begin; what the caller does before it asks for what they found costs no time."""
-        if self._gatherer is None:
+        """Start the workers; they run while the caller does other work."""
+        if self._driver is None:
             self._cache_head, distrust = self._usable_cache()
             head = None if distrust else self._cache_head
             wanted = directories_to_scan(since, head)
-            self._gatherer = self._land(since, wanted) or self._start(distrust, progress, wanted)
-        return self._gatherer
+            self._driver = self._known_writes_driver(since, wanted) or self._start(distrust, progress, wanted)
+        return self._driver
 
-    @step("the environment is looked at")
+    @step("scan the environment")
     def look(self, progress: Tick | None) -> ScanResult:
-        """What a capture would read, and nothing more."""
+        """Return what a capture would read."""
         return self.begin(progress).gather(dry_run=True)
 
-    @step("the environment is looked at")
+    @step("scan the environment")
     def take(self, progress: Tick | None) -> CapturedEnvironment:
-        """Take it."""
-        gatherer = self.begin(progress)
+        """Capture the environment."""
+        driver = self.begin(progress)
         try:
-            return self._take(gatherer)
+            return self._take(driver)
         except (CacheDamaged, Damaged):
             if self._cache_head is None:
                 raise
-            # The cache, or what it relies on, is not whole: everything is read once, and nothing is lost.
-            gatherer.close()
+            # The cache or its snapshot is damaged, so read everything once without it.
+            driver.close()
             self._cache.forget()
             self._cache_head = None
-            self._gatherer = self._start(False, progress)
-            return self._take(self._gatherer)
+            self._driver = self._start(False, progress)
+            return self._take(self._driver)
 
     def finish(self, taken: CapturedEnvironment) -> list[StagedPack]:
-        """Complete the pack of the trees; all packs that the snapshot needs."""
-        # A small one is written once more by who publishes it; until then git reads it here, and nothing relies on it.
+        """Finish the pack of the trees; return all packs of the snapshot."""
+        # A small pack is rewritten by `publish`, so it need not be synced here.
         pack_of_trees = self.writer.finish(durable=self.writer.stored_bytes > JOINED)
         return [*taken.gathered.packs, *([pack_of_trees] if pack_of_trees else [])]
 
     def close(self) -> None:
-        """Let go of every file; what was not finished is forgotten."""
-        if self._gatherer is not None:
-            self._gatherer.close()
+        """Close all files and workers; drop unfinished packs."""
+        if self._driver is not None:
+            self._driver.close()
         self.known.close()
         self.writer.abort()
 
     def remember(self, taken: CapturedEnvironment, base: str | None) -> None:
-        """Keep what was seen for next time; best effort, since it costs nothing but time to lose it."""
+        """Write the stat cache. Errors only cost time in the next capture."""
         if base is None or (base == taken.base and not taken.gathered.changed):
             return
-        records, survey = taken.records, self.survey
+        records, scope = taken.records, self.scope
         elsewhere = taken.assembled.elsewhere
-        rules, counted = (survey.naming, survey.keeping), (records.files, taken.facts)
+        rules, counted = (scope.naming, scope.keeping), (records.files, taken.facts)
         head = CacheHeader(*rules, base, (), taken.pieces, elsewhere, *counted)
         try:
             self._cache.write(head, records.to_write())
         except OSError as error:
-            taken.warnings.append(f"the next capture will take longer: {in_words(error)}")
+            taken.warnings.append(
+                f"cannot write the stat cache, the next capture will be slower: {in_words(error)}"
+            )
 
     def remember_unpublished(self, taken: CapturedEnvironment) -> None:
-        """Keep what was seen though no snapshot was made of it."""
-        # A file that was touched has another manifest line and the same content. Its shard goes with the staging, so
-        # a record that names it would hide the new time from the next snapshot.
+        """Write the stat cache although no snapshot was published."""
+        # A touched file has a new manifest line and the same content. Its shard is deleted with the staging
+        # directory, so a record that names the shard would hide the new time from the next snapshot.
         if taken.assembled.manifest == taken.base_manifest:
             self.remember(taken, taken.base)
 
     def _usable_cache(self) -> tuple[CacheHeader | None, bool]:
-        """The cache, if it can be relied on, and whether the names in it are to be looked at again."""
+        """Return the stat cache if it is valid, and whether its names must be matched against the patterns
+        again."""
         head = self._cache.read_head()
-        if head is None or head.keeping != self.survey.keeping:
+        if head is None or head.keeping != self.scope.keeping:
             return None, False
-        # Its ids are only as good as the snapshot that they were published with.
+        # The ids in the cache are only valid while its snapshot is stored.
         if head.base != self._tip and not self._is_whole(head.base):
             return None, False
-        return head, head.naming != self.survey.naming
+        return head, head.naming != self.scope.naming
 
     def _is_whole(self, commit: str) -> bool:
         return (
@@ -431,27 +443,29 @@ class TreeCapture:
             != b""
         )
 
-    def _land(self, since: KnownWrites | None, wanted: Wanted | None) -> KnownWritesDriver | None:
-        """What is known of all that happened, where it is; nobody needs to look then."""
+    def _known_writes_driver(
+        self, since: KnownWrites | None, wanted: Wanted | None
+    ) -> KnownWritesDriver | None:
+        """Return a driver with the records of everything that changed, if that is known without a scan."""
         if since is None or wanted is None or self._cache_head is None:
             return None
-        # They are as the cache has them, and most of what is needed was read from there already.
+        # The records are as in the cache, and most of them were read already.
         self._records = since.records or DirectoryRecords(
             self._cache, self._cache_head.shards, self._cache_head.files
         )
-        if since.landed is None:
+        if since.written is None:
             return None
 
-        means = RecordTools(self._records, self.writer, self._read, self._width, self._job())
-        return records_from_writes(since.landed, self._cache_head, means)
+        tools = RecordTools(self._records, self.writer, self._read, self._width, self._job())
+        return records_from_writes(since.written, self._cache_head, tools)
 
-    def _take(self, gatherer: ScanDriver | KnownWritesDriver) -> CapturedEnvironment:
-        gathered = gatherer.gather()
+    def _take(self, driver: ScanDriver | KnownWritesDriver) -> CapturedEnvironment:
+        gathered = driver.gather()
         if self._cache_head is not None:
-            # Whether all that the cache speaks of is there can only be asked once the new packs are.
-            self._put(gatherer.finish_packs())
+            # Objects that the cache refers to can only be looked up once the new packs exist.
+            self._put(driver.finish_packs())
         taken = self._assemble(gathered)
-        self._put(gatherer.finish_packs())
+        self._put(driver.finish_packs())
         return taken
 
     def _put(self, gathered: ScanResult) -> None:
@@ -475,21 +489,21 @@ class TreeCapture:
             manifest,
             self.writer,
             self._width,
-            holds=self._holder(gathered) if cache else None,
+            holds=self._object_test(gathered) if cache else None,
             read=self._read,
             elsewhere=cache.elsewhere if cache else {},
         )
         assembled = assembler.assemble(merged)
         base, facts = (cache.base, dict(cache.facts)) if cache else (None, {})
-        taken = CapturedEnvironment(gathered, assembled, records, self.survey, self._tip, base, merged, facts)
+        taken = CapturedEnvironment(gathered, assembled, records, self.scope, self._tip, base, merged, facts)
         taken.pieces = merge_pieces(cache.pieces if cache else {}, gathered, merged, self._width)
         taken.changed = merged.count() if cache else None
         taken.base_manifest = base_tree
-        taken.warnings.extend(self.survey.warnings)
+        taken.warnings.extend(self.scope.warnings)
         return taken
 
-    def _holder(self, gathered: ScanResult) -> Holds:
-        """What tells whether an object stands in the store, or will with this capture."""
+    def _object_test(self, gathered: ScanResult) -> Holds:
+        """Return a function that tests whether an object is stored, or will be stored by this capture."""
         fresh = [PackIndex(pack.index_path, self._width) for pack in gathered.packs]
 
         def holds(oid: bytes) -> bool:
@@ -502,10 +516,10 @@ class TreeCapture:
     def _start(self, distrust: bool, progress: Tick | None, only: Wanted | None = None) -> ScanDriver:
         tools, head = self._tools, self._cache_head
         workers = worker_count(tools.settings.workers)
-        return ScanDriver(self.survey, self._job(), workers, tools.how, progress, head, distrust, only)
+        return ScanDriver(self.scope, self._job(), workers, tools.how, progress, head, distrust, only)
 
     def _job(self) -> dict[str, Any]:
-        repository, settings, extent = self._tools.repository, self._tools.settings, self.survey
+        repository, settings, scope = self._tools.repository, self._tools.settings, self.scope
         budget, reason = self._budget()
         return {
             "object_format": repository.object_format,
@@ -514,30 +528,32 @@ class TreeCapture:
             "staging_packs": self._staging.pack_dir,
             "cache": self._cache.directory,
             "started_ns": time.time_ns(),
-            "bases": extent.bases,
-            "pruned": extent.pruned,
-            "known": extent.known,
-            "mounts_known": extent.mounts_known,
+            "bases": scope.bases,
+            "pruned": scope.pruned,
+            "known": scope.known,
+            "mounts_known": scope.mounts_known,
             "cross_mounts": settings.cross_mounts,
-            "ignore": list(extent.ignore),
-            "exclude": list(extent.exclude),
+            "ignore": list(scope.ignore),
+            "exclude": list(scope.exclude),
             "secret": list(settings.secret),
-            # Without a key nothing secret is kept, and copies need to be told only while this capture runs.
+            # Without a key no secret is stored, so a random key is enough to recognise copies during this
+            # capture.
             "twin": self._key.derive(TWINS) if self._key else os.urandom(32),
-            "fingerprint": list(extent.fingerprint),
-            "encrypted": list(extent.encrypted),
+            "fingerprint": list(scope.fingerprint),
+            "encrypted": list(scope.encrypted),
             "key": self._key.material if self._key else None,
             "big_file": settings.big_file,
-            # A worker inside a host program would let go of the locks that the program itself holds.
+            # POSIX locks belong to the process: a worker inside a host program would release the program's
+            # own locks.
             "holds_databases": self._tools.how != "here",
             "budget": budget,
             "budget_reason": reason,
         }
 
     def _budget(self) -> tuple[int, str]:
-        """How many bytes may be added, and what to blame where that is too few."""
+        """Return how many bytes may be added, and the reason to report for paths that do not fit."""
         bounded = self._tools.settings.budget < UNBOUNDED
-        room = free_bytes(self._staging.path, KEPT_FREE if bounded else LITTLE)
+        room = free_bytes(self._staging.path, KEPT_FREE if bounded else KEPT_FREE_FOR_RESTORE)
         if room is not None and room < self._tools.settings.budget:
             return max(0, room), MissingReason.DISK.value
         return self._tools.settings.budget, MissingReason.BUDGET.value

@@ -1,8 +1,8 @@
-"""What was checked on this machine: a private list, a line each, that no push, clone or bundle carries.
+"""The log of check results on this machine, and reuse of a result for an identical environment.
 
-It knows the last verdict of each content, so that an equal environment can be told to be known, and the commands as
-they were typed or configured here. A command is only ever run again if it stands here: notes may come from anywhere.
-To lose it costs no verdict.
+The log is a private file with one JSON line per result; push, fetch and bundles do not transfer it. It has
+the last result of each content, and the commands as they were typed or configured here: only these are ever
+run again, because notes can come from other machines. Losing the log loses no result.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
-from git_envhist.disk import cannot_write, remove_if_present, replace_file, state_directory
+from git_envhist.disk import (
+    Durability,
+    append_line,
+    cannot_write,
+    remove_if_present,
+    replace_file,
+    state_directory,
+)
 from git_envhist.git.process import Git
 from git_envhist.lazy import dataclass, replace
 from git_envhist.model import NoteRecord, SnapshotId, Verdict, VerdictStatus
@@ -32,7 +39,7 @@ MAX_LINE = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class LoggedVerdict:
-    """One verdict: of what, where it was reached, and the command as it was typed."""
+    """A check result with its snapshot and the command as it was typed."""
 
     snapshot: SnapshotId
     content: str
@@ -40,32 +47,27 @@ class LoggedVerdict:
     typed: str
     verdict: Verdict
     services: str = ""
-    """The states of services that the snapshot held, as one word; empty where it held none."""
+    """Digest of the service states in the snapshot; empty if it has none."""
 
 
 class VerdictLog:
-    """The list of one repository, shared by its working trees."""
+    """The log of one repository, shared by its working trees."""
 
     def __init__(self, common_state: str) -> None:
         self._directory = common_state
         self._path = os.path.join(common_state, FILE)
 
     def add(self, line: LoggedVerdict) -> None:
-        """Put a line at the end; `OSError` where it cannot be kept."""
-        text = _text(line)
+        """Append a line. Raise OSError if it cannot be written."""
+        text = _format(line)
         if len(text) > MAX_LINE:
             return
         state_directory(self._directory)
         self._shorten()
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            # One write: lines of two programs do not get into each other.
-            os.write(descriptor, text)
-        finally:
-            os.close(descriptor)
+        append_line(self._path, text.removesuffix(b"\n"), durability=Durability.NONE)
 
     def known(self, content: str, facts: str) -> LoggedVerdict | None:
-        """Return the last line on this content, where everything else agrees too; an error is no verdict on it."""
+        """Return the newest line with this content and these facts, or None. Errors do not count as results."""
         return next(
             (
                 line
@@ -76,20 +78,20 @@ class VerdictLog:
             None,
         )
 
-    def typed(self, told: str) -> str | None:
-        """The command, as it was typed here, that notes tell in these words."""
-        return next((line.typed for line in self._newest_first() if line.verdict.command == told), None)
+    def typed(self, rows: str) -> str | None:
+        """Return the command as typed on this machine, found by its masked form in a note."""
+        return next((line.typed for line in self._newest_first() if line.verdict.command == rows), None)
 
     def rewrite(self, digest: Callable[[str], str]) -> None:
-        """Have every line say another content, durable; what is no line of ours goes."""
+        """Replace the content digest of every line and sync the log; remove lines that cannot be parsed."""
         try:
             remove_if_present(self._path + ".new")
             lines = list(self._newest_first())[::-1]
             if not lines:
                 return
-            # The states of services are known by sealed texts, which another key seals otherwise.
-            told = [_text(replace(line, content=digest(line.content), services="")) for line in lines]
-            replace_file(self._path, b"".join(told))
+            # The digest of service states depends on the key, so it cannot be kept.
+            rows = [_format(replace(line, content=digest(line.content), services="")) for line in lines]
+            replace_file(self._path, b"".join(rows), durability=Durability.FULL)
         except OSError as error:
             raise cannot_write(error, self._path) from error
 
@@ -105,7 +107,7 @@ class VerdictLog:
                 yield line
 
     def _shorten(self) -> None:
-        """Let the older half go where the list has become long."""
+        """Remove the older half of a long log."""
         try:
             if os.stat(self._path).st_size < MAX_SIZE:
                 return
@@ -113,16 +115,10 @@ class VerdictLog:
             return
         with open(self._path, "rb", opener=open_file_only) as file:
             lines = file.read().splitlines(keepends=True)
-        with open(self._path + ".new", "wb", opener=_privately) as file:
-            file.write(b"".join(lines[len(lines) // 2 :]))
-        os.rename(self._path + ".new", self._path)
+        replace_file(self._path, b"".join(lines[len(lines) // 2 :]), durability=Durability.NONE)
 
 
-def _privately(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
-
-
-def _text(line: LoggedVerdict) -> bytes:
+def _format(line: LoggedVerdict) -> bytes:
     return json.dumps(_fields(line)).encode("ascii") + b"\n"
 
 
@@ -144,7 +140,7 @@ def _fields(line: LoggedVerdict) -> dict[str, Any]:
 
 
 def _read(text: bytes) -> LoggedVerdict | None:
-    """The line that a text holds; None where it was cut short, or another version wrote it."""
+    """Return the parsed line; None if it is truncated or has an unknown form."""
     try:
         fields = json.loads(text)
         verdict = Verdict(
@@ -167,10 +163,9 @@ def _read(text: bytes) -> LoggedVerdict | None:
         return None
 
 
-# An environment that is captured again is known already: its verdict is shown with the moment it was reached at.
-#
-# That holds as long as all that a check depends on agrees: what the files are (`Env-Content`), which packages the
-# machine had, and which services ran at which ports, as far as the snapshot has facts of them.
+# A result applies to a new snapshot if everything that a check depends on is equal: the files
+# (`Env-Content`), the packages of the machine, and the running services, as far as the snapshot has facts
+# about them.
 
 FACTS = layout.FACTS + b"/"
 DUMP = b"dump"
@@ -178,11 +173,11 @@ DIFFER, UNKNOWN = "differ", "unknown"
 
 
 def circumstances(facts: Iterable[tuple[bytes, str]]) -> str:
-    """What a verdict depends on beside the content, as one word: (probe, hash of its facts) of a snapshot."""
-    told = sorted(fact for fact in facts if _counts(fact[0]))
-    if not told:
+    """Return a digest of the facts that a check depends on, from (probe, blob id) pairs."""
+    rows = sorted(fact for fact in facts if _counts(fact[0]))
+    if not rows:
         return ""
-    return hashlib.sha256(b"\0".join(b"%s %s" % (name, oid.encode()) for name, oid in told)).hexdigest()
+    return hashlib.sha256(b"\0".join(b"%s %s" % (name, oid.encode()) for name, oid in rows)).hexdigest()
 
 
 def _counts(name: bytes) -> bool:
@@ -191,7 +186,7 @@ def _counts(name: bytes) -> bool:
 
 
 def circumstances_of(git: Git, tree: str) -> tuple[str, str]:
-    """Return the circumstances and the states of services of a stored snapshot."""
+    """Return the digests of circumstances and service states of a stored snapshot."""
     path = RESERVED + b"/" + FACTS
     listed = git.run("ls-tree", "-r", "-z", "--full-tree", tree, path).split(b"\0")
     rows = (line.partition(b"\t") for line in listed if line)
@@ -200,15 +195,15 @@ def circumstances_of(git: Git, tree: str) -> tuple[str, str]:
 
 
 def service_states(facts: Iterable[tuple[bytes, str]]) -> str:
-    """Return the states of services in a snapshot as one word, empty where it holds none."""
-    told = sorted(fact for fact in facts if fact[0].removesuffix(SUFFIX.encode("ascii")) == DUMP)
-    return hashlib.sha256(repr(told).encode("ascii")).hexdigest() if told else ""
+    """Return a digest of the service states in a snapshot; empty if it has none."""
+    rows = sorted(fact for fact in facts if fact[0].removesuffix(SUFFIX.encode("ascii")) == DUMP)
+    return hashlib.sha256(repr(rows).encode("ascii")).hexdigest() if rows else ""
 
 
 def known_verdict(line: LoggedVerdict, content: str, services: str = "") -> Verdict | None:
-    """Return the verdict of an equal environment for another snapshot of it; None for an error.
+    """Return the result of an identical environment for another snapshot; None if it was an error.
 
-    `services`: the states of services now; the verdict says where they differ from those that were checked.
+    `services` is the digest of the current service states; the result records whether it differs.
     """
     if line.verdict.status is VerdictStatus.ERROR:
         return None
@@ -223,7 +218,7 @@ def known_verdict(line: LoggedVerdict, content: str, services: str = "") -> Verd
 
 
 def carried_record(common_state: str, content: str, facts: str, services: str = "") -> NoteRecord | None:
-    """Return the verdict to note on a snapshot that is taken now, where its environment is known."""
+    """Return the note with a reused result for the snapshot being captured, or None."""
     line = VerdictLog(common_state).known(content, facts)
     verdict = known_verdict(line, content, services) if line is not None else None
     return verdict_record(verdict) if verdict is not None else None

@@ -1,4 +1,4 @@
-"""What a record says, as the manifest tells it: where its directory is stored, its shard, a digest of its modes."""
+"""Manifest shards of directory records: storage path, shard text, digest of modes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ KINDS = {
 
 
 def stored_directory(path: bytes) -> bytes:
-    """Where the entries of a directory stand in a snapshot's tree."""
-    realm, rest = root_name_of(path), path_below_root(path)
-    if realm:
-        return stored_below(root_directory(realm), EnvPath(rest))
+    """Return the path of a directory in a snapshot's tree."""
+    root, rest = root_name_of(path), path_below_root(path)
+    if root:
+        return stored_below(root_directory(root), EnvPath(rest))
     names = rest.split(b"/") if rest else []
     if DOT_GIT in names:
         at = names.index(DOT_GIT)
@@ -38,15 +38,15 @@ def stored_directory(path: bytes) -> bytes:
 
 
 def shard_text(record: DirectoryRecord) -> bytes:
-    """The manifest shard of a directory."""
+    """Return the manifest shard of a directory."""
     modes, mtimes = record.modes, record.mtimes
     extras = record.extras
     lines = [
         (name, format_line(name, KINDS[stat.S_IFMT(mode)], mode & 0o7777, mtime, extras.get(index, b"")))
         for index, (name, mode, mtime) in enumerate(zip(record.names, modes, mtimes, strict=True))
     ]
-    # A directory's line in its parent only names it: its attributes stand in its own shard, so that a change in it
-    # writes one shard and not two.
+    # The attributes of a directory are in its own shard, not in the line in its parent, so that a change
+    # writes only one shard.
     lines += [(name, format_line(name, b"d", 0, 0, b"")) for name in record.subdirectories]
     lines += [(name, format_line(name, b"w", 0, 0, b"")) for name in record.boundaries]
     lines.sort()
@@ -59,7 +59,7 @@ def shard_of(
     fresh: Collection[int],
     read: Callable[[bytes], bytes],
 ) -> bytes:
-    """The shard of a directory; where most of it is like an older record, made of that one's shard."""
+    """Return the shard of a directory, patched from an older shard if most entries are unchanged."""
     if like is not None and 4 * len(fresh) <= len(record.names):
         with suppress(KeyError, Damaged):
             return patched_shard(read(like.shard), record, fresh) or shard_text(record)
@@ -67,8 +67,8 @@ def shard_of(
 
 
 def patched_shard(old: bytes, record: DirectoryRecord, fresh: Iterable[int]) -> bytes | None:
-    """The shard of a directory of which only some entries and its own line differ from `old`; None where `old` is not
-    what it should be."""
+    """Return `old` with the lines of some entries and the directory's own line replaced; None if it does not
+    fit."""
     header, _, rest = old.partition(b"\n")
     own, _, _ = rest.partition(b"\n")
     if header + b"\n" != join_shard(stored_directory(record.path), b"", ()) or not own.startswith(
@@ -77,11 +77,11 @@ def patched_shard(old: bytes, record: DirectoryRecord, fresh: Iterable[int]) -> 
         return None
     cuts = [(len(header) + 1, len(header) + len(own) + 2, own_line(record))]
     modes, mtimes = record.modes, record.mtimes
-    # Lines stand in the order of their names, and so do entries: each is looked for behind the one before.
+    # Lines and entries are sorted, so the search continues from the last match.
     at = 0
     for index in sorted(fresh):
         line = leaf_line(record, index, modes[index], mtimes[index])
-        # A line feed ends a line and stands nowhere else: what follows it up to a space is a whole name.
+        # Names are quoted, so a line feed followed by "name " matches a whole name.
         at = old.find(b"\n" + line[: line.index(b" ") + 1], at)
         if at < 0:
             return None
@@ -90,18 +90,18 @@ def patched_shard(old: bytes, record: DirectoryRecord, fresh: Iterable[int]) -> 
 
 
 def own_line(record: DirectoryRecord) -> bytes:
-    """A directory's own line."""
+    """Return the directory's own line."""
     return format_line(OWN_NAME, b"d", record.mode & 0o7777, record.mtime_ns, record.extras.get(-1, b""))
 
 
 def leaf_line(record: DirectoryRecord, index: int, mode: int, mtime: int) -> bytes:
-    """The line of one of its entries."""
+    """Return the line of one entry."""
     kind = KINDS[stat.S_IFMT(mode)]
     return format_line(record.names[index], kind, mode & 0o7777, mtime, record.extras.get(index, b""))
 
 
 def replaced(data: bytes, cuts: Iterable[tuple[int, int, bytes]]) -> bytes:
-    """Some stretches of bytes, given by their bounds, replaced by others."""
+    """Return `data` with the given (start, end, new bytes) ranges replaced."""
     parts: list[bytes] = []
     last = 0
     for start, end, new in sorted(cuts):
@@ -111,7 +111,7 @@ def replaced(data: bytes, cuts: Iterable[tuple[int, int, bytes]]) -> bytes:
 
 
 def leaf_modes(record: DirectoryRecord) -> bytes:
-    """A digest of the modes of a directory and its entries, and of what a tree does not hold of them."""
+    """Return a digest of the modes of a directory and its entries, and of attributes that a tree cannot hold."""
     digest = hashlib.sha256(b"%o\0" % record.mode)
     for names in (record.names, record.boundaries):
         digest.update(b"%d\0%b\0" % (len(names), b"\0".join(names)))

@@ -1,4 +1,4 @@
-"""Takes a snapshot: from the locks to the line that says it is done."""
+"""Run one capture: options, locks, checks before it, scan, publication."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from git_envhist.errors import Damaged, EnvhistError, Refused, SealingError, Unf
 from git_envhist.git.repository import TIMELINE_REFS, Repository
 from git_envhist.history.catalog import as_sequence, refuse_unknown
 from git_envhist.lazy import dataclass, replace
-from git_envhist.maintenance.merge_packs import merge_packs_after
 from git_envhist.model import (
     Actor,
     CaptureProgress,
@@ -33,13 +32,12 @@ from git_envhist.model import (
 )
 from git_envhist.model.work import CheckListener
 from git_envhist.platform import read_or_stop, worker_mode
-from git_envhist.restore.unfinished import sweep_staged
 from git_envhist.secrets.keys import Key, KeyRing
 from git_envhist.services import NONE
 from git_envhist.snapshots.log import read_chain, read_snapshot
 from git_envhist.snapshots.staging import Staging, sweep
-from git_envhist.snapshots.timelines import current_timeline
 from git_envhist.trace import step
+from git_envhist.worktree.timeline_name import current_timeline
 from git_envhist.worktree.unfinished_restore import has_unfinished_restore, restore_directory
 
 if TYPE_CHECKING:
@@ -48,16 +46,16 @@ if TYPE_CHECKING:
     from git_envhist.services import Dumps
 
 
-# What a caller wants of a capture.
+# Options of a capture.
 
 
 def ignore_progress(_captured: CaptureResult) -> None:
-    """Nobody waits to hear."""
+    """Ignore the result: the default of `CaptureOptions.captured`."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureOptions:
-    """One capture, as it was asked for."""
+    """Options of one capture."""
 
     intent: bytes | None = None
     intent_source: IntentSource | None = None
@@ -77,13 +75,13 @@ class CaptureOptions:
     progress: Callable[[CaptureProgress], None] | None = None
     waiting: Callable[[], None] | None = None
     captured: Callable[[CaptureResult], None] = ignore_progress
-    """Told what came of it, before anything is checked."""
+    """Called with the result before any check runs."""
     dumps: Dumps = NONE
-    """What services gave; nobody asks them while a lock is held."""
+    """States of services, dumped before any lock is taken."""
 
 
 class CaptureKeywords(TypedDict, total=False):
-    """What can be asked of a capture, as `EnvHistory.capture` takes it."""
+    """Keyword arguments of `EnvHistory.capture`."""
 
     name: str | None
     if_changed: bool
@@ -92,13 +90,13 @@ class CaptureKeywords(TypedDict, total=False):
     external_id: str | None
     attach: Sequence[str | os.PathLike[str]]
     attached: Sequence[tuple[str, bytes]]
-    """(name, bytes) of what is kept with it and is no file to be read."""
+    """Attachments as (name, bytes), stored without reading a file."""
     conversation: Sequence[object] | None
-    """Plain values, kept with it and given back by `EnvHistory.get`."""
+    """JSON values stored with the snapshot and returned by `EnvHistory.get`."""
     tool_outputs: Sequence[object] | None
     trigger: Trigger
     actor: Actor | None
-    """Who takes it; the person in front of the machine, where nobody is said."""
+    """The author; by default the user of this machine."""
     intent_source: IntentSource | None
     dry_run: bool
     force: bool
@@ -106,13 +104,13 @@ class CaptureKeywords(TypedDict, total=False):
     waiting: Callable[[], None] | None
     captured: Callable[[CaptureResult], None]
     verify: str | None
-    """The command that then says whether the environment works."""
+    """Command that checks the environment after the capture."""
     watching: CheckListener
-    """What is told while it runs."""
+    """Receives the output and progress of that command."""
 
 
 def capture_options(intent: bytes | str | None, asked: CaptureKeywords) -> CaptureOptions:
-    """The capture that some words ask for; a program took it unless they say otherwise."""
+    """Return the options for these keywords; the trigger is `API` unless one is given."""
     refuse_unknown("capture", asked, CaptureKeywords.__annotations__)
     whole: CaptureKeywords = {"trigger": Trigger.API, **asked}
     external_id = whole.get("external_id")
@@ -139,13 +137,13 @@ def capture_options(intent: bytes | str | None, asked: CaptureKeywords) -> Captu
 
 
 def pairs(meta: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Values by keys, however they are given."""
+    """Return metadata as a tuple of (key, value)."""
     given = meta.items() if isinstance(meta, Mapping) else meta
     return tuple((text.replace_surrogates(key), text.replace_surrogates(value)) for key, value in given)
 
 
 def read_attachment(path: str) -> tuple[str, bytes]:
-    """Return the name and the bytes of a file, or of a pipe, that is to be kept with a snapshot."""
+    """Return the name and the bytes of a file or pipe to attach to a snapshot."""
     try:
         return os.path.basename(path), read_or_stop(path)
     except OSError as error:
@@ -155,50 +153,58 @@ def read_attachment(path: str) -> tuple[str, bytes]:
 
 @dataclass(slots=True)
 class CapturePipeline:
-    """One working tree, and how it is captured."""
+    """Capture one working tree."""
 
     repository: Repository
     settings: Settings
     keys: KeyRing
     how: str
-    """How workers run: fork, spawn, here."""
+    """Mode of workers: "fork", "spawn" or "here" (in this process)."""
     environ: dict[str, str]
+    tidy: Callable[[Repository], None]
+    """Called after a snapshot was published and the locks were released."""
+    sweep_restore: Callable[[str, Mapping[bytes, bytes]], None]
+    """Deletes what a killed restore left in its directory and below the roots; called under the locks."""
 
     def capture(self, request: CaptureOptions) -> CaptureResult:
-        """Take a snapshot, as it was asked for."""
-        with self.dumped(request) as dumps:
+        """Capture the working tree and return the result."""
+        with self.service_dumps(request) as dumps:
             captured = self._capture(replace(request, dumps=dumps))
         if captured.snapshot is not None:
-            merge_packs_after(self.repository)
+            self.tidy(self.repository)
         return captured
 
     @contextmanager
-    def dumped(self, request: CaptureOptions) -> Iterator[Dumps]:
-        """The states of the services that are configured; to be asked while no lock is held."""
+    def service_dumps(self, request: CaptureOptions) -> Iterator[Dumps]:
+        """Dump the configured services. Call this without holding a lock: a dump may take minutes."""
         if not self.settings.services or request.dry_run:
             yield NONE
             return
-        from git_envhist.services import (  # loaded late: likewise
+        from git_envhist.services import (  # loaded late: few captures have services
             SECONDS,
-            ServiceCommandContext,  # loaded late: hardly anybody has one
+            ServiceCommandContext,
             dump_services,
         )
 
-        way = ServiceCommandContext(self.repository.root, self.environ, self.repository.common_dir, SECONDS)
-        with dump_services(self.settings.services, way, self.settings, self.repository.state) as dumps:
+        command_context = ServiceCommandContext(
+            self.repository.root, self.environ, self.repository.common_dir, SECONDS
+        )
+        with dump_services(
+            self.settings.services, command_context, self.settings, self.repository.state
+        ) as dumps:
             yield dumps
 
     def _capture(self, request: CaptureOptions) -> CaptureResult:
-        # Who begins a history for such a place has been asked.
+        # A command that creates a history in a home directory asks the user before it gets here.
         if not request.force and not self.repository.plain:
             refuse_home(self.repository.root, self.environ)
         with self.locked(request):
-            self.refuse_broken_off()
+            self.refuse_unfinished_restore()
             self.sweep_staged()
             swept = [*self.settings.warnings, *self._sweep()]
             if request.dry_run:
                 return self._dry(request)
-            with self.hold(request) as held:
+            with self.capture_tree(request) as held:
                 held.warnings[:0] = swept
                 self._refuse_partial(request, held.taken.gathered)
                 if request.if_changed and self._is_as_before(held):
@@ -213,7 +219,7 @@ class CapturePipeline:
 
     @contextmanager
     def locked(self, request: CaptureOptions) -> Iterator[None]:
-        """Nobody else captures or restores this working tree, and no pack goes."""
+        """Hold the lock of the working tree, and a shared lock that keeps packs from being removed."""
         self.repository.require_tree()
         own = self._lock(self.repository.state, "lock", request.dry_run)
         common = self._lock(self.repository.common_state, COMMON_LOCK, request.dry_run)
@@ -224,24 +230,24 @@ class CapturePipeline:
             yield
 
     def _lock(self, state: str, name: str, reading: bool) -> str:
-        # Who only reads makes do with what is there.
+        # A dry run must also work in a repository that it cannot write to.
         with suppress(*((CannotWrite,) if reading else ())):
             state_directory(state)
         return os.path.join(state, name)
 
-    def refuse_broken_off(self) -> None:
-        """What a restore left half done is neither of two moments, and nobody's to capture."""
+    def refuse_unfinished_restore(self) -> None:
+        """Raise `UnfinishedRestore` if a restore was interrupted: its files are a mix of two snapshots."""
         if has_unfinished_restore(self.repository.state):
             raise UnfinishedRestore
 
     def sweep_staged(self) -> None:
-        """Throw away what a restore staged that was killed before it began."""
+        """Delete files staged by a restore that was killed before it started."""
         bases, _ = bases_of(self.repository, self.settings)
-        # It is in nobody's way but for the room that it takes.
+        # A leftover only uses disk space, so an error here must not fail the capture.
         with suppress(OSError, EnvhistError):
-            sweep_staged(restore_directory(self.repository.state), bases)
+            self.sweep_restore(restore_directory(self.repository.state), bases)
 
-    @step("what killed captures left is swept")
+    @step("remove leftovers of killed captures")
     def _sweep(self) -> list[str]:
         repository = self.repository
         try:
@@ -251,19 +257,19 @@ class CapturePipeline:
                 lambda commit: _is_published(repository, commit),
             )
         except EnvhistError as error:
-            return [f"what a killed capture left could not be cleared: {in_words(error)}"]
+            return [f"cannot remove what a killed capture left: {in_words(error)}"]
         return []
 
     def _key(self) -> tuple[Key | None, list[str]]:
         try:
             key = self.keys.current()
         except SealingError as error:
-            return None, [f"secret files are left out: {in_words(error)}"]
+            return None, [f"secret files are not captured: {in_words(error)}"]
         return key, list(self.keys.warnings)
 
     @contextmanager
     def _staging(self, *, reading: bool = False) -> Iterator[Staging]:
-        """Where it is taken; who only reads does so elsewhere where the repository is closed to us."""
+        """Yield a staging directory; with `reading`, a temporary one if the repository is not writable."""
         try:
             staging = Staging.create(
                 self.repository.common_state, self.repository.pack_dir, self.repository.shared
@@ -271,7 +277,7 @@ class CapturePipeline:
         except CannotWrite:
             if not reading:
                 raise
-            from tempfile import TemporaryDirectory  # loaded late: hardly any repository is closed
+            from tempfile import TemporaryDirectory  # loaded late: few repositories are read-only
 
             with (
                 TemporaryDirectory(prefix="git-envhist-") as place,
@@ -283,23 +289,23 @@ class CapturePipeline:
             yield staging
 
     def _taker(self, staging: Staging, key: Key | None) -> TreeCapture:
-        extent = self.survey(key.id if key else None)
+        extent = self.read_scope(key.id if key else None)
         timeline = current_timeline(self.repository, self.settings)
         tip = self.repository.resolve_ref(TIMELINE_REFS + timeline) if timeline else None
         return TreeCapture(
             Tools(self.repository, self.settings, worker_mode(self.how)), extent, staging, key, tip
         )
 
-    @step("what belongs to the environment is known")
-    def survey(self, key_id: str | None) -> CaptureScope:
-        """What belongs to the environment."""
+    @step("determine the scope")
+    def read_scope(self, key_id: str | None) -> CaptureScope:
+        """Return the scope of the environment: roots, mounts and patterns."""
         self.repository.require_tree()
         keys = self.keys.backup.directory
         return read_scope(self.repository, self.settings, key_id, keys, history_directories(self.environ))
 
-    @step("git's view is read")
+    @step("read git's status")
     def _view(self, taking: TreeCapture) -> GitStatus:
-        from git_envhist.git.status import GitStatus, read_view  # loaded late: while the workers look
+        from git_envhist.git.status import GitStatus, read_view  # loaded late: while the workers scan
 
         repository = self.repository
         if repository.plain:
@@ -309,7 +315,7 @@ class CapturePipeline:
             repository.root,
             repository.git_dir,
             repository.object_format,
-            closed=taking.survey.mount_points,
+            closed=taking.scope.mount_points,
         )
 
     def _refuse_partial(self, request: CaptureOptions, gathered: ScanResult) -> None:
@@ -318,7 +324,7 @@ class CapturePipeline:
             raise Refused(
                 f"{len(gathered.missing)} paths cannot be captured, the first is "
                 f"'{os.fsdecode(first.path)}' ({first.why.value})",
-                hint="without --strict the rest is captured and these are listed",
+                hint="without --strict the other paths are captured and these are listed",
             )
 
     def _is_as_before(self, held: CapturedTree) -> bool:
@@ -333,24 +339,28 @@ class CapturePipeline:
             return next(iter(read_chain(self.repository.git, commit, limit=1, notes=False)), None)
 
     @contextmanager
-    def present(self) -> Iterator[CapturedTree]:
-        """The live environment, taken into a staging that goes away afterwards."""
+    def current_tree(self) -> Iterator[CapturedTree]:
+        """Capture the working tree into a staging directory that is deleted afterwards."""
         common = self._lock(self.repository.common_state, COMMON_LOCK, True)
-        # No pack that this relies on may be merged away under it.
-        with locked(common, shared=True, reading=True), self.hold(CaptureOptions(dry_run=True)) as held:
+        # The shared lock keeps packs in place while the tree is read.
+        with (
+            locked(common, shared=True, reading=True),
+            self.capture_tree(CaptureOptions(dry_run=True)) as held,
+        ):
             yield held
 
     @contextmanager
-    def hold(
+    def capture_tree(
         self,
         request: CaptureOptions,
         since: KnownWrites | None = None,
         meanwhile: Callable[[str | None], None] = lambda tip: None,
     ) -> Iterator[CapturedTree]:
-        """The live environment, taken; whoever asks holds the locks. It becomes a snapshot only if it is published.
+        """Capture the working tree into a staging directory; the caller holds the locks.
 
-        `since`: what was taken by whoever asks, under the same locks, and where something happened after that.
-        `meanwhile` is called while the workers look, with the newest snapshot there is.
+        The result becomes a snapshot only if its `publish` is called. `since` is an earlier capture under the
+        same locks together with the directories changed after it; only those are scanned. `meanwhile` is
+        called with the newest snapshot while the workers scan.
         """
         started = time.monotonic()
         key, warnings = self._key()
@@ -359,13 +369,13 @@ class CapturePipeline:
             closing(self._taker(staging, key)) as taking,
         ):
             taking.begin(request.progress, since)
-            from git_envhist.capture.captured_tree import (  # loaded late: likewise
+            from git_envhist.capture.captured_tree import (  # loaded late: while the workers scan
                 CaptureContext,
                 CapturedTree,
             )
-            from git_envhist.capture.probe_runner import ask_machine  # loaded late: while the workers look
+            from git_envhist.capture.probe_runner import start_probes  # loaded late: while the workers scan
 
-            with closing(ask_machine(taking, key, self.how, self.environ)) as facts:
+            with closing(start_probes(taking, key, self.how, self.environ)) as facts:
                 meanwhile(taking.tip)
                 view = self._view(taking)
                 taken = taking.take(request.progress)
@@ -377,7 +387,9 @@ class CapturePipeline:
 
 
 def _is_published(repository: Repository, commit: str) -> bool:
-    from git_envhist.snapshots.publish import is_published  # loaded late: only what was killed asks for it
+    from git_envhist.snapshots.publish import (
+        is_published,  # loaded late: only leftovers of a killed capture need it
+    )
 
     return is_published(repository.git, commit)
 

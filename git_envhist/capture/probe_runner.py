@@ -1,16 +1,15 @@
-"""The facts of a capture: those of the last one, as far as nothing they were read from changed, and what is read anew.
+"""Collect the facts of a capture: reuse texts with unchanged sources, run the other probes.
 
-A probe of the machine is asked for its stamp when the workers begin, and for more only if that is another one; it
-reads beside the scan. A probe of files is shown the directories that the workers looked into and that hold files of
-its names. Where neither happens, a capture costs a stat of each source, and names the texts that stand in the store
-already.
+A machine probe is asked for its stamp when the workers start, and is run in parallel to the scan only if the
+stamp changed. A file probe gets the scanned directories that contain files matching its patterns. If nothing
+changed, a capture costs one stat per source and refers to texts already stored.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from git_envhist.capture.collect import RecordChanges, ScanResult
 from git_envhist.capture.probe_worker import (
@@ -52,29 +51,18 @@ from git_envhist.workers import WorkerHandle
 from git_envhist.worktree.stat_cache import CachedFacts, DirectoryRecords
 
 if TYPE_CHECKING:
-    from git_envhist.capture.collect import ScanDriver
-    from git_envhist.capture.environment import KnownWritesDriver
+    from git_envhist.capture.environment import TreeCapture
     from git_envhist.services import Dumps
 
 
-# Objects that the facts of a capture are taken with, and facts taken over from a snapshot of the same files.
+# What the facts of a capture are collected with; reuse of the facts of a snapshot with equal files.
 
 HOOKS_PATH = "core.hookspath"
 
 
-class Taking(Protocol):
-    """The capture that is under way."""
-
-    writer: PackWriter
-    known: OwnPacks
-    repository: Repository
-
-    def begin(self, progress: None) -> ScanDriver | KnownWritesDriver: ...
-
-
 @dataclass(frozen=True, slots=True)
 class ProbeContext:
-    """What is needed of a capture."""
+    """Parts of the running capture that probes use."""
 
     writer: PackWriter
     known: OwnPacks
@@ -83,11 +71,11 @@ class ProbeContext:
     place: ProbeTarget
     key: Key | None
     lines: list[WorkerHandle]
-    """Those to the workers: a process of ours must not hold them open."""
+    """Connections to the workers; a probe process must close its copies."""
 
 
 def facts_of_tree(read: Callable[[bytes], bytes], tree: str) -> dict[str, CachedFacts] | None:
-    """Return the texts of a snapshot's tree; None unless the present probes would write the same."""
+    """Return the fact texts of a snapshot; None unless the current probe versions would write the same."""
     kept: dict[str, CachedFacts] = {}
     try:
         oids = _fact_ids(read, tree)
@@ -110,28 +98,27 @@ def _fact_ids(read: Callable[[bytes], bytes], tree: str) -> dict[str, str]:
 
 
 def hooks_of(repository: Repository) -> str:
-    """Where git looks for hooks: what is configured is meant from the top of the working tree."""
+    """Return the hooks directory of a repository; `core.hooksPath` is relative to the working tree."""
     configured = dict(repository.read_config()).get(HOOKS_PATH)
     if configured:
         return os.path.join(repository.root, os.path.expanduser(configured))
     return os.path.join(repository.common_dir, "hooks")
 
 
-# Shows probes of files what changed: the directories that hold files of their names, and these files' bytes.
-#
-# What is said of a directory is said anew if one of these files is another one, and dropped if the directory went.
-# Where nothing is known of last time, every directory counts.
+# File probes see the changed directories that contain files matching their patterns.
+# The facts of a directory are replaced when one of these files changed, and removed when the directory is
+# gone. Without facts of a snapshot before, every directory is sent.
 
 BATCH = 1 << 20
-"""So many bytes of files are shown at once."""
+"""Bytes of files sent to a probe in one request."""
 
 
-class ToldFacts(NamedTuple):
+class ProbeFacts(NamedTuple):
     """The facts of one probe as lines."""
 
     plain: list[bytes]
     sealed: list[bytes]
-    """The facts of directories in which the probe read a sealed file."""
+    """Facts of directories in which the probe read a sealed file."""
 
 
 Batch = list[tuple[bytes, list[tuple[object, ...]]]]
@@ -139,96 +126,98 @@ Failures = list[tuple[bytes, str]]
 
 
 class FileProbeRunner:
-    """Reads for all probes of one capture."""
+    """Run the file probes of one capture."""
 
     def __init__(
         self,
-        asking: ProbeProcess,
+        process: ProbeProcess,
         files: CapturedFiles,
         merged: RecordChanges,
         records: DirectoryRecords,
         width: int,
     ) -> None:
-        self._asking = asking
+        self._make_process = process
         self._files = files
         self._merged = merged
         self._records = records
         self._width = width
 
     def read(
-        self, name: str, probe: FileProbe, before: ToldFacts | None
-    ) -> tuple[ToldFacts | None, Failures]:
-        """The lines of a probe, None where they are as `before`, and what could not be read."""
+        self, name: str, probe: FileProbe, before: ProbeFacts | None
+    ) -> tuple[ProbeFacts | None, Failures]:
+        """Return the lines of a probe and its failures; the lines are None if they are the same as `before`."""
         if before is None:
             return self._ask(name, probe, self._everything(name))
         new, old = self._changed.get(name, {}), self._changed_from.get(name, {})
         touched = [path for path in {*new, *old} if _files_of(new, path) != _files_of(old, path)]
         places = {display_path(path) for path in (*touched, *self._merged.gone)}
-        kept = ToldFacts(*(without(lines, places) for lines in before)) if places else before
+        kept = ProbeFacts(*(without(lines, places) for lines in before)) if places else before
         lines, failed = self._ask(name, probe, {path: new[path] for path in touched if path in new})
         if not any(lines) and list(map(len, kept)) == list(map(len, before)):
             return None, failed
-        return ToldFacts(kept.plain + lines.plain, kept.sealed + lines.sealed), failed
+        return ProbeFacts(kept.plain + lines.plain, kept.sealed + lines.sealed), failed
 
     def close(self) -> None:
-        """Let go of every file, and of the process that was asked."""
-        self._asking.close()
+        """Close all files and the probe process."""
+        self._make_process.close()
         self._files.close()
 
     @once
     def _changed(self) -> dict[str, dict[bytes, list[TriggeredFile]]]:
-        """By probe, the directories that were looked into and hold files of its concern."""
-        return self._woken((path, self._records.get(path)) for path in self._merged.changed)
+        """Scanned directories that contain matching files, by probe."""
+        return self._triggered((path, self._records.get(path)) for path in self._merged.changed)
 
     @once
     def _changed_from(self) -> dict[str, dict[bytes, list[TriggeredFile]]]:
-        """The same as it was before."""
-        return self._woken(self._merged.before.items())
+        """The same directories as recorded before."""
+        return self._triggered(self._merged.before.items())
 
     def _everything(self, name: str) -> dict[bytes, list[TriggeredFile]]:
         return self._all.get(name, {})
 
     @once
     def _all(self) -> dict[str, dict[bytes, list[TriggeredFile]]]:
-        return self._woken((path, self._records.get(path)) for path in self._records)
+        return self._triggered((path, self._records.get(path)) for path in self._records)
 
-    def _woken(self, records: Iterable[tuple[bytes, object]]) -> dict[str, dict[bytes, list[TriggeredFile]]]:
-        wake = compile_file_triggers(tree_probes())
+    def _triggered(
+        self, records: Iterable[tuple[bytes, object]]
+    ) -> dict[str, dict[bytes, list[TriggeredFile]]]:
+        triggers = compile_file_triggers(tree_probes())
         found: dict[str, dict[bytes, list[TriggeredFile]]] = {}
         for path, record in records:
             if not is_inside_git_directory(path):
-                for probe, files in files_triggering_probes(record, wake, self._width).items():  # type: ignore[arg-type]
+                for probe, files in files_triggering_probes(record, triggers, self._width).items():  # type: ignore[arg-type]
                     found.setdefault(probe, {})[path] = files
         return found
 
     def _ask(
         self, name: str, probe: FileProbe, directories: dict[bytes, list[TriggeredFile]]
-    ) -> tuple[ToldFacts, Failures]:
-        """What a probe says of some directories; an error where it takes too long."""
+    ) -> tuple[ProbeFacts, Failures]:
+        """Return the lines of a probe about directories. Raise EnvhistError if it exceeds its timeout."""
         lines: list[bytes] = []
         failed: Failures = []
-        asked = False
+        pending = False
         sealed: set[bytes] = set()
         for batch in self._batches(probe, directories):
-            sealed.update(place for place, files in batch if any(map(_is_opened, files)))
-            # The next batch is made ready while the one before is read.
-            if asked:
+            sealed.update(place for place, files in batch if any(map(_is_unsealed, files)))
+            # Prepare this batch while the probe reads the one before.
+            if pending:
                 self._take_answer(lines, failed)
-            self._asking.ask("tree", name, batch)
-            asked = True
-        if asked:
+            self._make_process.ask("tree", name, batch)
+            pending = True
+        if pending:
             self._take_answer(lines, failed)
         masked = mask_tokens(b"\n".join(lines)) if lines else b""
-        told = masked.split(b"\n") if masked else []
+        facts = masked.split(b"\n") if masked else []
         if not sealed:
-            return ToldFacts(told, []), failed
-        plain = set(without(told, sealed))
-        return ToldFacts(
-            [one for one in told if one in plain], [one for one in told if one not in plain]
+            return ProbeFacts(facts, []), failed
+        plain = set(without(facts, sealed))
+        return ProbeFacts(
+            [one for one in facts if one in plain], [one for one in facts if one not in plain]
         ), failed
 
     def _take_answer(self, lines: list[bytes], failed: Failures) -> None:
-        answer = self._asking.answer(SECONDS)
+        answer = self._make_process.answer(SECONDS)
         if not answer.whole:
             raise EnvhistError(answer.failed[0][1])
         lines += answer.lines
@@ -238,13 +227,13 @@ class FileProbeRunner:
         batch: Batch = []
         size = 0
         wants = tree_leaf(probe).wants if directories else None
-        for path, woken in directories.items():
+        for path, triggered in directories.items():
             record = self._records.get(path)
             if record is None or wants is None or not wants(display_path(path)):
                 continue
-            files = list(self._files.show(record, woken, probe))
+            files = list(self._files.show(record, triggered, probe))
             batch.append((display_path(path), files))
-            size += sum(map(_shown, files))
+            size += sum(map(_shown_bytes, files))
             if size >= BATCH:
                 yield batch
                 batch, size = [], 0
@@ -252,95 +241,95 @@ class FileProbeRunner:
             yield batch
 
 
-def _shown(file: tuple[object, ...]) -> int:
-    """How many bytes are shown of a file."""
+def _shown_bytes(file: tuple[object, ...]) -> int:
+    """Return the number of bytes of a file that are sent to the probe."""
     data, parts = file[1], file[5]
     assert isinstance(parts, tuple)
     return (len(data) if isinstance(data, bytes) else 0) + sum(len(part) for _, part in parts)
 
 
-def _is_opened(file: tuple[object, ...]) -> bool:
-    """Return whether a probe is shown bytes of a sealed file."""
+def _is_unsealed(file: tuple[object, ...]) -> bool:
+    """Return whether a probe gets bytes of a sealed file."""
     _, data, _, sealed, _, parts = file
     return bool(sealed) and (data is not None or bool(parts))
 
 
 def _files_of(directories: dict[bytes, list[TriggeredFile]], path: bytes) -> list[tuple[bytes, bytes]]:
-    return [(woken.name, woken.oid) for woken in directories.get(path, ())]
+    return [(triggered.name, triggered.oid) for triggered in directories.get(path, ())]
 
 
 MACHINE_ROOT = "GIT_ENVHIST_MACHINE_ROOT"
-"""Where the file system begins of the machine whose packages are told."""
-MAX_TOLD = 3
+"""Environment variable: root of the file system to list packages of."""
+MAX_WARNINGS = 3
 NAMES_IN_THE_CLEAR = (
-    "earlier snapshots hold the names of variables of sealed files in the clear, and with them parts of values over "
-    "several lines: 'git envlog purge --variable-names' erases these names"
+    "earlier snapshots contain unsealed names of variables of sealed files, and parts of values that span "
+    "several lines: run 'git envlog purge --variable-names' to erase these names"
 )
 
 
-def ask_machine(taking: Taking, key: Key | None, how: str, environ: Mapping[str, str]) -> ProbeRunner:
-    """Begin to take the facts of a capture that has begun; to be closed."""
-    gatherer = taking.begin(None)
-    repository = taking.repository
+def start_probes(capture: TreeCapture, key: Key | None, how: str, environ: Mapping[str, str]) -> ProbeRunner:
+    """Start to collect the facts of a capture that has started; the caller closes the runner."""
+    driver = capture.begin(None)
+    repository = capture.repository
     place = ProbeTarget(environ.get(MACHINE_ROOT) or "/", repository.root, hooks_of(repository))
-    means = ProbeContext(
-        taking.writer, taking.known, repository.object_format, how, place, key, gatherer.lines
+    context = ProbeContext(
+        capture.writer, capture.known, repository.object_format, how, place, key, driver.lines
     )
-    taker = ProbeRunner(means, gatherer.cache.facts if gatherer.cache is not None else {})
+    runner = ProbeRunner(context, driver.cache.facts if driver.cache is not None else {})
     if SYSTEM.facts:
-        taker.begin()
-    return taker
+        runner.begin()
+    return runner
 
 
 @dataclass(slots=True)
 class ProbeRunner:
-    """Takes the facts of one capture."""
+    """Collect the facts of one capture."""
 
-    means: ProbeContext
+    context: ProbeContext
     before: Mapping[str, CachedFacts]
-    """What the snapshot says that the cache relies on."""
+    """Facts of the snapshot that the stat cache belongs to."""
     kept: dict[str, CachedFacts] = field(default_factory=dict)
     texts: dict[str, bytes] = field(default_factory=dict)
-    """Those that were written anew."""
+    """Texts written by this capture."""
     warnings: list[str] = field(default_factory=list)
     like: str | None = None
-    """The tree of a snapshot that holds the very same files: what it says of them need not be read again."""
+    """Tree of a snapshot with the same files; its facts are reused."""
     _stamps: dict[str, str] = field(default_factory=dict)
-    _asked: dict[str, ProbeProcess] = field(default_factory=dict)
+    _processes: dict[str, ProbeProcess] = field(default_factory=dict)
 
     def begin(self) -> None:
-        """Ask the machine what it has to be asked; the workers are at work meanwhile."""
+        """Start the probes of the machine; they run in parallel to the workers."""
         probes: dict[str, MachineProbe | EnvironmentProbe] = {**machine_probes(), **place_probes()}
         for name, probe in probes.items():
             try:
                 self._begin(name, probe)
-            except Exception as wrong:  # whatever it is: it may cost a warning and no snapshot
+            except Exception as wrong:  # a probe may fail in any way; that costs a warning, not the snapshot
                 self._warn(name, f"{type(wrong).__name__}: {wrong}")
 
     def _begin(self, name: str, probe: MachineProbe | EnvironmentProbe) -> None:
         stamp = self._stamp(probe)
         if stamp is None:
-            return  # nothing is known here, and nothing said
+            return  # the probe cannot read anything on this system
         self._stamps[name] = stamp
         kept = self.before.get(name)
-        if kept is not None and stamp and kept[:2] == (probe.version, stamp) and self._stands(kept):
+        if kept is not None and stamp and kept[:2] == (probe.version, stamp) and self._is_stored(kept):
             self.kept[name] = kept
             return
-        asking = self._asked[name] = self._asking()
-        asking.ask("machine" if isinstance(probe, MachineProbe) else "place", name)
+        process = self._processes[name] = self._make_process()
+        process.ask("machine" if isinstance(probe, MachineProbe) else "place", name)
 
     def _stamp(self, probe: MachineProbe | EnvironmentProbe) -> str | None:
-        place = self.means.place
+        place = self.context.place
         if isinstance(probe, MachineProbe):
             return machine_leaf(probe).stamp(place.root)
         return place_leaf(probe).stamp(place)
 
-    def take_machine(self) -> None:
-        """Keep what the machine said, as far as it did in its time."""
-        asked, self._asked = self._asked, {}
-        for name, asking in asked.items():
-            answer = asking.answer()
-            asking.close()
+    def finish_machine_probes(self) -> None:
+        """Store the results of machine probes that answered in time."""
+        pending, self._processes = self._processes, {}
+        for name, process in pending.items():
+            answer = process.answer()
+            process.close()
             if answer.whole and not answer.failed:
                 self._keep(name, self._stamps[name], _masked(answer.lines))
             else:
@@ -349,11 +338,11 @@ class ProbeRunner:
     def take(
         self, gathered: ScanResult, merged: RecordChanges, records: DirectoryRecords, *, cached: bool
     ) -> None:
-        """Keep all facts; `cached`: what was known of the directories was relied on."""
+        """Collect all facts; `cached` is true if the records of the stat cache were used."""
         if not SYSTEM.facts:
             return
-        self.take_machine()
-        self._take_signs(gathered)
+        self.finish_machine_probes()
+        self._run_sign_probes(gathered)
         like = facts_of_tree(self._read, self.like) if self.like is not None else None
         if like is not None:
             self.kept.update(like)
@@ -367,42 +356,46 @@ class ProbeRunner:
                 if kept is not None:
                     self._keep_as_before(name, kept)
 
-    def _take_signs(self, gathered: ScanResult) -> None:
+    def _run_sign_probes(self, gathered: ScanResult) -> None:
         signs = [(one.path, one.detail) for one in gathered.missing]
         for name, probe in sign_probes().items():
             try:
                 lines = sorted(map(fact_line, sign_leaf(probe).facts_of(signs)))
-            except Exception as wrong:  # whatever it is: it may cost a warning and no snapshot
+            except Exception as wrong:  # a probe may fail in any way; that costs a warning, not the snapshot
                 self._warn(name, f"{type(wrong).__name__}: {wrong}")
                 continue
             stamp = "\n".join(line.decode("utf-8", "surrogateescape") for line in lines) or "none"
             kept = self.before.get(name)
-            if kept is not None and kept[:2] == (probe.version, stamp) and self._stands(kept):
+            if kept is not None and kept[:2] == (probe.version, stamp) and self._is_stored(kept):
                 self.kept[name] = kept
             else:
                 self._keep(name, stamp, lines)
 
-    def take_dumps(self, dumps: Dumps) -> None:
-        """Keep what the dumps of services hold: which ones there are in the clear, tables and keys sealed."""
-        from git_envhist.probes.dumps import FAILED, PROBE, status_of
+    def add_dumps(self, dumps: Dumps) -> None:
+        """Store what service dumps contain: the services unsealed, tables and keys sealed."""
+        from git_envhist.probes.dumps import (  # loaded late: few environments have services
+            FAILED,
+            PROBE,
+            status_of,
+        )
 
-        if self.means.key is None:
+        if self.context.key is None:
             return
-        told = [status_of(dump.name, dump.told.kind) for dump in dumps.taken]
-        told += [status_of(name, FAILED) for name, _ in dumps.failed]
-        self._keep(PROBE, "", map(fact_line, told))
+        facts = [status_of(dump.name, dump.told.kind) for dump in dumps.taken]
+        facts += [status_of(name, FAILED) for name, _ in dumps.failed]
+        self._keep(PROBE, "", map(fact_line, facts))
         self._seal(PROBE, [fact_line(fact) for dump in dumps.taken for fact in dump.told.facts])
 
     def entries(self) -> dict[bytes, TreeEntry]:
-        """The texts, by their paths below the reserved name."""
+        """Return the tree entries of the fact texts."""
         return {
             FACTS + b"/" + name.encode("ascii"): (b"", FILE, bytes.fromhex(kept.oid))
             for name, kept in self.kept.items()
         }
 
     def package_texts(self) -> dict[str, str]:
-        """The ids of what is told of the machine's packages: with the content they are what a snapshot is of."""
-        self.take_machine()
+        """Return the blob ids of the machine's package facts."""
+        self.finish_machine_probes()
         return {
             name: kept.oid
             for name, kept in self.kept.items()
@@ -410,16 +403,16 @@ class ProbeRunner:
         }
 
     def text(self, name: str, oid: str) -> bytes:
-        """A text of this capture, or of a snapshot before it."""
+        """Return a fact text of this capture or of an earlier snapshot."""
         kept = self.kept.get(name)
         if kept is not None and kept.oid == oid and name in self.texts:
             return self.texts[name]
-        return self.means.known.read(bytes.fromhex(oid))[1]
+        return self.context.known.read(bytes.fromhex(oid))[1]
 
     def close(self) -> None:
-        """End what is still at work."""
-        for asking in self._asked.values():
-            asking.close()
+        """End all running probe processes."""
+        for process in self._processes.values():
+            process.close()
 
     def _read_files(
         self,
@@ -428,12 +421,14 @@ class ProbeRunner:
         records: DirectoryRecords,
         known: Mapping[str, CachedFacts | None],
     ) -> None:
-        from git_envhist.capture.probe_worker import CapturedFiles  # loaded late: where files changed
+        from git_envhist.capture.probe_worker import CapturedFiles  # loaded late: only if files changed
 
-        means = self.means
-        files = CapturedFiles(gathered.objects, gathered.packs, means.object_format, self._read, means.key)
-        width = 20 if means.object_format == "sha1" else 32
-        reader = FileProbeRunner(self._asking(), files, merged, records, width)
+        context = self.context
+        files = CapturedFiles(
+            gathered.objects, gathered.packs, context.object_format, self._read, context.key
+        )
+        width = 20 if context.object_format == "sha1" else 32
+        reader = FileProbeRunner(self._make_process(), files, merged, records, width)
         try:
             for name, probe in tree_probes().items():
                 self._read_probe(reader, name, probe, known[name])
@@ -444,11 +439,11 @@ class ProbeRunner:
         self, reader: FileProbeRunner, name: str, probe: FileProbe, kept: CachedFacts | None
     ) -> None:
         try:
-            lines, failed = reader.read(name, probe, self._told_before(name, kept))
+            lines, failed = reader.read(name, probe, self._facts_before(name, kept))
         except (EnvhistError, OSError, KeyError) as error:
             self._warn(name, str(error))
             return
-        self._tell_failures(name, failed)
+        self._warn_of_failures(name, failed)
         if lines is None and kept is not None:
             self._keep_as_before(name, kept)
         elif lines is None:
@@ -457,88 +452,90 @@ class ProbeRunner:
             self._keep(name, "", lines.plain)
             self._seal(name, lines.sealed)
 
-    def _told_before(self, name: str, kept: CachedFacts | None) -> ToldFacts | None:
-        """The facts of the snapshot before; None where they cannot be read."""
+    def _facts_before(self, name: str, kept: CachedFacts | None) -> ProbeFacts | None:
+        """Return the facts of the snapshot before; None if they cannot be read."""
         plain = read_fact_text(name, self.text(name, kept.oid)) if kept is not None else None
         if plain is None:
             return None
 
-        twin = self.before.get(name + SUFFIX)
-        if twin is None:
-            return ToldFacts(plain.lines, [])
-        from git_envhist.snapshots.sealed_facts import open_facts  # loaded late: where such a file is sealed
+        sealed_text = self.before.get(name + SUFFIX)
+        if sealed_text is None:
+            return ProbeFacts(plain.lines, [])
+        from git_envhist.snapshots.sealed_facts import open_facts  # loaded late: only if a file is sealed
 
-        key = self.means.key
+        key = self.context.key
         sealed = open_facts(
-            lambda wanted: key if key and key.id == wanted else None, name, self.text(name + SUFFIX, twin.oid)
+            lambda wanted: key if key and key.id == wanted else None,
+            name,
+            self.text(name + SUFFIX, sealed_text.oid),
         )
-        return None if sealed is None else ToldFacts(plain.lines, sealed.lines)
+        return None if sealed is None else ProbeFacts(plain.lines, sealed.lines)
 
     def _warn_of_names(self) -> None:
-        """Warn once of names that an earlier version stored without sealing them."""
+        """Warn once about variable names that an earlier version stored unsealed."""
         before = self.before.get("env")
-        if before is None or before.version >= PROBES["env"].version or not self._stands(before):
+        if before is None or before.version >= PROBES["env"].version or not self._is_stored(before):
             return
-        told = read_fact_text("env", self.text("env", before.oid))
-        if told is not None and told.lines:
+        facts = read_fact_text("env", self.text("env", before.oid))
+        if facts is not None and facts.lines:
             self.warnings.append(NAMES_IN_THE_CLEAR)
 
     def _usable(self, name: str, probe: FileProbe, cached: bool) -> CachedFacts | None:
         kept = self.before.get(name) if cached else None
-        if kept is None or kept.version != probe.version or not self._stands(kept):
+        if kept is None or kept.version != probe.version or not self._is_stored(kept):
             return None
-        twin = self.before.get(name + SUFFIX)
-        return kept if twin is None or self._stands(twin) else None
+        sealed_text = self.before.get(name + SUFFIX)
+        return kept if sealed_text is None or self._is_stored(sealed_text) else None
 
-    def _stands(self, kept: CachedFacts) -> bool:
+    def _is_stored(self, kept: CachedFacts) -> bool:
         try:
-            return bytes.fromhex(kept.oid) in self.means.known
+            return bytes.fromhex(kept.oid) in self.context.known
         except ValueError:
             return False
 
     def _keep_as_before(self, name: str, kept: CachedFacts) -> None:
         self.kept[name] = kept
-        twin = self.before.get(name + SUFFIX)
-        if twin is not None:
-            self.kept[name + SUFFIX] = twin
+        sealed_text = self.before.get(name + SUFFIX)
+        if sealed_text is not None:
+            self.kept[name + SUFFIX] = sealed_text
 
     def _seal(self, name: str, lines: list[bytes]) -> None:
-        key = self.means.key
+        key = self.context.key
         if not lines or key is None:
-            return  # without a key no sealed file was opened
-        from git_envhist.snapshots.sealed_facts import seal_facts  # loaded late: where such a file is sealed
+            return  # without a key no sealed file was read
+        from git_envhist.snapshots.sealed_facts import seal_facts  # loaded late: only if a file is sealed
 
         version = PROBES[name].version
         text = self.texts[name + SUFFIX] = seal_facts(key, name, version, lines)
-        self.kept[name + SUFFIX] = CachedFacts(version, "", self.means.writer.add(b"blob", text).hex())
+        self.kept[name + SUFFIX] = CachedFacts(version, "", self.context.writer.add(b"blob", text).hex())
 
     def _keep(self, name: str, stamp: str, lines: Iterable[bytes]) -> None:
         version = PROBES[name].version
         text = self.texts[name] = write_facts(name, version, lines)
-        self.kept[name] = CachedFacts(version, stamp, self.means.writer.add(b"blob", text).hex())
+        self.kept[name] = CachedFacts(version, stamp, self.context.writer.add(b"blob", text).hex())
 
     def _read(self, oid: bytes) -> bytes:
-        return self.means.known.read(oid)[1]
+        return self.context.known.read(oid)[1]
 
-    def _asking(self) -> ProbeProcess:
-        from git_envhist.capture.probe_worker import ProbeProcess
+    def _make_process(self) -> ProbeProcess:
+        from git_envhist.capture.probe_worker import ProbeProcess  # loaded late: while the workers walk
 
-        means = self.means
+        context = self.context
         job: dict[str, object] = {
-            "place": tuple(means.place),
-            "key": means.key.material if means.key else None,
+            "place": tuple(context.place),
+            "key": context.key.material if context.key else None,
         }
-        return ProbeProcess(means.how, job, means.lines)
+        return ProbeProcess(context.how, job, context.lines)
 
     def _warn(self, name: str, why: str) -> None:
         self.warnings.append(f"no facts of '{name}' in this snapshot: {why}")
 
-    def _tell_failures(self, name: str, failed: list[tuple[bytes, str]]) -> None:
-        for directory, why in failed[:MAX_TOLD]:
+    def _warn_of_failures(self, name: str, failed: list[tuple[bytes, str]]) -> None:
+        for directory, why in failed[:MAX_WARNINGS]:
             place = directory.decode("utf-8", "backslashreplace")
             self.warnings.append(f"no facts of '{place}' ({name}): {why}")
-        if len(failed) > MAX_TOLD:
-            self.warnings.append(f"no facts of {len(failed) - MAX_TOLD:,} more directories ({name})")
+        if len(failed) > MAX_WARNINGS:
+            self.warnings.append(f"no facts of {len(failed) - MAX_WARNINGS:,} more directories ({name})")
 
 
 def _masked(lines: list[bytes]) -> list[bytes]:

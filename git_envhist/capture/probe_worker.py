@@ -1,4 +1,9 @@
-"""The files that probes are shown: which of a capture wake them, and their bytes as they were captured."""
+"""Run probes in a separate process, and provide the captured files that they read.
+
+`FileTriggers` finds the files that a probe wants; `CapturedFiles` reads their captured bytes from the packs
+of this capture and of earlier ones. `ProbeProcess` sends requests to a `ProbeWorker` in a child process and
+enforces its timeout.
+"""
 
 from __future__ import annotations
 
@@ -51,20 +56,20 @@ from git_envhist.workers import (
 )
 from git_envhist.worktree.stat_cache import SIZE, WIDTH, DirectoryRecord
 
-# Captured files as sources to be read here and there: a leaf says what it wants of those that are too large to show.
-#
-# Of a file in pieces only the pieces are read that are asked for: a database is cut at every 16 KiB, any other where
-# its content says so, and is read from its beginning.
+# Random access to captured files that are too large to be sent whole: the probe module names the byte ranges
+# it wants.
+# Of a chunked file only the needed chunks are read. SQLite databases have chunks of 16 KiB; other files have
+# chunks of variable size and are read from the beginning.
 
 REMEMBERED = 512
-"""Pieces: the pages of a table lie near each other."""
+"""Cached chunks; the pages of a table are usually close together."""
 MAX_PARTS = 128 << 20
 
 ReadBlob = Callable[[bytes], bytes]
 
 
 class WholeFile(NamedTuple):
-    """A file that is kept as one blob; read when it is asked for."""
+    """A file stored as one blob, read on first use."""
 
     size: int
     data: Callable[[], bytes | None]
@@ -74,7 +79,7 @@ class WholeFile(NamedTuple):
 
 
 class ChunkedFile:
-    """A file that is kept in pieces."""
+    """A file stored in chunks."""
 
     def __init__(self, read_blob: ReadBlob, tree: bytes, size: int) -> None:
         self.size = size
@@ -84,10 +89,10 @@ class ChunkedFile:
             for _, _, piece in decode_tree(read_blob(run), len(tree))
         ]
         self._blob = lru_cache(REMEMBERED)(read_blob)
-        self._is_even = bool(self._pieces) and self._blob(self._pieces[0]).startswith(SQLITE_HEADER)
+        self._has_fixed_chunks = bool(self._pieces) and self._blob(self._pieces[0]).startswith(SQLITE_HEADER)
 
     def read(self, offset: int, length: int) -> bytes:
-        if not self._is_even:
+        if not self._has_fixed_chunks:
             return self._beginning(offset + length)[offset:]
         first, last = offset // SQLITE_BLOCK, (offset + length - 1) // SQLITE_BLOCK
         data = b"".join(map(self._blob, self._pieces[first : last + 1]))
@@ -106,49 +111,49 @@ class ChunkedFile:
 
 
 def wanted_parts(leaf: LargeFileProbeModule, sources: Mapping[bytes, RandomAccessFile]) -> dict[bytes, Parts]:
-    """What a leaf wants of some files."""
+    """Return the byte ranges that a probe module wants of some files."""
     try:
         wanted = leaf.parts_of(sources)
     except EnvhistError:
         raise
-    except Exception as wrong:  # the files may come from anywhere: it may cost a warning and no snapshot
-        raise EnvhistError(f"{type(wrong).__name__}: {wrong}") from wrong
+    except Exception as error:  # the files are untrusted; a failure costs a warning, not the snapshot
+        raise EnvhistError(f"{type(error).__name__}: {error}") from error
     if sum(len(data) for parts in wanted.values() for _, data in parts) > MAX_PARTS:
-        raise EnvhistError("more is wanted of its files than can be shown")
+        raise EnvhistError("the probe asked for too many bytes of its files")
     return wanted
 
 
 MAX_SIZE = 8 << 20
-"""No file is read for a fact that is larger."""
-ANY_MAY_RUN = 0o111
+"""Larger files are not sent to probes."""
+EXECUTE_BITS = 0o111
 SMALLEST_PROGRAM, MAX_PROGRAM = 1 << 17, 256 << 20
-"""Of these sizes are programs that say what they were built from."""
-TOGETHER = 32 << 20
+"""Sizes of programs that may contain build information."""
+MAX_SHOWN_PROGRAMS = 32 << 20
 WINDOW, MAX_MARKS = 1 << 17, 4
-"""So much behind a mark is looked at; a program that looks for marks holds one in a text, too."""
+"""Bytes sent after a marker. A program that searches for markers contains one in its own text, too."""
 
 
 class FileTriggers(NamedTuple):
-    """Which files wake which probes, by their names."""
+    """File name patterns and the probes they trigger."""
 
     exact: dict[bytes, list[str]]
     starts: dict[bytes, list[str]]
     ends: dict[bytes, list[str]]
     within: dict[bytes, FileTriggers]
-    """By the name of a directory, what wakes in no other."""
+    """Triggers that apply only in directories of a given name."""
     undotted: dict[str, int]
-    """By probe, of what the size is a multiple where the name has no ending."""
+    """Probe -> size that divides the size of a matching file without an extension."""
 
     def at(self, path: bytes) -> tuple[FileTriggers, ...]:
-        """What wakes in a directory."""
-        here = self.within.get(path.rpartition(b"/")[2])
-        return (self,) if here is None else (self, here)
+        """Return the triggers that apply in a directory."""
+        in_this = self.within.get(path.rpartition(b"/")[2])
+        return (self,) if in_this is None else (self, in_this)
 
     def numbers(self, record: DirectoryRecord) -> list[int]:
-        """The entries of a directory that wake any; most wake none."""
+        """Return the indexes of entries that trigger a probe; usually none."""
         exact, starts, ends = self.exact, tuple(self.starts), tuple(self.ends)
         names = record.names
-        # All names at once: of a directory of 20,000 it is seen in a tenth of the time that there is nothing in it.
+        # Test all names at once: for 20,000 names without a match this takes a tenth of the time.
         if (
             exact.keys().isdisjoint(names)
             and not _may_fit(names, starts, slice)
@@ -162,7 +167,7 @@ class FileTriggers(NamedTuple):
         ]
 
     def probes(self, name: bytes) -> set[str]:
-        """The probes that one file wakes."""
+        """Return the probes that a file name triggers."""
         found = set(self.exact.get(name, ()))
         for table, has in ((self.starts, name.startswith), (self.ends, name.endswith)):
             for key, probes in table.items():
@@ -172,7 +177,7 @@ class FileTriggers(NamedTuple):
 
 
 def _may_fit(names: Iterable[bytes], affixes: tuple[bytes, ...], side: Callable[[int], slice]) -> bool:
-    """Whether any name has, at this side, as much as the shortest affix has of any of them."""
+    """Return whether any name starts (or ends) like one of the affixes, up to the length of the shortest."""
     length = min(map(len, affixes), default=0)
     if not length:
         return bool(affixes)
@@ -185,7 +190,7 @@ def _from_end(length: int) -> slice:
 
 
 class TriggeredFile(NamedTuple):
-    """A file that wakes a probe."""
+    """A file that triggers a probe."""
 
     number: int
     name: bytes
@@ -193,58 +198,60 @@ class TriggeredFile(NamedTuple):
 
 
 def compile_file_triggers(probes: Mapping[str, FileProbe]) -> FileTriggers:
-    """Who is woken by what, from the lines of the registry."""
-    wake = FileTriggers(
+    """Return the triggers of the registered patterns."""
+    triggers = FileTriggers(
         {}, {}, {}, {}, {probe: line.undotted for probe, line in probes.items() if line.undotted}
     )
     for probe, line in probes.items():
         for pattern in (*line.reads, *line.sees):
             directory, slash, name = pattern.rpartition(b"/")
-            place = wake.within.setdefault(directory, FileTriggers({}, {}, {}, {}, {})) if slash else wake
+            place = (
+                triggers.within.setdefault(directory, FileTriggers({}, {}, {}, {}, {})) if slash else triggers
+            )
             table, key = place.exact, name
             if name.startswith(b"*"):
                 table, key = place.ends, name[1:]
             elif name.endswith(b"*"):
                 table, key = place.starts, name[:-1]
             table.setdefault(key, []).append(probe)
-    return wake
+    return triggers
 
 
 def files_triggering_probes(
-    record: DirectoryRecord | None, wake: FileTriggers, width: int
+    record: DirectoryRecord | None, triggers: FileTriggers, width: int
 ) -> dict[str, list[TriggeredFile]]:
-    """By probe, the files of a directory that wake it."""
+    """Return the files of a directory that trigger probes, by probe."""
     found: dict[str, list[TriggeredFile]] = {}
     if record is None:
         return found
-    for place in wake.at(record.path):
+    for place in triggers.at(record.path):
         for number in place.numbers(record):
             name, oid = record.names[number], record.id_at(number, width)
             if any(oid):
                 for probe in place.probes(name):
                     found.setdefault(probe, []).append(TriggeredFile(number, name, oid))
-    for probe, number in _undotted(record, wake):
+    for probe, number in _undotted(record, triggers):
         oid = record.id_at(number, width)
         if any(oid):
             found.setdefault(probe, []).append(TriggeredFile(number, record.names[number], oid))
     return found
 
 
-def _undotted(record: DirectoryRecord, wake: FileTriggers) -> Iterator[tuple[str, int]]:
-    """Files that by their sizes may be what a probe reads, though no ending says so; hardly any is."""
+def _undotted(record: DirectoryRecord, triggers: FileTriggers) -> Iterator[tuple[str, int]]:
+    """Yield files without an extension that have a size a probe accepts."""
     numbers = (
-        [number for number, name in enumerate(record.names) if b"." not in name] if wake.undotted else []
+        [number for number, name in enumerate(record.names) if b"." not in name] if triggers.undotted else []
     )
     cells = record.cells if numbers else ()
     for number in numbers:
         size = cells[number * WIDTH + SIZE]
-        for probe, step in wake.undotted.items():
-            if size and size % step == 0 and probe not in wake.probes(record.names[number]):
+        for probe, step in triggers.undotted.items():
+            if size and size % step == 0 and probe not in triggers.probes(record.names[number]):
                 yield probe, number
 
 
 class CapturedFiles:
-    """Reads what was captured just now, and what stood in the store before."""
+    """Read files of this capture and of earlier snapshots."""
 
     def __init__(
         self,
@@ -261,23 +268,23 @@ class CapturedFiles:
         ]
         self._read_known = read_known
         self._key = key
-        self._given = 0
+        self._shown_bytes = 0
 
     def show(
-        self, record: DirectoryRecord, woken: Iterable[TriggeredFile], probe: FileProbe
+        self, record: DirectoryRecord, triggered: Iterable[TriggeredFile], probe: FileProbe
     ) -> Iterator[tuple[object, ...]]:
-        """The files of a directory as `probe.File` is made of: (name, bytes, size, sealed, id, parts)."""
-        woken = list(woken)
-        parts = self._parts(record, woken, probe) if probe.in_parts else {}
+        """Yield the files of a directory as tuples for `probe.File`: (name, bytes, size, sealed, id, parts)."""
+        triggered = list(triggered)
+        parts = self._parts(record, triggered, probe) if probe.in_parts else {}
         modes, cells = record.modes, record.cells
-        self._given = 0
+        self._shown_bytes = 0
         reads = _names_at(record.path, probe.reads)
-        for number, name, oid in woken:
+        for number, name, oid in triggered:
             extras = record.extras.get(number, b"")
             sealed = b"as=sealed" in extras
             size = cells[number * WIDTH + SIZE]
             data = None
-            if probe.mark and stat.S_ISREG(modes[number]) and modes[number] & ANY_MAY_RUN and not sealed:
+            if probe.mark and stat.S_ISREG(modes[number]) and modes[number] & EXECUTE_BITS and not sealed:
                 data = self._program(oid, size, record.pieces.get(number), probe.mark)
             is_plain = stat.S_ISREG(modes[number]) and b"as=pieces" not in extras
             if is_plain and size <= MAX_SIZE and (is_named(name, reads) or _has_no_ending(name, probe)):
@@ -285,12 +292,12 @@ class CapturedFiles:
             yield (name, data, size, sealed, oid, parts.get(name, ()))
 
     def _parts(
-        self, record: DirectoryRecord, woken: list[TriggeredFile], probe: FileProbe
+        self, record: DirectoryRecord, triggered: list[TriggeredFile], probe: FileProbe
     ) -> dict[bytes, Parts]:
-        """Of a directory that holds files in pieces, what is wanted of them."""
-        if not any(record.pieces.get(number) for number, _, _ in woken):
+        """Return the byte ranges wanted of the chunked files of a directory."""
+        if not any(record.pieces.get(number) for number, _, _ in triggered):
             return {}
-        sources = {name: self._source(record, number, name, oid) for number, name, oid in woken}
+        sources = {name: self._source(record, number, name, oid) for number, name, oid in triggered}
         return wanted_parts(parts_leaf(probe), sources)
 
     def _source(self, record: DirectoryRecord, number: int, name: bytes, oid: bytes) -> RandomAccessFile:
@@ -315,15 +322,19 @@ class CapturedFiles:
             return None
 
     def _program(self, oid: bytes, size: int, pieces: bytes | None, mark: bytes) -> bytes | None:
-        """What a program says of itself, if it does."""
+        """Return the build information of a program, or None."""
         if not SMALLEST_PROGRAM <= size <= MAX_PROGRAM:
             return None
         if pieces is not None:
             return text_after_markers(self._pieces(pieces[: len(oid)]), mark)
         blob = self._blob(oid)
-        # Together they are one answer: of a directory full of them, each tells its part.
-        self._given += len(blob)
-        return blob if mark in blob and self._given <= TOGETHER else text_after_markers((blob,), mark)
+        # All programs of a directory are sent in one message, so beyond a limit only the marked parts are.
+        self._shown_bytes += len(blob)
+        return (
+            blob
+            if mark in blob and self._shown_bytes <= MAX_SHOWN_PROGRAMS
+            else text_after_markers((blob,), mark)
+        )
 
     def _pieces(self, tree: bytes) -> Iterator[bytes]:
         for _, _, run in decode_tree(self._blob(tree), len(tree)):
@@ -349,7 +360,7 @@ class CapturedFiles:
 
 
 def text_after_markers(blocks: Iterable[bytes], mark: bytes) -> bytes | None:
-    """What stands behind the first few marks in a long text, each with its mark; None where there is none."""
+    """Return the bytes after the first markers, each with its marker; None if there is no marker."""
     found: list[bytes] = []
     rest = b""
     for block in blocks:
@@ -368,14 +379,14 @@ def _has_no_ending(name: bytes, probe: FileProbe) -> bool:
 
 
 def _names_at(path: bytes, patterns: Iterable[bytes]) -> list[bytes]:
-    """What the patterns say of the names in one directory."""
-    here = path.rpartition(b"/")[2]
+    """Return the patterns for names in one directory."""
+    in_this = path.rpartition(b"/")[2]
     parts = (pattern.rpartition(b"/") for pattern in patterns)
-    return [name for directory, slash, name in parts if not slash or directory == here]
+    return [name for directory, slash, name in parts if not slash or directory == in_this]
 
 
 def is_named(name: bytes, patterns: Iterable[bytes]) -> bool:
-    """Whether a name is one of those that a line of the registry means."""
+    """Return whether a name matches one of the patterns."""
     for pattern in patterns:
         if pattern == name or (pattern.startswith(b"*") and name.endswith(pattern[1:])):
             return True
@@ -384,19 +395,18 @@ def is_named(name: bytes, patterns: Iterable[bytes]) -> bool:
     return False
 
 
-# Runs the leaves of probes, in a process of its own: what they do there can be ended at any time.
-#
-# Its methods are generators of frames, as those of every worker of a capture.
+# The worker side: runs probe modules in a process that can be killed at any time.
+# Its methods are generators of frames, as for capture workers.
 
 FINGERPRINT_BYTES = 8
 FAILED = "the probe failed"
-"""What it raised may hold bytes of the files."""
+"""Used instead of the exception's text, which may contain bytes of a file."""
 MAX_FACTS = 200_000
-"""Of one directory, or of the machine."""
+"""Limit per directory, and per machine probe."""
 
 
 class ProbeWorker:
-    """Asks leaves, as it is told."""
+    """Run probe modules on request."""
 
     def __init__(self, job: Job) -> None:
         self._place = ProbeTarget(*cast(tuple[str, str, str], job["place"]))
@@ -408,40 +418,40 @@ class ProbeWorker:
         return frames
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: no file is open."""
 
     def do_machine(self, name: str) -> Iterator[Frame]:
-        """("lines", those of a probe of the machine), or ("failed", b"", why)."""
+        """Yield ("lines", facts) of a machine probe, or ("failed", b"", reason)."""
         probe = PROBES[name]
         assert isinstance(probe, MachineProbe)
         try:
             yield ("lines", _lines(machine_leaf(probe).facts_of(self._place.root)))
-        except Exception as wrong:
-            yield ("failed", b"", _why(wrong))
+        except Exception as error:
+            yield ("failed", b"", _why(error))
 
     def do_place(self, name: str) -> Iterator[Frame]:
-        """The same of a probe of what belongs to the environment beside its files."""
+        """Yield the same for an environment probe."""
         probe = PROBES[name]
         assert isinstance(probe, EnvironmentProbe)
         try:
             yield ("lines", _lines(place_leaf(probe).facts_of(self._place, self._keyed)))
-        except Exception as wrong:
-            yield ("failed", b"", _why(wrong))
+        except Exception as error:
+            yield ("failed", b"", _why(error))
 
     def do_tree(self, name: str, directories: list[tuple[bytes, list[tuple[Any, ...]]]]) -> Iterator[Frame]:
-        """("lines", those of some directories), and ("failed", directory, why) for each that could not be read."""
+        """Yield ("lines", facts) per directory, and ("failed", directory, reason) where a probe failed."""
         probe = PROBES[name]
         assert isinstance(probe, FileProbe)
         leaf = tree_leaf(probe)
         for directory, files in directories:
-            given = {name: File(*told) for name, *told in files}
+            given = {name: File(*fields) for name, *fields in files}
             try:
                 yield ("lines", _lines(leaf.facts_of(directory, given, self._keyed)))
-            except Exception as wrong:
-                # So that what was told of it before is not taken for gone.
+            except Exception as error:
+                # This fact prevents earlier facts of the directory from looking removed.
                 place = Fact(name, key_of(directory, UNREAD), FAILED, EnvPath(directory))
                 yield ("lines", [fact_line(place)])
-                yield ("failed", directory, _why(wrong))
+                yield ("failed", directory, _why(error))
 
     def _keyed(self, context: bytes, secret: bytes) -> str | None:
         if self._key is None:
@@ -458,17 +468,17 @@ def _lines(facts: Any) -> list[bytes]:
     return lines
 
 
-def _why(wrong: Exception) -> str:
-    return f"{type(wrong).__name__}: {wrong}"[:200]
+def _why(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:200]
 
 
 def main(arguments: list[str]) -> None:
-    """Serve a host program that must not be forked: descriptors come as arguments, the job as the first frame."""
+    """Serve a host program that must not be forked: arguments are descriptors, the job is the first frame."""
     asking, answering = map(int, arguments[:2])
     try:
         job = dict(cast(tuple[tuple[str, Any], ...], receive(asking)))
     except EOFError:
-        return  # whoever asked was stopped before it could say what for
+        return  # the parent was stopped before it sent the job
     serve(lambda: ProbeWorker(job), asking, answering)
 
 
@@ -476,28 +486,27 @@ if __name__ == "__main__":
     main(sys.argv[1:])
 
 
-# Asks probes, in a process of their own, and waits no longer than their time.
-#
-# The process is made when there is something to ask, which after most captures' changes there is not. Where a probe
-# does not answer in time the process is ended, and another one made for the next.
+# The parent side: sends requests and waits at most the timeout.
+# The process starts with the first request. If a probe does not answer in time, the process is killed and a
+# new one is started for the next probe.
 
 WORKER_MODULE = "git_envhist.capture.probe_worker"
 SECONDS = 5.0
-"""The time that one probe has in one capture."""
+"""Timeout of one probe in one capture."""
 
 
 class ProbeAnswer(NamedTuple):
-    """What came of a question."""
+    """Answer to one request."""
 
     lines: list[bytes]
     failed: list[tuple[bytes, str]]
-    """(directory, why): what could not be read."""
+    """(directory, reason) of what could not be read."""
     whole: bool
-    """Whether the probe answered to its end."""
+    """True if the probe ran to its end."""
 
 
 class ProbeProcess:
-    """One process for all probes, made when it is first asked."""
+    """The process that runs all probes, started on the first request."""
 
     def __init__(self, how: str, job: Job, others: list[WorkerHandle]) -> None:
         self._how = worker_mode(how)
@@ -508,18 +517,18 @@ class ProbeProcess:
         self._asked = 0.0
 
     def ask(self, method: str, *arguments: object) -> None:
-        """Ask now; `answer` is to follow before the next question."""
+        """Send a request; call `answer` before the next one."""
         self._asked = time.monotonic()
         try:
             if self._line is None:
                 self._line = self._make_line()
             self._line.ask(method, arguments)
         except (EnvhistError, OSError):
-            # Whoever waits for the answer is told that there is none.
+            # `answer` then reports that there is no process.
             self.close()
 
     def answer(self, seconds: float = SECONDS) -> ProbeAnswer:
-        """What was answered, `seconds` after the question at the latest."""
+        """Return the answer; wait at most `seconds` after the request."""
         lines: list[bytes] = []
         failed: list[tuple[bytes, str]] = []
         try:
@@ -534,7 +543,7 @@ class ProbeProcess:
         return ProbeAnswer(lines, failed, whole=True)
 
     def close(self) -> None:
-        """End the process, whatever it is doing."""
+        """Kill the process."""
         line, self._line = self._line, None
         if line is not None:
             with contextlib.suppress(OSError):
@@ -546,10 +555,10 @@ class ProbeProcess:
     def _frames(self, until: float) -> Iterator[Frame]:
         line = self._line
         if line is None:
-            raise EnvhistError("it could not be asked")
+            raise EnvhistError("the probe could not be started")
         while True:
-            if line.descriptor is not None and not _has_come(line.descriptor, until):
-                raise EnvhistError("it did not answer in its time")
+            if line.descriptor is not None and not _is_readable(line.descriptor, until):
+                raise EnvhistError("the probe exceeded its timeout")
             for kind, *words in line.receive():
                 if kind == FRAME:
                     yield tuple(words)
@@ -567,7 +576,7 @@ class ProbeProcess:
         return InlineWorker(ProbeWorker(self._job))
 
 
-def _has_come(descriptor: int, until: float) -> bool:
+def _is_readable(descriptor: int, until: float) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(max(0.0, until - time.monotonic()) * 1000))

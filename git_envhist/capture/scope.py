@@ -1,4 +1,8 @@
-"""What belongs to the environment, and what is left out: asked once, before anything is looked at."""
+"""Determine what belongs to the environment: roots, mount points, patterns, encrypted paths.
+
+The scope is computed once before the walk. It also contains the digests that decide whether the stat cache of
+an earlier capture may be used, and the functions that build the tree entries of a directory from its record.
+"""
 
 from __future__ import annotations
 
@@ -7,63 +11,49 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from typing import NamedTuple
 
 from git_envhist.capture.manifest_shards import stored_directory
 from git_envhist.config import Settings
 from git_envhist.git.repository import Repository
 from git_envhist.lazy import dataclass
 from git_envhist.model import MissingReason
-from git_envhist.paths import DOT_GIT, REALM_MARK, display_path, join
-from git_envhist.platform import SYSTEM, open_file_only
+from git_envhist.paths import DOT_GIT, ROOT_PREFIX, display_path, join
+from git_envhist.platform import SYSTEM, Mount, list_mounts, open_file_only
 from git_envhist.snapshots.layout import DIRECTORY, TreeEntry, leaf_entries
 from git_envhist.worktree.ignore import FILE_NAME, path_matcher, split_lines, usable
 from git_envhist.worktree.stat_cache import BELOW, DirectoryRecord
 
-# Which mount points there are to be met: asked of the kernel, so that none of them has to be touched to be known.
-#
-# A mount may hang (a network that is gone, an automounter) as soon as anybody asks for its stat.
-
-MOUNTINFO = "/proc/self/mountinfo"
-ESCAPE = re.compile(rb"\\([0-7]{3})")
+# Mount points are read from the kernel's table: stat on a mount of an unreachable network can hang.
 
 
-class Mount(NamedTuple):
-    """One line of mountinfo."""
-
-    number: bytes
-    parent: bytes
-    point: bytes
-
-
-def read_mounts(table: str = MOUNTINFO) -> tuple[bytes, ...] | None:
-    """Every mount point that a path of this process leads to, or None where the system does not tell."""
+def read_mounts(table: str = "/proc/self/mountinfo") -> tuple[bytes, ...] | None:
+    """Return all visible mount points, or None if the system has no mountinfo."""
     if not SYSTEM.proc:
         return None
     try:
-        with open(table, "rb") as file:
-            mounts = [_parse(line) for line in file]
-    except (OSError, IndexError):
+        return visible_points(list_mounts(table))
+    except (OSError, IndexError, ValueError):
         return None
-    return visible_points(mounts)
 
 
 def visible_points(mounts: list[Mount]) -> tuple[bytes, ...]:
-    """The points that are not below something mounted over them later: such a path is an ordinary one again."""
+    """Return the mount points that no later mount hides."""
     by_number = {mount.number: mount for mount in mounts}
-    beside: dict[bytes, list[bytes]] = {}
+    points_by_parent: dict[bytes, list[bytes]] = {}
     for mount in mounts:
-        beside.setdefault(mount.parent, []).append(mount.point)
-    return tuple(mount.point for mount in mounts if not _is_hidden(mount, by_number, beside))
+        points_by_parent.setdefault(mount.parent, []).append(mount.point)
+    return tuple(mount.point for mount in mounts if not _is_hidden(mount, by_number, points_by_parent))
 
 
-def _is_hidden(mount: Mount, by_number: dict[bytes, Mount], beside: dict[bytes, list[bytes]]) -> bool:
+def _is_hidden(
+    mount: Mount, by_number: dict[bytes, Mount], points_by_parent: dict[bytes, list[bytes]]
+) -> bool:
     seen: set[bytes] = set()
     current: Mount | None = mount
     while current is not None and current.number not in seen:
         seen.add(current.number)
-        # Mounted on the same mount and further up: what is below can only have been there before.
-        if any(_is_below(current.point, point) for point in beside[current.parent]):
+        # A mount on the same parent at a directory above hides this one.
+        if any(_is_below(current.point, point) for point in points_by_parent[current.parent]):
             return True
         current = by_number.get(current.parent)
     return False
@@ -73,16 +63,11 @@ def _is_below(point: bytes, other: bytes) -> bool:
     return point != other and point.startswith(other.rstrip(b"/") + b"/")
 
 
-def _parse(line: bytes) -> Mount:
-    fields = line.split(b" ")
-    return Mount(fields[0], fields[1], ESCAPE.sub(lambda found: bytes([int(found[1], 8)]), fields[4]))
-
-
-# The entries of a directory as its tree holds them.
+# Tree entries of a directory.
 
 
 def entries_of(record: DirectoryRecord, width: int) -> list[TreeEntry]:
-    """What the tree of a directory holds."""
+    """Return the tree entries of a directory."""
     ids = [record.ids[at : at + width] for at in range(0, len(record.ids), width)]
     entries = leaf_entries(record.names, record.modes, ids, top=not record.path)
     for number, name in enumerate(record.subdirectories):
@@ -91,12 +76,12 @@ def entries_of(record: DirectoryRecord, width: int) -> list[TreeEntry]:
 
 
 def leaf_entry(record: DirectoryRecord, index: int, mode: int, oid: bytes) -> list[TreeEntry]:
-    """The entry of a file or link, if there is one."""
+    """Return the tree entry of a file or link, or an empty list if it has none."""
     return leaf_entries([record.names[index]], [mode], [oid], top=not record.path)
 
 
 def subtree(directory: bytes, name: bytes, tree: bytes) -> list[TreeEntry]:
-    """The entry of a subdirectory, if there is one."""
+    """Return the tree entry of a subdirectory, or an empty list if it has none."""
     path = join(directory, name)
     if not any(tree) or is_stored_outside_tree(path):
         return []
@@ -104,31 +89,31 @@ def subtree(directory: bytes, name: bytes, tree: bytes) -> list[TreeEntry]:
 
 
 def is_stored_outside_tree(path: bytes) -> bool:
-    """Whether a directory is the `.git` of a nested repository, or the top of a further root."""
-    if path.startswith(REALM_MARK):
+    """Return whether a directory is the `.git` of a nested repository or the top of an additional root."""
+    if path.startswith(ROOT_PREFIX):
         return b"/" not in path
     return path.endswith(b"/" + DOT_GIT) and DOT_GIT not in path.split(b"/")[:-1]
 
 
 def is_inside_git_directory(path: bytes) -> bool:
-    """Whether a directory is the `.git` of a nested repository, or stands in one."""
-    return not path.startswith(REALM_MARK) and DOT_GIT in path.split(b"/")
+    """Return whether a directory is, or lies in, the `.git` of a nested repository."""
+    return not path.startswith(ROOT_PREFIX) and DOT_GIT in path.split(b"/")
 
 
 BOUNDARY = "worktree"
 RULES_VERSION = 3
-"""Raised where the built-in rules of what is secret change: what was kept under others is looked at again."""
+"""Version of the built-in rules for secrets; raising it makes the next capture read all files again."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureScope:
-    """The extent of an environment and the rules that hold in it."""
+    """Extent of an environment and the rules that apply in it."""
 
     bases: dict[bytes, bytes]
-    """The realm's name (empty: the working tree) -> where its top is."""
+    """Name of the root (empty: the working tree) -> its directory."""
     pruned: dict[bytes, str | None]
     known: dict[tuple[int, int], str | None]
-    """What else is not entered, under whatever path and spelling it is met: (device, number) -> why."""
+    """Directories that are never entered whatever their path is: (device, inode) -> reason."""
     mounts_known: bool
     ignore: tuple[str, ...]
     exclude: tuple[str, ...]
@@ -138,11 +123,11 @@ class CaptureScope:
     keeping: str
     warnings: tuple[str, ...] = ()
     crossed: tuple[bytes, ...] = ()
-    """What is mounted in the environment and captured all the same, by the paths that people see."""
+    """Mount points in the environment that are captured (`envhist.crossMounts`), as displayed paths."""
 
     @property
     def mount_points(self) -> tuple[bytes, ...]:
-        """What is mounted in the working tree and not to be touched."""
+        """Return the mount points in the working tree that must not be touched."""
         return tuple(path for path, why in self.pruned.items() if why == MissingReason.MOUNT.value)
 
 
@@ -153,13 +138,13 @@ def read_scope(
     keys: str,
     histories: Collection[str] = (),
 ) -> CaptureScope:
-    """Look around; `keys` is where the keys lie outside the git directory, `histories` where other histories do."""
-    apart = (keys, *histories)
+    """Return the scope. `keys` is the directory of keys, `histories` are directories of other histories."""
+    private = (keys, *histories)
     bases, warnings = bases_of(repository, settings)
     mounts = read_mounts()
-    pruned = _prune(repository, bases, mounts or (), apart)
+    pruned = _prune(repository, bases, mounts or (), private)
     crossed = _crossed(pruned) if settings.cross_mounts else ()
-    # One that is none could mean anything: rather no capture than a secret in the clear.
+    # A bad pattern raises here: a capture must not store a secret unsealed because its pattern was ignored.
     path_matcher(list(settings.secret))
     lines, unread = ((), []) if settings.named_only else _read_ignore_file(repository.root)
     ignore, bad = usable(lines)
@@ -172,7 +157,7 @@ def read_scope(
     return CaptureScope(
         bases,
         pruned,
-        _know(repository, apart),
+        _know(repository, private),
         mounts is not None,
         ignore,
         exclude,
@@ -186,73 +171,75 @@ def read_scope(
 
 
 def bases_of(repository: Repository, settings: Settings) -> tuple[dict[bytes, bytes], list[str]]:
-    """The tops of the environment, by the names of their realms; what is wrong with the configured ones."""
+    """Return the directories of all roots by name, and warnings about invalid roots."""
     bases = {b"": os.fsencode(repository.root)}
     warnings = []
-    for name, place in settings.roots:
-        path = os.path.join(repository.root, os.path.expanduser(place))
+    for name, directory in settings.roots:
+        path = os.path.join(repository.root, os.path.expanduser(directory))
         if not name or "/" in name:
-            warnings.append(f"envhist.root.{name} is no name for a root: one word without a slash")
+            warnings.append(f"envhist.root.{name} is not a valid root name: use one word without a slash")
         elif os.path.isdir(path):
             bases[os.fsencode(name)] = os.fsencode(path)
         else:
-            warnings.append(f"envhist.root.{name} is not a directory: '{place}'")
+            warnings.append(f"envhist.root.{name} is not a directory: '{directory}'")
     return bases, warnings
 
 
 def _prune(
-    repository: Repository, bases: Mapping[bytes, bytes], mounts: Iterable[bytes], apart: Collection[str]
+    repository: Repository, bases: Mapping[bytes, bytes], mounts: Iterable[bytes], private: Collection[str]
 ) -> dict[bytes, str | None]:
-    """What is not entered: ours, other working trees of the same repository, what is mounted inside."""
+    """Return the paths not entered: our own directories, other working trees, mount points."""
     pruned: dict[bytes, str | None] = {}
-    for realm, base in bases.items():
-        top = REALM_MARK + realm if realm else b""
+    for root, base in bases.items():
+        top = ROOT_PREFIX + root if root else b""
         real = os.path.realpath(base)
-        for place in mounts:
-            _add(pruned, top, real, place, MissingReason.MOUNT.value)
+        for directory in mounts:
+            _add(pruned, top, real, directory, MissingReason.MOUNT.value)
         for tree in _other_working_trees(repository):
             _add(pruned, top, real, tree, BOUNDARY)
-        # A home may be a root, or stand in the working tree: what opens every sealed file is never a part of it.
-        for ours in _our_directories(repository, apart):
-            _add(pruned, top, real, os.path.realpath(ours), None)
+        # The key directory may lie in the working tree or in a root (a home directory); keys are never
+        # captured.
+        for own in _our_directories(repository, private):
+            _add(pruned, top, real, os.path.realpath(own), None)
     return pruned
 
 
 def _crossed(pruned: dict[bytes, str | None]) -> tuple[bytes, ...]:
-    """Take out what is mounted: it is entered like anything else."""
+    """Remove mount points from the pruned paths, so that they are entered, and return them."""
     found = [path for path, why in pruned.items() if why == MissingReason.MOUNT.value]
     for path in found:
         del pruned[path]
     return tuple(map(display_path, found))
 
 
-def _know(repository: Repository, apart: Collection[str]) -> dict[tuple[int, int], str | None]:
-    """Ours and other working trees by their numbers: a mount may show them once more, another spelling name them."""
+def _know(repository: Repository, private: Collection[str]) -> dict[tuple[int, int], str | None]:
+    """Return our directories and other working trees by (device, inode), in case a bind mount or another case
+    of letters leads to them."""
     known: dict[tuple[int, int], str | None] = {}
     root = os.path.realpath(os.fsencode(repository.root)).lower() + b"/"
     for tree in _other_working_trees(repository):
-        # Those elsewhere are not asked: they may be on a disk that does not answer.
+        # Working trees elsewhere are not examined: their disk may not respond.
         if tree.lower().startswith(root):
             _note_number(known, tree, BOUNDARY)
-    for ours in _our_directories(repository, apart):
-        _note_number(known, ours, None)
+    for own in _our_directories(repository, private):
+        _note_number(known, own, None)
     return known
 
 
-def _note_number(known: dict[tuple[int, int], str | None], place: bytes, why: str | None) -> None:
+def _note_number(known: dict[tuple[int, int], str | None], directory: bytes, why: str | None) -> None:
     with suppress(OSError):
-        seen = os.stat(place)
+        seen = os.stat(directory)
         known[seen.st_dev, seen.st_ino] = why
 
 
-def _our_directories(repository: Repository, apart: Collection[str]) -> set[bytes]:
-    return {os.fsencode(ours) for ours in (repository.git_dir, repository.common_dir, *apart)}
+def _our_directories(repository: Repository, private: Collection[str]) -> set[bytes]:
+    return {os.fsencode(own) for own in (repository.git_dir, repository.common_dir, *private)}
 
 
-def _add(pruned: dict[bytes, str | None], top: bytes, base: bytes, place: bytes, why: str | None) -> None:
+def _add(pruned: dict[bytes, str | None], top: bytes, base: bytes, directory: bytes, why: str | None) -> None:
     prefix = base.rstrip(b"/") + b"/"
-    if place.startswith(prefix) and len(place) > len(prefix):
-        pruned[join(top, place[len(prefix) :])] = why
+    if directory.startswith(prefix) and len(directory) > len(prefix):
+        pruned[join(top, directory[len(prefix) :])] = why
 
 
 def _other_working_trees(repository: Repository) -> list[bytes]:
@@ -267,16 +254,16 @@ def _other_working_trees(repository: Repository) -> list[bytes]:
     for name in names:
         try:
             with open(common + b"/worktrees/" + name + b"/gitdir", "rb", opener=open_file_only) as file:
-                place = file.read().rstrip(b"\n")
+                directory = file.read().rstrip(b"\n")
         except OSError:
             continue
-        found.append(os.path.dirname(os.path.realpath(os.path.join(common, b"worktrees", name, place))))
+        found.append(os.path.dirname(os.path.realpath(os.path.join(common, b"worktrees", name, directory))))
     own = os.path.realpath(os.fsencode(repository.root))
     return [tree for tree in found if tree != own]
 
 
 def _read_ignore_file(root: str) -> tuple[tuple[str, ...], list[str]]:
-    """Its lines, and a warning where it is there and cannot be read."""
+    """Return the lines of the ignore file, and a warning if it exists and cannot be read."""
     path = os.path.join(os.fsencode(root), FILE_NAME)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -286,17 +273,17 @@ def _read_ignore_file(root: str) -> tuple[tuple[str, ...], list[str]]:
         return (), []
     except OSError as error:
         reason = os.strerror(error.errno or 0).lower()
-        return (), [f"'{os.fsdecode(FILE_NAME)}' cannot be read, so that it leaves nothing out: {reason}"]
+        return (), [f"'{os.fsdecode(FILE_NAME)}' cannot be read and is ignored: {reason}"]
 
 
 def encrypted_paths(repository: Repository, settings: Settings) -> tuple[bytes, ...]:
-    """Files that a `filter` attribute encrypts, tracked or not yet: in the working tree they stand in the clear."""
+    """Return the files that a `filter` attribute encrypts: in the working tree they are not encrypted."""
     drivers = [name for name in settings.filters if name != "lfs"]
     wanted = {os.fsencode(name) for name in drivers if _encrypts(repository, settings, name)}
     if not wanted:
         return ()
     git = repository.git
-    # Without the index: every file is another one then, and a damaged index may not open what is closed.
+    # Use no index: a damaged index must not make an encrypted file look unencrypted.
     paths = git.run("ls-files", "-z", "--others", environment=git.no_index)
     asked = git.try_run("check-attr", "-z", "--stdin", "filter", stdin=paths)
     found = asked.out

@@ -1,7 +1,7 @@
-"""Find the files that are sealed by their names before anything is read, so that their twins are sealed as well.
+"""Find files that are sealed by name before anything is read, so that copies of them are sealed, too.
 
-The workers judge the names of what they will read. What earlier captures found is looked at again where it was: a few
-calls of `stat`, and a file is read only if it changed.
+Workers judge the names of the files to read. Files found by earlier captures are checked by stat and read
+only if they changed.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ from git_envhist.workers import Frame, Pool
 from git_envhist.worktree.content import ContentPolicy
 from git_envhist.worktree.scan import ScannedDirectory
 from git_envhist.worktree.stat_cache import MODE, CacheDamaged, CacheHeader, DirectoryRecords, StatCache
-from git_envhist.worktree.twins import Source, Twins, read_sources, sources_at, write_sources
+from git_envhist.worktree.twins import SealedSource, Twins, read_sources, sources_at, write_sources
 
 TWINS = b"twins"
-"""The label of the key that copies are recognised by."""
+"""Label of the derived key that recognises copies."""
 MAX_REMEMBERED = 5000
 Rows = list[tuple[Any, ...]]
 
 
 def find_twins(pool: Pool, job: dict[str, Any], cache: CacheHeader | None) -> Twins:
-    """Ask the workers for all files that are sealed by their names, and remember these for the next capture."""
+    """Return all files sealed by name, from the workers and earlier captures, and store the list for the next
+    one."""
     key, state = job["twin"], os.path.dirname(job["cache"])
     remembered = read_sources(state, key)
     known = remembered if remembered is not None else _among_records(job, cache)
     arguments: list[tuple[object, ...]] = [([],) for _ in pool.lines]
     arguments[0] = ([tuple(source) for source in known if not source.is_past],)
     frames = pool.ask_all("sources", arguments)
-    found = sorted({Source(*frame[1:]) for _, frame in frames}, key=_place)  # type: ignore[arg-type]
+    found = sorted({SealedSource(*frame[1:]) for _, frame in frames}, key=_place)  # type: ignore[arg-type]
     kept = [*found, *_past(known, {source.digest for source in found})][:MAX_REMEMBERED]
     twins = Twins(key)
     for source in (*found, *kept[len(found) :]):
@@ -44,10 +45,10 @@ def find_twins(pool: Pool, job: dict[str, Any], cache: CacheHeader | None) -> Tw
     return twins
 
 
-def _past(known: Iterable[Source], present: set[bytes]) -> Iterator[Source]:
-    """Yield the contents that earlier captures sealed and that are in no such file now, each once, the newest first.
+def _past(known: Iterable[SealedSource], present: set[bytes]) -> Iterator[SealedSource]:
+    """Yield contents that were sealed earlier and are in no such file now, each once, newest first.
 
-    A sealed file that was moved to another name, or copied and then changed, is recognised by them.
+    They recognise a sealed file that was renamed, or copied before it was changed.
     """
     for source in sorted(known, key=lambda source: source.is_past):
         if source.digest and source.digest not in present:
@@ -55,21 +56,21 @@ def _past(known: Iterable[Source], present: set[bytes]) -> Iterator[Source]:
             yield source.as_past()
 
 
-def _place(source: Source) -> tuple[bytes, int]:
+def _place(source: SealedSource) -> tuple[bytes, int]:
     return source.path, source.number
 
 
 def remembered_twins(state: str, key: Key | None) -> Twins:
-    """What earlier captures, and this one, found to be sealed; for contents that stand in no file."""
+    """Return the sources found so far, for contents that are in no file (the staged index)."""
     twins = Twins(key.derive(TWINS) if key is not None else b"")
     for source in (read_sources(state, twins.key) or []) if key is not None else []:
         twins.add(source)
     return twins
 
 
-def _among_records(job: dict[str, Any], cache: CacheHeader | None) -> list[Source]:
-    """The files with secret names that earlier captures took, where the list of them was lost."""
-    from git_envhist.capture.worker import make_policy  # loaded late: once after an update
+def _among_records(job: dict[str, Any], cache: CacheHeader | None) -> list[SealedSource]:
+    """Return files with secret names from the stat cache if the stored list was lost."""
+    from git_envhist.capture.worker import make_policy  # loaded late: only after an update
 
     if cache is None:
         return []
@@ -78,8 +79,8 @@ def _among_records(job: dict[str, Any], cache: CacheHeader | None) -> list[Sourc
     try:
         paths = [join(directory, name) for directory in records for name in _names(records, directory)]
     except CacheDamaged:
-        return []  # the capture will meet the same, and look at everything
-    return [Source(path, (), 0, 0, b"") for path in paths if policy.secret_name(path)]
+        return []  # the capture detects the same damage and reads everything
+    return [SealedSource(path, (), 0, 0, b"") for path in paths if policy.secret_name(path)]
 
 
 def _names(records: DirectoryRecords, directory: bytes) -> list[bytes]:
@@ -90,9 +91,9 @@ def _names(records: DirectoryRecords, directory: bytes) -> list[bytes]:
 def sources_among(
     key: bytes, visits: dict[bytes, ScannedDirectory], descent: DirectoryCursor, policy: ContentPolicy
 ) -> Iterator[Frame]:
-    """("source", …) for each file that a worker will read and that is sealed by its name; the leaves remember it."""
+    """Yield ("source", ...) for each file that this worker will read and that is sealed by name."""
     from git_envhist.secrets.rules import (
-        is_secret_directory,  # loaded late: an unchanged capture asks nothing
+        is_secret_directory,  # loaded late: an unchanged capture does not need it
     )
 
     for directory, visit in visits.items():
@@ -113,11 +114,13 @@ def sources_among(
 def sources_again(
     key: bytes, known: Rows, bases: dict[bytes, bytes], policy: ContentPolicy
 ) -> Iterator[Frame]:
-    """The same for those that earlier captures found, and that are still there and still secret."""
-    from git_envhist.secrets.rules import is_secret_directory  # loaded late: likewise
+    """Yield ("source", ...) for files found by earlier captures that still exist and are still secret."""
+    from git_envhist.secrets.rules import (
+        is_secret_directory,  # loaded late: an unchanged capture does not need it
+    )
 
     for row in known:
-        source = Source(*row)
+        source = SealedSource(*row)
         base = bases.get(root_name_of(source.path))
         if base is not None and (policy.secret_name(source.path) or is_secret_directory(source.path)):
             place = os.path.join(base, path_below_root(source.path))

@@ -1,4 +1,9 @@
-"""The first half of a worker: looks at its share of the directories, and says what would be read."""
+"""Capture worker: compare and scan directories, read changed files into a pack of its own.
+
+The parent (`collect`) sends a method name with arguments; each method is a generator of answer frames.
+`ScanWorker` compares, walks and lists; `CaptureWorker` reads files, seals secrets and writes objects. Several
+workers share counters and take work by tickets.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +24,11 @@ from git_envhist.lazy import dataclass
 from git_envhist.model import MissingReason
 from git_envhist.objects.compress import crc32
 from git_envhist.objects.pack_writer import PackPosition, PackWriter
-from git_envhist.paths import display_path, is_realm_top, join, root_name_of
+from git_envhist.paths import display_path, is_root_top, join, root_name_of
 from git_envhist.secrets.keys import Key
 from git_envhist.secrets.rules import SecretRules
 from git_envhist.secrets.seal import keyed_hash, seal
-from git_envhist.snapshots.chunks import store_pieces, write_pointer
+from git_envhist.snapshots.chunks import store_chunks, write_pointer
 from git_envhist.snapshots.manifest import format_extras
 from git_envhist.snapshots.staging import open_published
 from git_envhist.workers import Frame, SharedCounters, receive, serve
@@ -69,11 +74,11 @@ from git_envhist.worktree.stat_cache import (
 )
 from git_envhist.worktree.twins import Twins
 
-# Where a worker's bytes go: into its own pack, counted where all workers can see it.
+# The worker's pack, with counters shared by all workers.
 
 
-class Blobs:
-    """The store, as far as what is taken from the environment needs it."""
+class PackBlobStore:
+    """Store contents in the worker's pack."""
 
     def __init__(self, writer: PackWriter, shared: SharedCounters, number: int) -> None:
         self._writer = writer
@@ -82,7 +87,7 @@ class Blobs:
         self._files = self._bytes = 0
 
     def add_blob(self, data: bytes) -> bytes:
-        """Keep some bytes; their id."""
+        """Store a blob and return its id."""
         self._files += 1
         self._bytes += len(data)
         oid = self._writer.add(b"blob", data)
@@ -90,25 +95,26 @@ class Blobs:
         return oid
 
     def add_big(self, blocks: Iterator[Block]) -> tuple[int, bytes, bytes]:
-        """Keep a big file in pieces: its size, the id of the pointer that stands for it, and of its pieces' tree."""
+        """Store a big file in chunks; return its size, the id of its pointer blob, and that of its chunk
+        tree."""
         self._files += 1
-        size, tree = store_pieces(self._writer, self._counted(blocks))
+        size, tree = store_chunks(self._writer, self._counted(blocks))
         pointer = self._writer.add(b"blob", write_pointer(size, tree))
         self._count()
         return size, pointer, tree
 
     def mark(self) -> PackPosition:
-        """This moment, for `forget`."""
+        """Return the current position, for `forget`."""
         return self._writer.mark()
 
     def forget(self, mark: tuple[int, int, int]) -> None:
-        """Undo everything that was added since."""
+        """Remove everything added since `mark`."""
         self._writer.rollback(PackPosition(*mark))
-        # What was forgotten may not count against what the others still want to add.
+        # Bytes that were removed must not count against the budget of the other workers.
         self._count()
 
     def added_bytes(self) -> int:
-        """How many bytes all workers have stored so far."""
+        """Return the number of bytes stored by all workers."""
         return self._shared.stored()
 
     def _counted(self, blocks: Iterator[Block]) -> Iterator[Block]:
@@ -121,18 +127,18 @@ class Blobs:
         self._shared.count(self._number, self._files, self._bytes, self._writer.stored_bytes)
 
 
-# How content is to be kept, from the rules that hold in an environment.
+# The content policy from the rules of a scope.
 
 
 def secret_rules(patterns: Sequence[str]) -> SecretRules:
-    """The rules with the patterns of `envhist.secret`: the last one that matches a path decides, as in git."""
+    """Return the rules for `envhist.secret`: the last matching pattern decides, as in .gitignore."""
     negated = [pattern for pattern in patterns if pattern.startswith("!")]
     excluded = path_matcher(without_negation(patterns)) if negated else None
     return SecretRules(path_matcher(patterns), excluded)
 
 
 def make_policy(job: dict[str, Any]) -> ContentPolicy:
-    """How content is to be kept, from what a job says."""
+    """Return the content policy described by a job."""
     rules = secret_rules(job["secret"])
     key = Key.of(job["key"]) if job["key"] is not None else None
     encrypted = frozenset(job["encrypted"])
@@ -157,51 +163,49 @@ def make_policy(job: dict[str, Any]) -> ContentPolicy:
     )
 
 
-# A second look at an environment that was captured a moment ago, by the same command and under the same locks.
-#
-# A restore records where it arrived. Of a hundred thousand files it wrote a few, each of them verified; the others are
-# as the capture before it saw them, or somebody changed them meanwhile: the next capture finds that, as it would had
-# they been changed right after a look at them.
+# A second scan of the environment by the same command under the same locks.
+# A restore records the snapshot it produced. Only the files it wrote, all of them verified, need a scan;
+# changes by other processes meanwhile are found by the next capture, as after any scan.
 
 Wanted = Mapping[bytes, frozenset[bytes] | None]
-"""Directories, and in each the names of which something may have happened; None where any may be another one."""
+"""Directory -> names that may have changed; None if any name may have."""
 
 
 class WrittenFile(NamedTuple):
-    """A file or link that was brought here and read back, with nothing to be said of it but its mode and time."""
+    """A file or link written by a restore and read back; it has no attributes besides mode and time."""
 
     row: tuple[int, int, int, int, int]
-    """Change time, modification time, size, inode and mode, right before it was read."""
+    """Change time, modification time, size, inode and mode before it was read back."""
     oid: bytes
 
 
-Told = Mapping[bytes, Mapping[bytes, WrittenFile | None]]
-"""Directories, and in each the names of which something happened: what stands there now, None where nothing does."""
+WrittenFiles = Mapping[bytes, Mapping[bytes, WrittenFile | None]]
+"""Directory -> name -> the written file, or None if the name was removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownWrites:
-    """An environment as it was taken a moment ago."""
+    """The environment as captured earlier by the same command."""
 
     commit: str
-    """The snapshot that was made of it."""
+    """The snapshot of that capture."""
     directories: Wanted
-    """Where something may have happened since: no other one is looked at again, and of its entries no others."""
-    landed: Told | None = None
-    """What happened there, where all of it is known."""
+    """Names that may have changed since; nothing else is scanned."""
+    written: WrittenFiles | None = None
+    """Files written there, if all of them are known."""
     records: DirectoryRecords | None = None
-    """What was known then of every directory."""
+    """The records of that capture."""
 
 
 def directories_to_scan(since: KnownWrites | None, head: CacheHeader | None) -> Wanted | None:
-    """The directories that need be looked at; None for all, where the records are not those of that moment."""
+    """Return the directories to scan; None for all if the records are not those of that capture."""
     if since is None or head is None or head.base != since.commit:
         return None
     return since.directories
 
 
 class ScanWorker:
-    """Holds what it has looked at until it is told what to read."""
+    """Scan directories and keep the result until the parent asks to read."""
 
     def __init__(self, job: dict[str, Any], shared: SharedCounters) -> None:
         self._job = job
@@ -216,17 +220,17 @@ class ScanWorker:
         self._deferring: set[bytes] = set()
         self._unlisted: dict[bytes, int] = {}
         self._failed: dict[bytes, Unreadable] = {}
-        """Directories of which not even a stat could be read."""
+        """Directories with a failed stat."""
 
     def do_check(
         self, chunks: list[list[CacheShard]], distrust: bool, only: Wanted | None
     ) -> Iterator[Frame]:
-        """Compare recorded directories with what is there, as long as there are shards left; look into those that
-        differ.
+        """Compare recorded directories with the file system and scan those that differ, while there are
+        tickets.
 
-        Yields ("new", a directory that no record knows), ("gone", one that is no more), ("mounted", one where another
-        file system stands by now), ("top", the top of a root that has a record), ("damaged",).
-        `only`: of these directories and their entries; the others are known to be as recorded.
+        Yields ("new", directory without a record), ("gone", removed directory), ("mounted", directory on
+        which a file system is mounted now), ("top", top of a root with a record), ("damaged",). `only` limits
+        the scan to these directories and entries.
         """
         cache = StatCache(self._job["cache"], crc32)
         with gc_paused():
@@ -245,61 +249,62 @@ class ScanWorker:
             yield ("top", top)
         if only is not None:
             wanted = [(encoded, only[path]) for path, encoded in cut(records) if path in only]
-            # What was changed need not be found to differ first.
+            # Entries known to have changed need no comparison.
             for encoded, names in wanted:
                 if names is not None:
-                    yield from self._look_into(decode(encoded), names)
+                    yield from self._rescan(decode(encoded), names)
             records = b"".join([encoded for encoded, names in wanted if names is None])
         if not distrust:
             for encoded in differing_records(records, self._job["bases"], self._descent.enter):
-                yield from self._look_into(decode(encoded))
+                yield from self._rescan(decode(encoded))
             return
         for path, encoded in cut(records):
             if self._scanner.is_left_out(path):
                 yield ("gone", path)
             else:
-                yield from self._look_into(decode(encoded))
+                yield from self._rescan(decode(encoded))
 
-    def _look_into(self, record: DirectoryRecord, names: frozenset[bytes] | None = None) -> Iterator[Frame]:
+    def _rescan(self, record: DirectoryRecord, names: frozenset[bytes] | None = None) -> Iterator[Frame]:
         visit = self._visit(record.path, record, names)
         if visit is None:
-            yield self._lack(record.path, self._scanner.why_gone)
+            yield self._failure_frame(record.path, self._scanner.why_gone)
             return
         for name in set(visit.subdirectories).difference(record.subdirectories):
             yield ("new", join(record.path, name))
 
     def do_spread(self, tops: list[bytes], enough: int) -> Iterator[Frame]:
-        """("walked", some of the directories at and below the tops); ("waiting", those that nobody was in yet)."""
+        """Yield ("walked", directories at and below the tops) and ("waiting", subtrees for all workers)."""
         unlisted: dict[bytes, int] = {}
         walked, waiting = spread(self._descent, tops, enough, self._limits, self._ignored, unlisted)
         yield ("walked", walked, unlisted)
         yield ("waiting", waiting, {})
 
     def do_walk(self, chunks: list[list[bytes]]) -> Iterator[Frame]:
-        """("walked", every directory at and below some), a chunk at a time, as long as there are any left."""
+        """Yield ("walked", directories at and below a chunk) while there are tickets."""
         while (ticket := self._shared.take()) is not None:
             unlisted: dict[bytes, int] = {}
             walked = walk(self._descent, chunks[ticket], self._limits, self._ignored, unlisted)
             yield ("walked", walked, unlisted)
 
     def do_scan(self, chunks: list[list[bytes]], unlisted: dict[bytes, int]) -> Iterator[Frame]:
-        """Look into directories that no record knows, a chunk at a time, as long as there are any left.
+        """Scan directories without a record, in chunks, while there are tickets.
 
-        `unlisted`: directories that could not be listed during the walk, with the number of the error.
+        `unlisted` are directories that could not be listed during the walk, with the errno.
         """
         self._unlisted = unlisted
         while (ticket := self._shared.take()) is not None:
             for path in chunks[ticket]:
                 if self._visit(path, None) is None:
-                    yield self._lack(path, lambda _: "gone")
+                    yield self._failure_frame(path, lambda _: "gone")
 
-    def _lack(self, path: bytes, why_gone: Callable[[bytes], str]) -> Frame:
-        """Return the frame about a directory that could not be visited: ("gone", …), or ("failed", …, why, detail)."""
+    def _failure_frame(self, path: bytes, why_gone: Callable[[bytes], str]) -> Frame:
+        """Return the frame for a directory that could not be scanned: ("gone", ...) or ("failed", ..., why,
+        detail)."""
         reason = self._failed.pop(path, None)
         return (why_gone(path), path) if reason is None else ("failed", path, reason.why.value, reason.detail)
 
     def do_summary(self) -> Iterator[Frame]:
-        """("summary", directories looked into, files to be read, their bytes)."""
+        """Yield ("summary", scanned directories, files to read, their bytes)."""
         sizes = self._sizes()
         yield ("summary", len(self._visits), len(sizes), sum(sizes))
 
@@ -307,14 +312,13 @@ class ScanWorker:
         yield ("sizes", array("q", self._sizes()).tobytes())
 
     def do_listing(self) -> Iterator[Frame]:
-        """What would be read: ("listing", directory, files, bytes, missing)."""
+        """Yield ("listing", directory, files, bytes, missing) for what would be read."""
         for path, visit in self._visits.items():
             sizes = [leaf.row[SIZE] for leaf in visit.pending]
             yield ("listing", path, len(sizes), sum(sizes), visit.missing)
 
     def do_defer(self, defer_from: int) -> Iterator[Frame]:
-        """("deferred", directory, name, size, device, number) for each file of at least that size: whoever is free
-        takes it then."""
+        """Yield ("deferred", directory, name, size, device, inode) for each file of at least this size."""
         self._defer_from = defer_from
         for path, visit in self._visits.items():
             for leaf in visit.unread:
@@ -323,7 +327,7 @@ class ScanWorker:
                     yield ("deferred", path, leaf.name, leaf.row[SIZE], visit.own.st_dev, leaf.row[INODE])
 
     def _without_deferred(self, visit: ScannedDirectory) -> tuple[list[ScannedEntry], list[ScannedEntry]]:
-        """Of what is to be read in a directory the files to be read now, and those that are deferred."""
+        """Return the files of a directory to read now, and the deferred ones."""
         if visit.path not in self._deferring:
             return visit.unread, []
         large = list(map(self._is_large, visit.unread))
@@ -354,16 +358,17 @@ class ScanWorker:
         return visit
 
     def _closed_directory(self, path: bytes, error: OSError) -> ScannedDirectory | None:
-        """A directory that cannot be looked into is kept by name, with what its parent can tell of it."""
+        """Return a directory that cannot be scanned with the metadata that its parent shows; None if it is
+        gone."""
         parent, _, name = path.rpartition(b"/")
         try:
-            if is_realm_top(path):
+            if is_root_top(path):
                 own = self._descent.base(root_name_of(path))
             else:
                 self._descent.enter(parent)
                 own = os.lstat(name)
         except OSError as failed:
-            # A directory above that is closed to us is listed itself.
+            # An unreadable ancestor is reported itself.
             if not is_gone(failed) and not isinstance(failed, PermissionError):
                 self._failed[path] = unreadable(failed)
             return None
@@ -375,55 +380,52 @@ class ScanWorker:
         return visit
 
 
-# One worker of a capture: looks at its share of the directories, and takes what changed into a pack of its own.
-#
-# The only place besides `api` and `capturing` that joins the rooms: what the scan finds goes through sealing into the
-# store. Its methods are generators of frames; what they do and in which order is told in `capturing`.
+# The full worker: reads files through sealing into its pack.
 
 CHECK_PARENT_EVERY = 64
 Names = list[tuple[bytes, bytes]]
-"""The names of one file, each with its directory."""
+"""All hard links of one file, as (directory, name)."""
 
 
 class CaptureWorker(ScanWorker):
-    """Reads what it has looked at, when it is told to."""
+    """Read the scanned files when the parent asks for it."""
 
     def __init__(self, job: dict[str, Any], shared: SharedCounters, number: int) -> None:
-        device = _home_device(job)
+        device = _top_device(job)
         super().__init__(job, shared)
         self._parent = os.getppid()
         self._known = open_published(job["common_state"], job["pack_dir"], job["object_format"])
         self._writer = PackWriter(job["staging_packs"], job["object_format"], self._known.__contains__)
-        blobs = Blobs(self._writer, shared, number)
+        blobs = PackBlobStore(self._writer, shared, number)
         self._width = 20 if job["object_format"] == "sha1" else 32
         self._policy = make_policy(job)
-        self._taker = FileSaver(blobs, format_extras, self._policy, job["budget"], device)
+        self._saver = FileSaver(blobs, format_extras, self._policy, job["budget"], device)
 
     def call(self, method: str, arguments: tuple[Any, ...]) -> Iterator[Frame]:
         generator: Iterator[Frame] = getattr(self, "do_" + method)(*arguments)
         return generator
 
     def close(self) -> None:
-        """Let go of every file; what was not finished is forgotten."""
+        """Close all files; drop an unfinished pack."""
         self._descent.close()
         self._known.close()
         self._writer.abort()
 
-    # What the parent asks for, beside what `ScanWorker` answers.
+    # Requests of the parent, in addition to those of `ScanWorker`.
 
     def do_sources(self, known: Rows) -> Iterator[Frame]:
-        """("source", …) for each file that is sealed by its name: among what is to be read, and among `known`."""
+        """Yield ("source", ...) for each file sealed by name, among those to read and those `known`."""
         key = self._job["twin"]
         yield from sources_again(key, known, self._job["bases"], self._policy)
         yield from sources_among(key, self._visits, self._descent, self._policy)
 
     def do_read(self, files: list[Names], twins: tuple[Any, ...]) -> Iterator[Frame]:
-        """Take all that is not deferred: ("directory", …) for each one that is complete then. Whoever is done with its
-        own goes on with `files`, as `do_large` does: nobody waits for the others.
+        """Read all files that are not deferred; yield ("directory", ...) for each completed directory.
 
-        `twins`: by what the copies of sealed files are recognised.
+        A worker that is done continues with the deferred `files`, as in `do_large`. `twins` recognises copies
+        of sealed files.
         """
-        self._taker.twins = Twins(*twins)
+        self._saver.twins = Twins(*twins)
         for number, path in enumerate(list(self._visits)):
             if number % CHECK_PARENT_EVERY == 0 and os.getppid() != self._parent:
                 raise SystemExit
@@ -433,26 +435,26 @@ class CaptureWorker(ScanWorker):
             yield from self.do_large(files)
 
     def do_large(self, files: list[Names] | None) -> Iterator[Frame]:
-        """Take deferred files, whoever found them: ("large", directory, name, what was seen).
+        """Read deferred files of any worker; yield ("large", directory, name, result).
 
-        All names of a file are one worker's: each would store it anew.
+        One worker reads all hard links of a file, because each worker would store it again.
         """
         while files is not None and (ticket := self._shared.take()) is not None:
             for directory, name in files[ticket]:
                 yield ("large", directory, name, *self._take_alone(directory, name))
 
     def do_settle(self, results: list[tuple[Any, ...]]) -> Iterator[Frame]:
-        """Finish the directories whose deferred files have been taken."""
-        mine: dict[bytes, list[tuple[Any, ...]]] = {}
+        """Finish directories after their deferred files have been read."""
+        own_results: dict[bytes, list[tuple[Any, ...]]] = {}
         for directory, *result in results:
             if directory in self._visits:
-                mine.setdefault(directory, []).append(tuple(result))
-        for path, taken in mine.items():
+                own_results.setdefault(directory, []).append(tuple(result))
+        for path, taken in own_results.items():
             self._visits[path].settle(taken)
             yield self._finish(path)
 
     def do_pack(self) -> Iterator[Frame]:
-        """("pack", …) of what was written; ("objects", …) of what never left memory, for somebody else's pack."""
+        """Yield ("pack", ...) if a pack was written, or ("objects", ...) if there were few objects."""
         few = self._writer.take_out()
         if few is not None:
             yield ("objects", few)
@@ -462,14 +464,14 @@ class CaptureWorker(ScanWorker):
             yield ("pack", pack.name, pack.pack_path, pack.index_path, pack.objects, pack.size)
 
     def _read(self, path: bytes) -> bool:
-        """Take the files of a directory; whether it is complete then, and not waiting for those that are deferred."""
+        """Read the files of a directory; return whether it is complete, with no deferred files left."""
         visit = self._visits[path]
         if not visit.unread and not visit.units:
             return True
         try:
             self._descent.enter(path)
         except OSError as error:
-            self._lost(visit, error)
+            self._mark_unreadable(visit, error)
             return True
         now, later = self._without_deferred(visit)
         lost = [leaf for leaf in now if not self._take(visit, leaf)]
@@ -488,7 +490,7 @@ class CaptureWorker(ScanWorker):
             members = [leaf for leaf in (database, *sidecars) if leaf.waits]
             return [leaf for leaf in members if not self._take(visit, leaf)]
         try:
-            return self._taker.take_unit(visit, database, sidecars, descriptor)
+            return self._saver.take_unit(visit, database, sidecars, descriptor)
         except BudgetExceeded:
             visit.miss(
                 database.name, MissingReason(self._job["budget_reason"]), f"{database.row[SIZE]} bytes"
@@ -499,7 +501,7 @@ class CaptureWorker(ScanWorker):
 
     def _take(self, visit: ScannedDirectory, leaf: ScannedEntry) -> bool:
         try:
-            return self._taker.take(visit, leaf)
+            return self._saver.take(visit, leaf)
         except BudgetExceeded:
             visit.miss(leaf.name, MissingReason(self._job["budget_reason"]), f"{leaf.row[SIZE]} bytes")
             return False
@@ -519,7 +521,7 @@ class CaptureWorker(ScanWorker):
             return (None, b"", b"", b"", visit.missing)
         return (leaf.row, leaf.oid, leaf.extras, leaf.pieces, visit.missing)
 
-    def _lost(self, visit: ScannedDirectory, error: OSError) -> None:
+    def _mark_unreadable(self, visit: ScannedDirectory, error: OSError) -> None:
         reason = unreadable(error)
         for leaf in visit.pending:
             visit.miss(leaf.name, reason.why, reason.detail)
@@ -538,7 +540,7 @@ class CaptureWorker(ScanWorker):
         return ("directory", path, record.encode(), missing, list(record.pieces.values()))
 
     def _own_extras(self, visit: ScannedDirectory) -> bytes:
-        """Return the manifest words of the directory itself: its owner and, if it can be entered, its attributes."""
+        """Return the manifest words of the directory itself: owner and, if readable, extended attributes."""
         xattrs: list[tuple[bytes, bytes]] = []
         unread = ""
         try:
@@ -554,7 +556,7 @@ class CaptureWorker(ScanWorker):
         return self._known.read(oid[: self._width])[1]
 
 
-def _home_device(job: dict[str, Any]) -> int:
+def _top_device(job: dict[str, Any]) -> int:
     """Return the device of the working tree's top; raise WorkingTreeGone if it was removed."""
     try:
         return os.stat(job["bases"][b""]).st_dev
@@ -562,17 +564,17 @@ def _home_device(job: dict[str, Any]) -> int:
         raise WorkingTreeGone from error
 
 
-# A worker in an interpreter of its own, for a host program that must not be forked.
+# Entry point of a worker in its own interpreter.
 
 
 def main(arguments: list[str]) -> None:
-    """Serve a host program that must not be forked: descriptors come as arguments, the job as the first frame."""
+    """Serve a host program that must not be forked: arguments are descriptors, the job is the first frame."""
     asking, answering, counters, reading, writing, workers, number = map(int, arguments)
     shared = SharedCounters(workers, (counters, reading, writing))
     try:
         job = dict(cast(tuple[tuple[str, Any], ...], receive(asking)))
     except EOFError:
-        return  # whoever asked was stopped before it could say what for
+        return  # the parent was stopped before it sent the job
     serve(lambda: CaptureWorker(job, shared, number), asking, answering)
 
 

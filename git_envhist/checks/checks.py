@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from git_envhist.capture.pipeline import CapturePipeline
 from git_envhist.checks.runner import UNDER_CHECK, RunOptions, run
@@ -19,6 +19,7 @@ from git_envhist.checks.verdicts import (
     recorded_check,
 )
 from git_envhist.consent import NOT_APPROVED, may_run
+from git_envhist.context import HistoryContext
 from git_envhist.disk import locked, locked_now, state_directory
 from git_envhist.errors import EnvhistError, Refused, UsageError, in_words
 from git_envhist.git.repository import Repository
@@ -240,7 +241,7 @@ def check_live(
 def content_now(capturing: CapturePipeline) -> tuple[str | None, list[str]]:
     """What `Env-Content` is of what is here now; None, and why, where that cannot be told."""
     try:
-        with capturing.present() as held:
+        with capturing.current_tree() as held:
             return held.content, []
     except (EnvhistError, OSError) as error:
         return None, [f"whether the check changed the environment cannot be told: {in_words(error)}"]
@@ -287,17 +288,6 @@ def _run(capturing: CapturePipeline, made: Sandbox, command: str, watching: Chec
     return run(command, RunOptions(made.seen_at, capturing.environ, limit, watching.through, made.words))
 
 
-class HistoryContext(Protocol):
-    """What the verbs need of a history."""
-
-    @property
-    def going(self) -> Restorer: ...
-    def resolve(self, text: str) -> Snapshot: ...
-    def judge(self, snapshot: Snapshot) -> Snapshot: ...
-    def log(self, limit: int | None = None, timeline: str | None = None) -> list[Snapshot]: ...
-    def forget_world(self) -> None: ...
-
-
 class NotApproved(Refused):
     """A hook or an agent asked for a check that no person ran here before."""
 
@@ -307,8 +297,11 @@ class NotApproved(Refused):
 class Checks:
     """Runs checks, now and on older moments."""
 
-    def __init__(self, history: HistoryContext, capturing: CapturePipeline) -> None:
+    def __init__(
+        self, history: HistoryContext, capturing: CapturePipeline, restorer: Callable[[], Restorer]
+    ) -> None:
         self._history = history
+        self._restorer = restorer
         self._capturing = capturing
         self.scribe = VerdictWriter(
             capturing.repository, capturing.settings, capturing.keys, capturing.environ
@@ -341,7 +334,7 @@ class Checks:
             warning = f"the check did not run, the snapshot is whole: {in_words(error)}"
             return replace(captured, warnings=(*captured.warnings, warning))
         finally:
-            self._history.forget_world()
+            self._history.refresh()
         return replace(captured, verdict=checked.verdict, warnings=(*captured.warnings, *checked.warnings))
 
     def now(self, command: str | None = None, watching: CheckListener = UNWATCHED) -> CheckResult:
@@ -403,21 +396,21 @@ class Checks:
         try:
             return check_live(self._capturing, self.scribe, snapshot, command, watching)
         finally:
-            self._history.forget_world()
+            self._history.refresh()
 
     def _older(self, snapshot: Snapshot, command: str, watching: CheckListener) -> CheckResult:
 
-        going, scribe = self._history.going, self.scribe
+        going, scribe = self._restorer(), self.scribe
         try:
             return check_older(self._capturing, scribe, going, snapshot, command, watching)
         finally:
-            self._history.forget_world()
+            self._history.refresh()
 
     def _capture(self) -> CaptureResult:
         from git_envhist.capture.pipeline import CaptureOptions  # loaded late: with the capture itself
 
         captured = self._capturing.capture(CaptureOptions(if_changed=True, trigger=Trigger.MANUAL))
-        self._history.forget_world()
+        self._history.refresh()
         return captured
 
     def _command(self, given: str | None, snapshot: Snapshot | None) -> str:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from git_envhist.checks.verdicts import CommandExit
 from git_envhist.git.process import LOCAL_VARIABLES
+from git_envhist.platform import process_fields
 
 SHELL = ("/bin/sh", "-c")
 KEPT = 16 << 10
@@ -198,19 +199,18 @@ def _goes(child: subprocess.Popen[bytes], deadline: float) -> bool:
 def _only_dead(group: int) -> bool:
     """Whether nobody of a group runs any more: in a container it may be that nobody takes notice of the dead."""
     try:
-        states = [_state(name) for name in os.listdir("/proc") if name.isdecimal()]
+        states = [_state(int(name)) for name in os.listdir("/proc") if name.isdecimal()]
     except OSError:
         return False
     ours = [state for state, its_group in states if its_group == group]
     return bool(ours) and all(state in DEAD for state in ours)
 
 
-def _state(process: str) -> tuple[bytes, int]:
+def _state(pid: int) -> tuple[bytes, int]:
     """(state, group) of a process."""
     try:
-        with open(f"/proc/{process}/stat", "rb") as file:
-            words = file.read().rpartition(b")")[2].split()
-        return words[0], int(words[2])
+        fields = process_fields(pid)
+        return fields[0], int(fields[2])
     except (OSError, IndexError, ValueError):
         return b"", 0
 

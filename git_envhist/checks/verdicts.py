@@ -21,6 +21,7 @@ from git_envhist.secrets.seal import SealingKey, seal, unseal
 from git_envhist.snapshots.message import AUTHOR, signed
 from git_envhist.snapshots.publish import add_note_records
 from git_envhist.snapshots.records import verdict_record
+from git_envhist.worktree.timeline_name import ensure_timeline
 
 # Which command checks an environment (pure): one that was typed, configured, or recorded here by this user.
 
@@ -65,7 +66,7 @@ CANNOT_SAY = range(125, 128)
 """125 is how a test says that it cannot tell, as in `git bisect run`; 126 and 127 are a shell's: it could not run."""
 BY_SIGNAL = range(129, 193)
 """How a shell tells of a program that a signal ended."""
-NOT_JUDGED, NOT_RUN, TOOK_TOO_LONG = 125, 127, 124
+NOT_JUDGED, NOT_RUN = 125, 127
 
 
 class CommandExit(NamedTuple):
@@ -185,10 +186,13 @@ class VerdictWriter:
             note = signed(note, snapshot.id, key)
         line = signature(actor, verdict.at)
         try:
-            add_note_records(self.repository, self.settings, snapshot, (note,), line)
+            add_note_records(self.repository, self._own_timeline, snapshot, (note,), line)
         except (EnvhistError, OSError) as error:
             return [*warnings, f"the verdict could not be noted, the snapshot is whole: {in_words(error)}"]
         return [*warnings, *self._remember(snapshot, verdict, typed)]
+
+    def _own_timeline(self) -> str:
+        return ensure_timeline(self.repository, self.settings)
 
     def _key(self, warnings: list[str]) -> Key | None:
         try:

@@ -66,7 +66,7 @@ def click_argument(argument: Argument) -> click.Argument:
 def click_option(option: Option, command: Command, program: str, output: Output) -> click.Option:
     """The same for click."""
     words = [*option.spellings, option.name]
-    if option.tells:
+    if option.prints_and_exits:
         return click.Option(
             words,
             is_flag=True,
@@ -201,7 +201,7 @@ MEANT = {
         "--tag": "git envlog capture --name <name>",
     },
     "name": dict.fromkeys(("-l", "--list"), "git envlog name: all names"),
-    "export": dict.fromkeys(("-o", "--output"), "the file stands first: git envlog export <file> [<rev>…]"),
+    "export": dict.fromkeys(("-o", "--output"), "the file stands first: git envlog export <file> [<rev>...]"),
     "envdiff": {"--staged": NO_INDEX, "--cached": NO_INDEX},
     "envrestore": {
         "--hard": "git envrestore @: all of the newest moment; what is here is saved first",

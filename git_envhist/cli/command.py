@@ -17,7 +17,7 @@ from git_envhist.cli.terminal import shows_symbols
 from git_envhist.errors import EnvhistError, UsageError
 
 if TYPE_CHECKING:
-    from git_envhist.api import AroundHistory
+    from git_envhist.api import EnvHistory
     from git_envhist.cli.output import Palette
 
 
@@ -57,11 +57,11 @@ class Session:
         output.plain = json is None and not shows_symbols(os.environ, terminal=output.terminal)
 
     @cached_property
-    def history(self) -> AroundHistory:
+    def history(self) -> EnvHistory:
         """The history of the directory the program stands in."""
-        from git_envhist.api import AroundHistory  # loaded late: -h and a slip of the pen need no history
+        from git_envhist.api import EnvHistory  # loaded late: -h and a slip of the pen need no history
 
-        history = AroundHistory.open(".", workers="fork", bare=self.bare)
+        history = EnvHistory.open(".", workers="fork", bare=self.bare, one_command=True)
         history.waiting = report_waiting
         return history
 
@@ -80,6 +80,12 @@ class Session:
     def columns(self) -> int | None:
         """The width to keep to; None where the answer does not go to a terminal."""
         return self.output.columns
+
+    def signed(self, text: str) -> str:
+        """Return a text of counts with the signs that its reader expects: ASCII where no terminal shows it."""
+        from git_envhist.diff.summary import with_ascii_signs  # loaded late: most commands print no counts
+
+        return with_ascii_signs(text) if self.columns is None else text
 
     def date_style(self, given: str | None = None) -> str | None:
         """How times are told: as `--date` says, else as git's own `log.date` does; None: as each place does."""
@@ -112,6 +118,13 @@ class Session:
         from git_envhist.cli.json_values import dump  # loaded late: keeps envlog fast
 
         self.output.exact(dump(value) + "\n")
+
+    def warn_of_a_recovered_name(self) -> None:
+        """Print that the name of the timeline had to be recovered, unless the command has printed it."""
+        opened = self.__dict__.get("history")
+        warning = opened.recovered_name if opened is not None else None
+        if warning is not None and warning not in errors.warned:
+            errors.warn(warning)
 
     def done(self, what: str) -> None:
         """From here on something has changed, whether or not the answer can be written."""
@@ -188,7 +201,11 @@ class Command:
             json=style,
             bare=self._bare,
         )
-        return self._run(session, **values) or 0
+        errors.warned.clear()
+        try:
+            return self._run(session, **values) or 0
+        finally:
+            session.warn_of_a_recovered_name()
 
 
 def command(
@@ -218,7 +235,7 @@ def command(
     )
 
 
-HUSH = make_option("-q", "--quiet", "hushed", is_flag=True, help="say nothing but warnings and errors")
+HUSH = make_option("-q", "--quiet", "hushed", is_flag=True, help="print only warnings and errors")
 
 
 def common_options(json_lines: bool) -> list[Option]:
@@ -227,7 +244,7 @@ def common_options(json_lines: bool) -> list[Option]:
     return [
         make_option(
             "--json", "json_style", metavar="[=lines]" if json_lines else "", choices=styles,
-            help="the answer as JSON" + (", one object a line with =lines" if json_lines else ""),
+            help="print JSON" + ("; one object per line with =lines" if json_lines else ""),
         ),
         make_option(
             "--color", "colour", metavar="[=<when>]", choices=COLOUR_WORDS,
@@ -235,11 +252,12 @@ def common_options(json_lines: bool) -> list[Option]:
         ),
         make_option("-P", "--no-pager", is_flag=True, help="do not use the pager"),
         make_option(
-            "-C", "directories", metavar="<directory>", multiple=True, help="run as if started there; repeatable"
+            "-C", "directories", metavar="<directory>", multiple=True,
+            help="run as if started in that directory; repeatable",
         ),
-        make_option("-h", "short_help", is_flag=True, tells=True, help="this short help"),
-        make_option("--help", "long_help", is_flag=True, tells=True, help="the man page"),
-        make_option("--version", is_flag=True, tells=True, help="the version of this program"),
+        make_option("-h", "short_help", is_flag=True, prints_and_exits=True, help="print this short help"),
+        make_option("--help", "long_help", is_flag=True, prints_and_exits=True, help="open the man page"),
+        make_option("--version", is_flag=True, prints_and_exits=True, help="print the version of this program"),
     ]  # fmt: skip
 
 

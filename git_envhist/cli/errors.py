@@ -17,7 +17,7 @@ from git_envhist.errors import EnvhistError, Interrupted, Refused
 from git_envhist.text import escape
 
 if TYPE_CHECKING:
-    from git_envhist.api import AroundHistory
+    from git_envhist.api import EnvHistory
     from git_envhist.cli.command import Session
     from git_envhist.git.repository import Repository
     from git_envhist.model import CaptureResult, Verdict
@@ -161,8 +161,13 @@ def error_object(error: EnvhistError) -> dict[str, object]:
     return {"schema": 1, "error": told}
 
 
+warned: set[str] = set()
+"""The warnings that this command has printed."""
+
+
 def warn(text: str) -> None:
-    """One line about something that did not stand in the way."""
+    """Print one line about something that did not stop the command."""
+    warned.add(text)
     print_error_line(f"warning: {escape(text)}")
 
 
@@ -309,7 +314,7 @@ def hint_if_empty(session: Session) -> None:
             nothing_captured,  # loaded late: nearly every history holds something
         )
 
-        print_error_line(f"hint: {nothing_captured(session.history.world)}")
+        print_error_line(f"hint: {nothing_captured(session.history.catalog)}")
 
 
 def after_capture(session: Session, captured: CaptureResult) -> None:
@@ -330,7 +335,7 @@ def after_verdict(session: Session, verdict: Verdict) -> None:
         return
 
     def words() -> str:
-        if by_verdict(session.history.world.own, VerdictStatus.PASS):
+        if by_verdict(session.history.catalog.own, VerdictStatus.PASS):
             return "what changed since it last passed: git envdiff good; which moment broke it: git envlog bisect"
         return "what it said: git envlog show; what changed before: git envdiff @~1..@"
 
@@ -340,7 +345,7 @@ def after_verdict(session: Session, verdict: Verdict) -> None:
 # What a restore left half way, told by commands that only look.
 
 
-def warn_if_half_way(history: AroundHistory) -> None:
+def warn_if_half_way(history: EnvHistory) -> None:
     """Say so: what is here is neither of two moments, and whoever changes it first would not know."""
     from git_envhist.worktree.unfinished_restore import (
         has_unfinished_restore,  # loaded late: only a failure needs it

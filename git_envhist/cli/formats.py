@@ -313,6 +313,14 @@ class FormatContext:
         return snapshot.id[: self.id_length]
 
 
+def carried_words(snapshot: Snapshot, look: FormatContext) -> str:
+    """Return `✓ from 10:02` if the verdict is that of an equal snapshot before; else nothing."""
+    verdict = snapshot.verdict
+    if verdict is None or verdict.carried_from is None:
+        return ""
+    return f"{symbol(verdict)} from {look.printed(verdict.at)}{services_phrase(verdict)}"
+
+
 Piece = Callable[[Snapshot, FormatContext], str]
 
 LETTERS: dict[str, Piece] = {
@@ -340,6 +348,7 @@ WORDS: dict[str, Piece] = {
     "time": lambda snapshot, look: look.time(snapshot),
     "verdict": lambda snapshot, look: escape(verdict_phrase(snapshot.verdict)),
     "story": lambda snapshot, look: escape(with_ascii_signs(story_line(snapshot))),
+    "carried": lambda snapshot, look: escape(carried_words(snapshot, look)),
     "name": lambda snapshot, look: escape(", ".join(snapshot.names)),
     "trigger": lambda snapshot, look: snapshot.trigger.value,
     "title": lambda snapshot, look: escape(title(snapshot)),

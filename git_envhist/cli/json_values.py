@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from git_envhist.diff.classes import is_nested_repository
 from git_envhist.diff.summary import changes_phrase, count, with_ascii_signs
+from git_envhist.history.titles import title
 from git_envhist.history.work import effects_of, observed_of, tasks_of
 from git_envhist.lazy import dataclass
 from git_envhist.model import (
@@ -67,6 +68,7 @@ def snapshot_json(snapshot: Snapshot, details: Details, *, most_paths: int | Non
         "at": moment(snapshot.at),
         **text_fields("intent", snapshot.intent),
         "intent_source": snapshot.intent_source.value,
+        "title": escape_invalid(title(snapshot)),
         "names": [escape_invalid(name) for name in snapshot.names],
         "trigger": snapshot.trigger.value,
         "actor": actor_json(snapshot.actor),

@@ -54,13 +54,23 @@ def envhist() -> NoReturn:
     """`git envhist`: what hooks call; every subcommand of `git envlog`."""
     keep_standard_streams()
     if sys.argv[1:2] == ["hook"]:
-        from git_envhist.handlers.git_hook import handle_git_hook as answer
+        from git_envhist.handlers.git_hook import (
+            handle_git_hook as answer,  # loaded late: only a hook of git needs it
+        )
 
         leave(answer(sys.argv[2:], os.environ))
     if sys.argv[1:2] == ["agent-hook"]:
-        from git_envhist.handlers.agent_hook import handle_agent_hook
+        from git_envhist.handlers.agent_hook import (
+            handle_agent_hook,  # loaded late: only a hook of an agent needs it
+        )
 
         leave(handle_agent_hook(sys.argv[2:], os.environ))
+    if sys.argv[1:2] == ["agent-worktree"]:
+        from git_envhist.handlers.agent_worktree import (
+            handle_agent_worktree,  # loaded late: once per worktree
+        )
+
+        leave(handle_agent_worktree(sys.argv[2:], os.environ))
     if sys.argv[1:2] == ["complete"]:
         from git_envhist.cli.commands.complete import complete  # loaded late: only a TAB needs it
 

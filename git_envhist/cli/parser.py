@@ -1,9 +1,9 @@
-"""The options and arguments of a command as plain data, and the short way from words to their values.
+"""Declare options and arguments as plain data, and parse simple command lines without click.
 
-click takes 20 ms to be loaded, a third of what `git envlog` may take. So words that leave nothing to ask are read
-here. Whatever is not plainly right (an option nobody knows, a value that is missing or no number, letters in one
-word, `-h`) is left to click, which is made from the same data and has the words for it; tests/cli/test_options.py
-holds the two together.
+Loading click takes 20 ms, a third of the time that `git envlog` may take. `read_plainly` therefore parses every
+command line that is certainly valid. It leaves the rest (an unknown option, a missing or invalid value, combined
+letters, `-h`) to click, which gets the same declarations (`click_parser.py`) and writes the error.
+tests/cli/test_options.py checks that both parsers return the same values.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-# The words of a command line, put in order before click sees them.
+# Prepare a command line for parsing.
 #
-# click drops the first `--`, knows no `-5`, and lets an option whose value may be left out eat the next word. git users
-# rely on all three, so this pass splits at `--`, spells numbers and bare options out, and leaves the rest to click.
+# click drops the first `--`, does not know `-5`, and gives the next word to an option with an optional value. git users
+# rely on all three, so `split_words` splits at `--` and expands counts and bare options.
 
-# What a bare option stands for; the value of these is only ever given with `=`.
+# Replacement of an option without a value. The value of these options can only be given with `=`.
 BARE = {
     "--color": "--color=always",
     "--no-color": "--color=never",
@@ -27,14 +27,14 @@ BARE = {
 
 
 class Words(NamedTuple):
-    """A command line in two halves: the words for click, and the paths after `--`, None where there was none."""
+    """A command line split at `--`: the options, and the paths after it (None without `--`)."""
 
     options: list[str]
     paths: tuple[str, ...] | None
 
 
 def split_words(words: Sequence[str], valued: Collection[str], *, counts: bool = False) -> Words:
-    """The halves of a command line, given the options that take a value; `counts` lets `-5` stand for a count."""
+    """Split a command line at `--`. `valued` are the options with a value; with `counts`, `-5` is a count."""
     options: list[str] = []
     at = 0
     while at < len(words):
@@ -51,7 +51,7 @@ def split_words(words: Sequence[str], valued: Collection[str], *, counts: bool =
 
 
 def first_operand(words: Sequence[str], valued: Collection[str]) -> int | None:
-    """Where the first word stands that is neither an option nor the value of one."""
+    """Return the index of the first word that is neither an option nor the value of one."""
     at = 0
     while at < len(words) and words[at] != "--":
         if takes_next(words[at], valued):
@@ -64,13 +64,13 @@ def first_operand(words: Sequence[str], valued: Collection[str]) -> int | None:
 
 
 def with_dashes(words: Sequence[str], valued: Collection[str]) -> list[str]:
-    """Return the words with `--` before the first operand, unless `--` is there."""
+    """Return the words with `--` before the first operand, unless there is a `--` already."""
     at = first_operand(words, valued)
     return list(words) if at is None else [*words[:at], "--", *words[at:]]
 
 
 def takes_next(word: str, valued: Collection[str]) -> bool:
-    """Whether the word is an option whose value is the next word: `-m`, `--name`, `-am`."""
+    """Return whether the value of this option is the next word: `-m`, `--name`, `-am`."""
     if word.startswith("--") or not word.startswith("-"):
         return word in valued
     for position, letter in enumerate(word[1:], start=2):
@@ -80,7 +80,7 @@ def takes_next(word: str, valued: Collection[str]) -> bool:
 
 
 def wants_json(words: Sequence[str]) -> bool:
-    """Whether an error is to be told as JSON: known even where the words cannot be understood."""
+    """Return whether to print errors as JSON; works for an invalid command line too."""
     before = words[: words.index("--")] if "--" in words else words
     return any(word == "--json" or word.startswith("--json=") for word in before)
 
@@ -93,7 +93,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class Option(NamedTuple):
-    """One option."""
+    """One option of a command."""
 
     spellings: tuple[str, ...]
     name: str
@@ -103,17 +103,17 @@ class Option(NamedTuple):
     multiple: bool = False
     number: bool = False
     choices: tuple[str, ...] = ()
-    tells: bool = False
-    """Prints something and ends the program, whatever else is asked for."""
+    prints_and_exits: bool = False
+    """Whether it only prints something (`-h`, `--version`), whatever else is given."""
 
     @property
     def takes_next(self) -> bool:
-        """Whether the next word is its value; where that may be left out, it is given with `=` only."""
+        """Whether the next word is its value. An optional value is given with `=` only."""
         return not self.is_flag and not any(spelling in BARE for spelling in self.spellings)
 
 
 class Argument(NamedTuple):
-    """What stands in the line without being an option."""
+    """A positional argument of a command."""
 
     name: str
     many: bool = False
@@ -129,30 +129,30 @@ def make_option(
     multiple: bool = False,
     number: bool = False,
     choices: tuple[str, ...] = (),
-    tells: bool = False,
+    prints_and_exits: bool = False,
 ) -> Option:
-    """An option; a word without a dash is the name its value goes by, else the first long spelling is."""
+    """Return an option. A word without a dash names its value; the default is the first long spelling."""
     spellings = tuple(word for word in words if word.startswith("-"))
     names = [word for word in words if not word.startswith("-")]
     names += [word[2:].replace("-", "_") for word in spellings if word.startswith("--")]
-    return Option(spellings, names[0], help, metavar, is_flag, multiple, number, choices, tells)
+    return Option(spellings, names[0], help, metavar, is_flag, multiple, number, choices, prints_and_exits)
 
 
 def option(*words: str, **more: Any) -> Decorator:
-    """Declare an option of the command that is defined below; see `make_option`."""
+    """Declare an option of the decorated command; see `make_option`."""
     return _attach(make_option(*words, **more))
 
 
 def argument(
     name: str, *, many: bool = False, default: str | None = None, metavar: str | None = None
 ) -> Decorator:
-    """Declare an argument of the command that is defined below; it may be left out."""
+    """Declare an optional positional argument of the decorated command."""
     return _attach(Argument(name, many, default, metavar))
 
 
 def declared(run: Callable[..., Any]) -> list[Option | Argument]:
-    """What was declared for a function, in the order of the lines."""
-    # Decorators are applied from the last to the first.
+    """Return the declarations of a function, in source order."""
+    # Python applies decorators from the last to the first.
     return getattr(run, "__declared__", [])[::-1]
 
 
@@ -164,12 +164,75 @@ def _attach(declaration: Option | Argument) -> Decorator:
     return attach
 
 
+# Options that several commands share. Each is declared here once.
+
+
+def together(*decorators: Decorator) -> Decorator:
+    """Return one decorator that declares several options, in this order."""
+
+    def declare(run: Callable[..., Any]) -> Callable[..., Any]:
+        for decorator in reversed(decorators):
+            run = decorator(run)
+        return run
+
+    return declare
+
+
+def dry_run(help: str = "print what would be done; change nothing") -> Decorator:  # noqa: A002 - as for `option`
+    """Declare `-n/--dry-run`."""
+    return option("-n", "--dry-run", is_flag=True, help=help)
+
+
+def force(help: str = "override the refusals that name it") -> Decorator:  # noqa: A002 - as for `option`
+    """Declare `-f/--force`."""
+    return option("-f", "--force", is_flag=True, help=help)
+
+
+def ignore_hidden_processes(condition: str = "") -> Decorator:
+    """Declare `--force` for commands that wait for the git processes of other users."""
+    return option("--force", is_flag=True, help=f"{condition}ignore git processes of other users")
+
+
+def allow_unsigned(verb: str) -> Decorator:
+    """Declare `--allow-unsigned` for a command that writes the files of a snapshot."""
+    return option("--allow-unsigned", is_flag=True, help=f"{verb} a snapshot that none of your keys signed")
+
+
+def allow_tokens(also: str = "") -> Decorator:
+    """Declare `--allow` for a command that sends files away."""
+    return option(
+        "--allow",
+        metavar="<path>",
+        multiple=True,
+        help=f"send it although it contains a token{also}",
+    )
+
+
+plan_id = option("--plan", metavar="<id>", help="refuse unless the plan still has this id")
+date_format = option("--date", metavar="<style>", help="print times as git log does: iso, relative, ...")
+in_place_options = together(
+    dry_run("print the plan; change nothing"),
+    plan_id,
+    force(),
+    option("--services", is_flag=True, help="also restore the state of the configured services"),
+)
+"""The options of every restore into this working tree: `envrestore`, `undo` and `redo`."""
+diff_formats = together(
+    option("--stat", is_flag=True, help="print the changed lines and bytes per file"),
+    option("--name-status", is_flag=True, help="print the changed paths, and how each changed"),
+    option("--name-only", is_flag=True, help="print the changed paths"),
+    option("-p", "-u", "--patch", is_flag=True, help="print the changes as a patch"),
+    option("--full-index", is_flag=True, help="with -p: print full object ids"),
+)
+"""The formats in which `envlog` and `envdiff` print changes."""
+
+
 def read_plainly(
     words: Sequence[str], options: Sequence[Option], arguments: Sequence[Argument]
 ) -> dict[str, Any] | None:
-    """The values by their names, as click would give them; None where click is to be asked."""
+    """Return the values by name, equal to those of click; None if click must parse the words."""
     by_spelling = {spelling: each for each in options for spelling in each.spellings}
-    values: dict[str, Any] = {each.name: _nothing(each) for each in options if not each.tells}
+    values: dict[str, Any] = {each.name: _default(each) for each in options if not each.prints_and_exits}
     operands: list[str] = []
     rest = iter(words)
     for word in rest:
@@ -190,27 +253,27 @@ def read_plainly(
     return None if named is None else {**named, **values}
 
 
-def _nothing(each: Option) -> object:
+def _default(each: Option) -> object:
     if each.multiple:
         return ()
     return False if each.is_flag else None
 
 
 def _split(word: str, by_spelling: dict[str, Option]) -> tuple[Option, str | None] | None:
-    """The option that a word names, and the value that is in the word; None where that is not plain."""
+    """Return the option in a word and the value in the same word; None if click must parse it."""
     if word.startswith("--"):
         name, sign, text = word.partition("=")
         value = text if sign else None
     else:
         name, value = word[:2], word[2:] or None
     chosen = by_spelling.get(name)
-    if chosen is None or chosen.tells or (chosen.is_flag and value is not None):
+    if chosen is None or chosen.prints_and_exits or (chosen.is_flag and value is not None):
         return None
     return chosen, value
 
 
 def _convert(chosen: Option, text: str | None) -> object:
-    """The value that a text stands for; None where it stands for none."""
+    """Return the value of an option given as text; None if it is not valid."""
     if chosen.is_flag:
         return True
     if text is None or (chosen.choices and text not in chosen.choices):

@@ -13,7 +13,7 @@ from git_envhist.cli.subcommands import SUBCOMMANDS, SYNONYMS
 from git_envhist.errors import EnvhistError, Refused, UsageError
 from git_envhist.history.revisions import why_not_a_name
 from git_envhist.history.timeline import is_id
-from git_envhist.history.times import parse_moment
+from git_envhist.history.times import parse_time_span
 from git_envhist.lazy import pattern
 from git_envhist.model import Snapshot
 from git_envhist.snapshots.names import stored_path
@@ -26,7 +26,7 @@ def refuse_name(name: str) -> None:
     reason = why_not_a_name(name)
     if reason is None and (name in SUBCOMMANDS or name in SYNONYMS):
         reason = "a subcommand is called so"
-    if reason is None and parse_moment(name, datetime.now(UTC)) is not None:
+    if reason is None and parse_time_span(name, datetime.now(UTC)) is not None:
         reason = "it reads as a time"
     if reason is None and is_id(name):
         reason = "it reads as the id of a snapshot"

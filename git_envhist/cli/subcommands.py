@@ -21,72 +21,81 @@ class Subcommand(NamedTuple):
 
 SUBCOMMANDS = {
     "capture": Subcommand("git_envhist.cli.commands.capture:capture", "take a snapshot of the environment"),
-    "show": Subcommand("git_envhist.cli.commands.show:show", "one snapshot in full, or a file as it was"),
+    "show": Subcommand(
+        "git_envhist.cli.commands.show:show", "show a snapshot in full, or an old version of a file"
+    ),
     "recent": Subcommand(
-        "git_envhist.cli.commands.recent:recent", "what changed of late, without any snapshot"
+        "git_envhist.cli.commands.recent:recent", "show recent changes, even without a snapshot"
     ),
-    "verify": Subcommand("git_envhist.cli.commands.verify:verify", "run a check, now or on an older moment"),
+    "verify": Subcommand(
+        "git_envhist.cli.commands.verify:verify", "run a check, now or on an older snapshot"
+    ),
     "bisect": Subcommand(
-        "git_envhist.cli.commands.verify:bisect", "find the first moment where a check fails"
+        "git_envhist.cli.commands.verify:bisect", "find the first snapshot where a check fails"
     ),
-    "name": Subcommand("git_envhist.cli.commands.name:name", "name a moment, or take its name away"),
-    "note": Subcommand("git_envhist.cli.commands.name:note", "add to the story of a moment"),
+    "name": Subcommand("git_envhist.cli.commands.name:name", "name a snapshot, or remove a name"),
+    "note": Subcommand("git_envhist.cli.commands.name:note", "add a note to a snapshot"),
     "undo": Subcommand(
-        "git_envhist.cli.commands.restore:undo", "take back a restore, or go to the state before"
+        "git_envhist.cli.commands.restore:undo", "undo the last restore, or go one state back"
     ),
-    "redo": Subcommand("git_envhist.cli.commands.restore:redo", "go forth again after an undo"),
+    "redo": Subcommand("git_envhist.cli.commands.restore:redo", "redo the last undo"),
     "run": Subcommand("git_envhist.cli.commands.run:run", "run a command between two snapshots"),
     "watch": Subcommand(
-        "git_envhist.cli.commands.watch:watch_command", "capture by itself after each change"
+        "git_envhist.cli.commands.watch:watch_command", "take a snapshot after each change, until stopped"
     ),
-    "task": Subcommand("git_envhist.cli.commands.task:task", "keep the tasks of a piece of work"),
-    "resume": Subcommand("git_envhist.cli.commands.task:resume", "which task comes next, and from where"),
-    "effect": Subcommand("git_envhist.cli.commands.effect:effect", "note what is done outside the machine"),
+    "task": Subcommand(
+        "git_envhist.cli.commands.task:task", "add tasks and mark them started, done or failed"
+    ),
+    "resume": Subcommand(
+        "git_envhist.cli.commands.task:resume", "show the next task and the snapshot it starts from"
+    ),
+    "effect": Subcommand(
+        "git_envhist.cli.commands.effect:effect", "record a deployment or other outside action"
+    ),
     "observe": Subcommand(
-        "git_envhist.cli.commands.effect:observe", "keep checkpoints that the platform made without us"
+        "git_envhist.cli.commands.effect:observe", "record a checkpoint that your platform made"
     ),
     "fork": Subcommand(
-        "git_envhist.cli.commands.fork:fork", "an environment of its own that begins at a moment"
+        "git_envhist.cli.commands.fork:fork", "copy a snapshot into a new, separate working tree"
     ),
-    "init": Subcommand("git_envhist.cli.commands.init:init", "begin a history for a directory without git"),
+    "init": Subcommand("git_envhist.cli.commands.init:init", "create a history for a directory without git"),
     "push": Subcommand(
-        "git_envhist.cli.commands.push:push_command", "send the history to a remote, with its notes and names"
+        "git_envhist.cli.commands.push:push_command", "send timelines to a remote, with notes and names"
     ),
-    "fetch": Subcommand(
-        "git_envhist.cli.commands.fetch:fetch_command", "bring what others share beside our own"
+    "fetch": Subcommand("git_envhist.cli.commands.fetch:fetch_command", "get timelines from a remote"),
+    "export": Subcommand(
+        "git_envhist.cli.commands.export:export_command", "write snapshots into one archive file"
     ),
-    "export": Subcommand("git_envhist.cli.commands.export:export_command", "write moments into one file"),
     "import": Subcommand(
-        "git_envhist.cli.commands.export:import_command", "bring the moments of a file beside ours"
+        "git_envhist.cli.commands.export:import_command", "read timelines from an archive file"
     ),
-    "gc": Subcommand("git_envhist.cli.commands.gc:gc", "pack the history, and remove what no moment holds"),
+    "gc": Subcommand("git_envhist.cli.commands.gc:gc", "compact storage; no snapshot is removed"),
     "drop": Subcommand(
-        "git_envhist.cli.commands.drop:drop", "forget moments; for 30 days they can come back"
+        "git_envhist.cli.commands.drop:drop", "remove snapshots; undrop restores them for 30 days"
     ),
-    "undrop": Subcommand("git_envhist.cli.commands.drop:undrop", "bring dropped moments back"),
-    "prune": Subcommand("git_envhist.cli.commands.prune:prune", "thin the timeline by a policy"),
-    "du": Subcommand("git_envhist.cli.commands.du:du", "what holds the space, and what would free it"),
-    "fsck": Subcommand("git_envhist.cli.commands.fsck:fsck", "is every moment whole?"),
-    "purge": Subcommand("git_envhist.cli.commands.purge:purge", "erase a path from every snapshot, for good"),
+    "undrop": Subcommand("git_envhist.cli.commands.drop:undrop", "restore dropped snapshots"),
+    "prune": Subcommand("git_envhist.cli.commands.prune:prune", "drop old snapshots by a retention policy"),
+    "du": Subcommand("git_envhist.cli.commands.du:du", "show what uses disk space, and what would free it"),
+    "fsck": Subcommand(
+        "git_envhist.cli.commands.fsck:fsck", "check every snapshot for damage, and repair it"
+    ),
+    "purge": Subcommand(
+        "git_envhist.cli.commands.purge:purge", "erase a path from all snapshots, permanently"
+    ),
     "install": Subcommand(
-        "git_envhist.cli.commands.install:install_command", "have git, or a coding agent, capture by itself"
+        "git_envhist.cli.commands.install:install_command",
+        "add hooks so that git or an agent takes snapshots",
     ),
     "uninstall": Subcommand(
-        "git_envhist.cli.commands.install:uninstall_command", "take away what install put in place"
+        "git_envhist.cli.commands.install:uninstall_command", "remove what install added"
     ),
     "status": Subcommand(
-        "git_envhist.cli.commands.status:status", "what captures by itself here, and whether it did"
+        "git_envhist.cli.commands.status:status", "show which hooks are active and their last runs"
     ),
-    "key": Subcommand(
-        "git_envhist.cli.commands.key:key", "show, renew, export or import the keys that seal secret files"
-    ),
-    "browse": Subcommand(
-        "git_envhist.cli.commands.browse:browse", "walk through the timeline on this terminal"
-    ),
-    "mcp": Subcommand(
-        "git_envhist.cli.commands.mcp:mcp", "serve the verbs to agents over the Model Context Protocol"
-    ),
-    "help": Subcommand("git_envhist.cli.subcommands:help_command", "the short help of a subcommand"),
+    "key": Subcommand("git_envhist.cli.commands.key:key", "manage the keys that seal (encrypt) secret files"),
+    "browse": Subcommand("git_envhist.cli.commands.browse:browse", "browse the timeline in this terminal"),
+    "mcp": Subcommand("git_envhist.cli.commands.mcp:mcp", "serve agents over the Model Context Protocol"),
+    "help": Subcommand("git_envhist.cli.subcommands:help_command", "print the short help of a subcommand"),
 }
 PROGRAMS = {
     "git-envlog": "git_envhist.cli.commands.log:log_command",
@@ -119,7 +128,6 @@ WEAK_SYNONYMS = {
     "history": "git envlog",
     "timeline": "git envlog",
     "timelines": "git envlog --all",
-    "moments": "git envlog",
     "snapshots": "git envlog",
     "back": "git envrestore",
     "apply": "git envrestore",
@@ -195,13 +203,13 @@ INDENT = 28
 HEADING = b"   "
 """What man puts before a heading below a section; text stands further to the right."""
 GROUPS = {
-    "take a moment": ("capture", "run", "watch", "name", "note"),
-    "look": ("show", "recent", "browse", "status"),
-    "check": ("verify", "bisect"),
-    "go back, or two ways at once": ("undo", "redo", "fork"),
-    "a piece of work": ("task", "resume", "effect", "observe"),
+    "take snapshots": ("capture", "run", "watch", "name", "note"),
+    "look at snapshots": ("show", "recent", "browse", "status"),
+    "run checks": ("verify", "bisect"),
+    "go back, or try two ways": ("undo", "redo", "fork"),
+    "record work": ("task", "resume", "effect", "observe"),
     "share": ("push", "fetch", "export", "import"),
-    "keep in order": ("drop", "undrop", "prune", "purge", "gc", "du", "fsck"),
+    "clean up and repair": ("drop", "undrop", "prune", "purge", "gc", "du", "fsck"),
     "set up": ("init", "install", "uninstall", "key", "mcp", "help"),
 }
 """The subcommands by what somebody wants who looks for one."""
@@ -211,16 +219,20 @@ def short_help(shown: Command, program: str) -> str:
     """How a command is written, what it does, and its options."""
     lines = [f"usage: {shown.usage}", "", shown.help.strip(), ""]
     if f"git {shown.name}" == program.replace("-", " ", 1) == "git envlog":
-        lines += ["'git envdiff' tells what changed, 'git envrestore' goes back.", "", *subcommand_lines()]
+        lines += [
+            "'git envdiff' shows what changed, 'git envrestore' restores a snapshot.",
+            "",
+            *subcommand_lines(),
+        ]
     lines += ["options:", *option_lines(shown), ""]
-    lines.append(f"'git help {program.removeprefix('git-')}' tells it all.")
+    lines.append(f"'git help {program.removeprefix('git-')}' shows the full manual.")
     return "\n".join(lines) + "\n"
 
 
 def umbrella_help() -> str:
     """What `git envhist` alone answers."""
     head = ["usage: git envhist <subcommand> [<options>]", "", "Every subcommand of 'git envlog':", ""]
-    return "\n".join([*head, *subcommand_lines(), "'git help envhist' tells it all."]) + "\n"
+    return "\n".join([*head, *subcommand_lines(), "'git help envhist' shows the full manual."]) + "\n"
 
 
 def subcommand_lines() -> list[str]:

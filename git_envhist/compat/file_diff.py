@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.diff.classes import has_other_bytes
 from git_envhist.diff.compare import compare
 from git_envhist.diff.config_files import is_binary, unified_hunks
@@ -47,7 +47,7 @@ def changed_files(git: Git, before: str, after: str) -> tuple[FileChange, ...]:
 
 
 def compare_contents(
-    history: AroundHistory, before: Snapshot, after: Snapshot | str
+    history: EnvHistory, before: Snapshot, after: Snapshot | str
 ) -> tuple[tuple[FileChange, ...], str]:
     """Return the changed files with text contents, and all changes as one patch; `now` is the live workspace."""
     with history.sides(before, after) as (git, old, new):

@@ -23,13 +23,13 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from git_envhist.discovery import OBJECT_FORMAT, DirectoryId, identify, is_same, is_successor, make_repository
-from git_envhist.disk import locked, state_directory, sync_directory, system_errors
+from git_envhist.disk import Durability, locked, replace_file, state_directory, system_errors
 from git_envhist.git.process import Git
 from git_envhist.git.repository import Repository
 from git_envhist.lazy import dataclass, replace
 
 if TYPE_CHECKING:
-    from git_envhist.api import AroundHistory
+    from git_envhist.api import EnvHistory
 
 
 # Locks between the threads of a host program, which may fork at any time, and between its processes.
@@ -139,7 +139,7 @@ class LibraryStorage:
                 make_repository(inner)
         return Repository(real, inner, inner, OBJECT_FORMAT, Git(inner, real), plain=True, library=True)
 
-    def open(self, root: str, rules: LibraryRules, looking_at: str | None = None) -> AroundHistory:
+    def open(self, root: str, rules: LibraryRules, looking_at: str | None = None) -> EnvHistory:
         """Open the history of a directory with the library's rules; `looking_at` is another directory to capture."""
         repository = self.repository(root)
         if looking_at is not None:
@@ -180,14 +180,14 @@ def place_name(real: str) -> str:
     return hashlib.sha256(os.fsencode(real)).hexdigest()[:HEX]
 
 
-def _open_kept(repository: Repository, rules: LibraryRules) -> AroundHistory:
+def _open_kept(repository: Repository, rules: LibraryRules) -> EnvHistory:
     """Open a library history with its own rules; the user's configuration does not apply."""
-    from git_envhist.api import AroundHistory  # loaded late: importing the types alone needs none of it
+    from git_envhist.api import EnvHistory  # loaded late: importing the types alone needs none of it
     from git_envhist.discovery import OpenedRepository  # loaded late: likewise
 
     # A hook or git's own variables must not change the author.
     environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_COMMITTER_")}
-    history = AroundHistory(OpenedRepository(repository), environ, directory=repository.root)
+    history = EnvHistory(OpenedRepository(repository), environ, directory=repository.root, one_command=True)
     history.settings = replace(
         history.settings,
         exclude=rules.exclude,
@@ -199,9 +199,9 @@ def _open_kept(repository: Repository, rules: LibraryRules) -> AroundHistory:
         user_name=rules.user_name or history.settings.user_name,
         user_email=rules.user_email or history.settings.user_email,
     )
-    if history.going.broken_off:
+    if history.restorer.broken_off:
         # A killed process left an interrupted restore; finish it.
-        history.going.finish()
+        history.restorer.finish()
     return history
 
 
@@ -302,10 +302,5 @@ def read_json(path: str, read: Callable[[Any], T], nothing: T) -> T:
 
 def write_json(path: str, value: object) -> None:
     """Replace a small JSON file atomically and sync it."""
-    new = f"{path}.new-{os.getpid()}-{os.urandom(3).hex()}"
-    with open(new, "w", encoding="utf-8", errors=SURROGATES) as file:
-        json.dump(value, file, ensure_ascii=False)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
-    sync_directory(os.path.dirname(path))
+    data = json.dumps(value, ensure_ascii=False).encode("utf-8", SURROGATES)
+    replace_file(path, data, durability=Durability.FULL, unique=True)

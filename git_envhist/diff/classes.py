@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from git_envhist.lazy import dataclass, pattern
-from git_envhist.model import SQLITE_SIDECARS, Change, ChangeKind, ChangeSide, EntryKind, EnvPath, FactChange
+from git_envhist.model import Change, ChangeKind, ChangeSide, EntryKind, EnvPath, FactChange
+from git_envhist.model.entries import database_of_sidecar
 
 # The classes of things an environment holds, told by their paths (pure): what `--only` chooses from.
 
@@ -84,9 +85,7 @@ def generated_in(directory: bytes) -> tuple[str, bytes]:
 
 def database_of(name: bytes) -> bytes | None:
     """The database that a name says it belongs to: itself, or the one that it lies beside."""
-    main = name
-    for ending in SQLITE_SIDECARS:
-        main = main.removesuffix(ending)
+    main = database_of_sidecar(name) or name
     return main if main.lower().endswith(DATABASE_ENDINGS) else None
 
 

@@ -73,7 +73,7 @@ def _as_then(pair: DirectoryPair, contents: ObjectReader) -> DirectoryPair:
     after, found = pair.after.entries, {}
     for name, one in pair.before.entries.items():
         other = after.get(name) if one.stored is StoredAs.SEALED else None
-        if other is not None and _is_same(shown_path(pair.realm, one.path), one, other, contents):
+        if other is not None and _is_same(shown_path(pair.root, one.path), one, other, contents):
             found[name] = replace(one, oid=other.oid)
     if not found:
         return pair
@@ -332,7 +332,7 @@ def compare(
         with _compare_trees(git, old, after, metadata=metadata, brief=brief) as (rows, reader):
             changes = find_changes(reader, rows, after, metadata=metadata, brief=brief)
     except (Damaged, GitFailed) as error:
-        from git_envhist.snapshots.reader import with_damaged_path
+        from git_envhist.snapshots.reader import with_damaged_path  # loaded late: only damage needs it
 
         raise with_damaged_path(git, (old, after), error) from error
     if pathspecs:
@@ -363,12 +363,23 @@ def find_changes(
     return changes
 
 
+def _refuse_too_large(git: Git, trees: Sequence[str]) -> None:
+    from git_envhist.snapshots.tree_size import (
+        refuse_too_large,  # loaded late: few comparisons exceed a limit
+    )
+
+    refuse_too_large(git, trees)
+
+
 @contextmanager
 def _compare_trees(
     git: Git, before: str, after: str, *, metadata: bool, brief: bool
 ) -> Iterator[tuple[DiffRows, CatFile | OwnFirst]]:
     """All rows; and who reads what they name."""
-    with CatFile(git) as others, closing(TreeDiffProcess(git, before, after, shards=False)) as running:
+    with (
+        CatFile(git) as others,
+        closing(TreeDiffProcess(git, before, after, shards=False, check_sizes=_refuse_too_large)) as running,
+    ):
         from git_envhist.diff.manifest import differing_manifest_lines, differing_shards
         from git_envhist.objects.reader import OwnFirst  # loaded late: while git compares
 
@@ -380,7 +391,9 @@ def _compare_trees(
                 yield _without_settled(rows._replace(shards=shards), lines), own
                 return
         others.start()
-        with closing(TreeDiffProcess(git, before, after, shards=True)) as running:
+        with closing(
+            TreeDiffProcess(git, before, after, shards=True, check_sizes=_refuse_too_large)
+        ) as running:
             shards = parse_rows(running.finish()).shards
         yield rows._replace(shards=shards), others
 
@@ -546,7 +559,10 @@ def those_with_content(
         lines = "".join(f"{commit} {before or ''}".rstrip() + "\n" for commit, before in asked)
         trees = [name for step in asked for name in step if name]
         found.update(
-            commit for commit, _ in _by_commit(compare_many(git, words, lines.encode("ascii"), trees))
+            commit
+            for commit, _ in _by_commit(
+                compare_many(git, words, lines.encode("ascii"), trees, _refuse_too_large)
+            )
         )
     return frozenset(found)
 
@@ -573,7 +589,7 @@ def _compare_all(git: Git, steps: Sequence[Step]) -> Iterator[tuple[str, DiffRow
         lines = "".join(f"{commit} {before or ''}".rstrip() + "\n" for commit, before in asked)
         words = (*RAW, "--stdin", "--always", "--root", "-t", "--no-renames", "--", b":(top)", NOT_PIECES)
         trees = [name for step in asked for name in step if name]
-        listed = compare_many(git, words, lines.encode("ascii"), trees)
+        listed = compare_many(git, words, lines.encode("ascii"), trees, _refuse_too_large)
         left = {commit for commit, _ in asked}
         for commit, rows in _by_commit(listed):
             left.discard(commit)

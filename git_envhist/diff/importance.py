@@ -2,7 +2,7 @@
 
 Packages that a list or the user names come before those that came along; changed versions before additions before
 removals; a major version before a minor one. Of a database, lost rows come before migrations, and these before the
-rest.
+rest, in which tables with more changed rows come first. Tables in which a framework keeps its own records come last.
 """
 
 from __future__ import annotations
@@ -15,9 +15,15 @@ from git_envhist.model import FactChange, Role
 
 ROLES = (Role.DIRECT, Role.DEVELOPMENT, Role.TRANSITIVE, Role.NESTED)
 MARKS = "~+−"
-LOST, MIGRATED, OTHER = range(3)
+LOST, MIGRATED, OTHER, UNAPPLIED, INTERNAL = range(5)
 """The classes of changes of data, the most important first."""
 MIGRATION = "migration "
+FRAMEWORK_TABLES = pattern(
+    r"(?:table )?(?:auth_permission|django_(?:content_type|migrations|admin_log|session|site)|schema_migrations"
+    r"|ar_internal_metadata|alembic_version|_prisma_migrations|knex_migrations(?:_lock)?|__drizzle_migrations"
+    r"|SequelizeMeta|goose_db_version|flyway_schema_history|migrations|sqlite_sequence|sqlite_stat[1-4])\Z"
+)
+"""Tables that a migration or a login fills, and not the person."""
 AMOUNT = pattern(r"(?:^|\s)(\d{1,19}) (?:rows|keys|cells|outputs)\b|\A(\d{1,19})\Z")
 WITH_DATA = frozenset(("sqlite", "redis", "dump", "parquet", "duckdb", "csv", "notebook"))
 """Probes whose values hold numbers of rows, keys or cells."""
@@ -48,22 +54,24 @@ def _rank(change: FactChange) -> Rank:
     depth = place_of(change).count("/")
     mark = MARKS.index(mark_of(change))
     if change.probe in WITH_DATA:
-        kind, lost = _class_of_data(change)
-        return (kind, -lost, role_rank(change), mark, change.auto, depth, change.key)
+        kind, rows = _class_of_data(change)
+        return (kind, -rows, role_rank(change), mark, change.auto, depth, change.key)
     return (role_rank(change), mark, _severity(change), 0, change.auto, depth, change.key)
 
 
 def _class_of_data(change: FactChange) -> tuple[int, int]:
-    """Return the class of a change of data, and how many rows, keys or cells were lost."""
+    """Return the class of a change of data, and how many rows, keys or cells were lost or added."""
+    if FRAMEWORK_TABLES.match(name_of(change)):
+        return INTERNAL, 0
+    if name_of(change).startswith(MIGRATION):
+        return (UNAPPLIED if change.after is None else MIGRATED), 0
     before, after = (amount_of(value) for value in (change.before, change.after))
     if before is not None and (after is not None or change.after is None):
         lost = before - (after or 0)
         # A table that was dropped is a loss, whether or not it had rows.
         if lost > 0 or change.after is None:
             return LOST, lost
-    if name_of(change).startswith(MIGRATION):
-        return MIGRATED, 0
-    return OTHER, 0
+    return OTHER, (after or 0) - (before or 0)
 
 
 def amount_of(value: str | None) -> int | None:

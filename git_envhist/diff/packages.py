@@ -350,20 +350,20 @@ def _settled(
             for fact in found[name]:
                 if not any(same_version(fact.value, version) is not False for version in locked[name]):
                     told.add(name)
-                    yield _tell(fact, f"{fact.value}, {listed.name} {', '.join(locked[name])}")
+                    yield _tell(fact, f"{fact.value}, but {listed.name} has {', '.join(locked[name])}")
     for listed, asked, _ in lists:
         missing = asked.keys() - found.keys()
         if 2 * len(missing) > len(asked):
             continue
         for name in missing - told:
             told.add(name)
-            yield Fact(PROBE, _join(place, name), f"missing, {listed.name}", EnvPath(_raw(place)))
+            yield Fact(PROBE, _join(place, name), f"missing, but in {listed.name}", EnvPath(_raw(place)))
         for name in asked.keys() & found.keys() - told:
             for fact in found[name]:
                 wrong = [spec for spec in asked[name] if satisfies(fact.value, spec) is False]
                 if wrong:
                     told.add(name)
-                    yield _tell(fact, f"{fact.value}, {listed.name} {wrong[0]}")
+                    yield _tell(fact, f"{fact.value}, but {listed.name} has {wrong[0]}")
 
 
 def _tell(fact: Fact, value: str) -> Fact:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from git_envhist.model import DirectoryListing, DirectoryPair, Entry, EntryKind, EnvPath, ObjectId
 from git_envhist.objects.trees import DIRECTORY, EXECUTABLE, LINK, decode_by_name
-from git_envhist.snapshots.layout import dotgit_directory, shard_path, split_realm
+from git_envhist.snapshots.layout import dotgit_directory, shard_path, split_root
 from git_envhist.snapshots.manifest import BUDGET, Shard, plain_entries, plain_own, read_shard, scan_shard
 from git_envhist.snapshots.names import stored_name, suspicious, true_name
 from git_envhist.snapshots.quoting import quote, unquote
@@ -45,16 +45,15 @@ LINK_WORD = b" l="
 
 
 class TrimmedPair(NamedTuple):
-    """The texts of two shards and the two trees that belong to them; how many lines were left out."""
+    """The texts of two shards without equal lines, and the two trees that belong to them."""
 
     texts: tuple[bytes, bytes]
     trees: tuple[Tree, Tree]
-    left_out: int
 
 
 def drop_equal_lines(texts: tuple[bytes, bytes], trees: tuple[Tree, Tree], *, top: bool) -> TrimmedPair:
     """Leave out what is equal; nothing where the directory changed hands, since its lines mean its owner."""
-    whole = TrimmedPair(texts, trees, 0)
+    whole = TrimmedPair(texts, trees)
     if max(map(len, texts)) > BUDGET.size:
         return whole
     old, new = (text.removesuffix(b"\n").split(b"\n") for text in texts)
@@ -62,32 +61,29 @@ def drop_equal_lines(texts: tuple[bytes, bytes], trees: tuple[Tree, Tree], *, to
         return whole
     moved = {name for name, _ in trees[0].items() ^ trees[1].items()}
     told = {quote(name) for name in _true_names(moved)}
-    kept, left_out = _differing(old[HEAD:], new[HEAD:], told, linked=LINK_WORD in texts[0])
+    kept = _differing(old[HEAD:], new[HEAD:], told, linked=LINK_WORD in texts[0])
     wanted = moved.union(_stored_names_of({unquote(_word(line)) for lines in kept for line in lines}, top))
     return TrimmedPair(
         (_join_lines(old, kept[0]), _join_lines(new, kept[1])),
         (_choose(trees[0], wanted), _choose(trees[1], wanted)),
-        left_out,
     )
 
 
 def _differing(
     old: list[bytes], new: list[bytes], told: set[bytes], *, linked: bool
-) -> tuple[tuple[list[bytes], list[bytes]], int]:
-    """The lines that are not the same on both sides, and those of names that are `told`; how many are left out."""
-    left_out = 0
+) -> tuple[list[bytes], list[bytes]]:
+    """Return the lines that differ between the two sides, and those of names that are `told`."""
     if len(old) == len(new) and not linked:
         # Mostly no name came or went: line beside line is twenty times as fast as looking each of them up.
         differs = list(map(ne, old, new))
         mine, theirs = list(compress(old, differs)), list(compress(new, differs))
         if told.issubset(map(_word, mine)):
-            left_out = len(old) - len(mine)
             old, new = mine, theirs
     common = {line for line in set(old).intersection(new) if LINK_WORD not in line}
     if told:
         common = {line for line in common if _word(line) not in told}
     kept = tuple([line for line in lines if line not in common] if common else lines for lines in (old, new))
-    return (kept[0], kept[1]), left_out + len(common)
+    return kept[0], kept[1]
 
 
 def _true_names(stored: Collection[bytes]) -> Collection[bytes]:
@@ -162,7 +158,7 @@ def same_environment(objects: Objects, one: bytes, other: bytes) -> bool:
 def _pair(old: SnapshotReader, new: SnapshotReader, stored: bytes) -> DirectoryPair:
     place = new.place(stored) if new.has(stored) else old.place(stored)
     if not _is_directory(old, stored) or not _is_directory(new, stored):
-        return DirectoryPair(place.realm, place.path, _listing(old, stored), _listing(new, stored))
+        return DirectoryPair(place.root, place.path, _listing(old, stored), _listing(new, stored))
     if stored and (ids := old.ids(stored)) == new.ids(stored):
         alike = _alike(old, place, ids[1])
         if alike is not None:
@@ -174,22 +170,21 @@ def _pair(old: SnapshotReader, new: SnapshotReader, stored: bytes) -> DirectoryP
         read_listing(half, half.place(stored), text, tree)
         for half, text, tree in zip((old, new), trimmed.texts, trimmed.trees, strict=True)
     )
-    return DirectoryPair(place.realm, place.path, before, after, trimmed.left_out)
+    return DirectoryPair(place.root, place.path, before, after)
 
 
 def _alike(half: SnapshotReader, place: DirectoryPlace, tree: bytes) -> DirectoryPair | None:
     """A directory that is the same on both sides, its objects read and nothing taken apart; None where that tells too
     little."""
     text = half.text(place.stored)
-    lines = text.count(b"\n") - HEAD
-    if LINK_WORD in text or len(text) > BUDGET.size or lines < 0:
+    if LINK_WORD in text or len(text) > BUDGET.size or text.count(b"\n") < HEAD:
         return None
     with damage_context(place.stored):
         if tree:
             tree_text(half.objects, tree)
     head = text[: text.index(b"\n", text.index(b"\n") + 1) + 1]
     own = read_listing(half, place, head, {})
-    return DirectoryPair(place.realm, place.path, own, own, lines)
+    return DirectoryPair(place.root, place.path, own, own)
 
 
 def _listing(half: SnapshotReader, stored: bytes) -> DirectoryListing | None:
@@ -234,7 +229,7 @@ def _read_plain(place: DirectoryPlace, text: bytes, tree: Tree) -> DirectoryList
 
 
 def _below(place: DirectoryPlace, name: bytes) -> bytes:
-    if name == GIT and not place.realm and not place.stored.startswith(NESTED + b"/") and place.path:
+    if name == GIT and not place.root and not place.stored.startswith(NESTED + b"/") and place.path:
         return dotgit_directory(place.path)
     return place.stored + b"/" + stored_name(name) if place.stored else stored_name(name, top=True)
 
@@ -266,7 +261,7 @@ def _differing_shards(old: SnapshotReader, new: SnapshotReader) -> set[bytes]:
 
 
 def _differing_trees(old: SnapshotReader, new: SnapshotReader) -> Iterator[bytes]:
-    todo = [b"", *_realms(old, new)]
+    todo = [b"", *_roots(old, new)]
     while todo:
         stored = todo.pop()
         mine, theirs = old.tree(stored), new.tree(stored)
@@ -283,7 +278,7 @@ def _differing_trees(old: SnapshotReader, new: SnapshotReader) -> Iterator[bytes
         new.forget(stored)
 
 
-def _realms(old: SnapshotReader, new: SnapshotReader) -> Iterator[bytes]:
+def _roots(old: SnapshotReader, new: SnapshotReader) -> Iterator[bytes]:
     for above in (NESTED, ROOT):
         for name in old.tree(above).keys() | new.tree(above).keys():
             yield above + b"/" + name
@@ -407,7 +402,7 @@ class SnapshotWalker:
 
     def roots(self) -> list[bytes]:
         """The names of the further roots that it holds."""
-        return sorted({self._half.place(stored).realm for stored in self._tops(ROOT)})
+        return sorted({self._half.place(stored).root for stored in self._tops(ROOT)})
 
     def listing(self, found: FoundDirectory, objects: Objects) -> DirectoryListing:
         """What stands in a directory; `objects`: who reads them in this process."""
@@ -463,7 +458,7 @@ class SnapshotWalker:
         """Directories of the manifest that no tree holds; those of further roots are nobody's business here."""
         for outer, inner in sorted(self._left):
             stored = self._half.stored_at(outer, inner)
-            if not split_realm(stored)[0].startswith(ROOT + b"/"):
+            if not split_root(stored)[0].startswith(ROOT + b"/"):
                 yield stored
 
     def _bare(self, stored: bytes) -> FoundDirectory:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from struct import Struct
@@ -178,7 +178,6 @@ def _collapse(prefix: bytes, below: bytes, pattern: bytes, root: bytes) -> bytes
 
 # git's raw diff of two trees, told apart by what its rows are about.
 
-RESERVED = b".envhist/"
 ROOTS = b".envhist/roots/"
 NESTED = b".envhist/dotgit/"
 MANIFEST_PREFIX = b".envhist/manifest/"
@@ -307,12 +306,16 @@ Who makes up trees can have it go on for ever: what takes more than this is weig
 for again."""
 NO_MEMORY = b"ut of memory"
 
+CheckSizes = Callable[[Git, Sequence[str]], None]
+"""Raise `TreeTooLarge` if one of some trees has more entries than an environment can have."""
+
 
 class TreeDiffProcess:
     """Two trees that git is comparing; to be closed."""
 
-    def __init__(self, git: Git, before: str, after: str, *, shards: bool) -> None:
+    def __init__(self, git: Git, before: str, after: str, *, shards: bool, check_sizes: CheckSizes) -> None:
         """All but the shards of the manifest, or these alone."""
+        self._check_sizes = check_sizes
         limits = (SHARDS,) if shards else (TOP, NOT_SHARDS, NOT_PIECES)
         self._words: list[str | bytes] = [*at_top(git), *ROWS, before, after, "--", *limits]
         self._environment = {**git.environment, **git.no_index}
@@ -323,7 +326,7 @@ class TreeDiffProcess:
         """The rows; `TreeTooLarge` where there are more than an environment has."""
         done = self._running.finish()
         if _took_too_much(done):
-            _refuse_endless_trees(self._git, self._trees)
+            _check_sizes(self._git, self._trees, self._check_sizes)
             self._running = _Running(self._git, self._words, self._environment, held=False)
             done = self._running.finish()
         return _rows_of(done)
@@ -333,12 +336,14 @@ class TreeDiffProcess:
             self._running.finish()
 
 
-def compare_many(git: Git, words: Sequence[str | bytes], asked: bytes, trees: Sequence[str]) -> bytes:
+def compare_many(
+    git: Git, words: Sequence[str | bytes], asked: bytes, trees: Sequence[str], check_sizes: CheckSizes
+) -> bytes:
     """What git says of many comparisons that it is asked for; `trees`: all that these have to do with."""
     words, environment = [*at_top(git), *words], {**git.environment, **git.no_index}
     done = _Running(git, words, environment, asked).finish()
     if _took_too_much(done):
-        _refuse_endless_trees(git, trees)
+        _check_sizes(git, trees, check_sizes)
         done = _Running(git, words, environment, asked, held=False).finish()
     return _rows_of(done)
 
@@ -349,13 +354,11 @@ def _rows_of(done: GitResult) -> bytes:
     return done.out
 
 
-def _refuse_endless_trees(git: Git, trees: Iterable[str]) -> None:
-    from git_envhist.snapshots.tree_size import refuse_too_large  # loaded late: hardly anything takes so much
-
+def _check_sizes(git: Git, trees: Iterable[str], check_sizes: CheckSizes) -> None:
     names = "".join(f"{tree}^{{tree}}\n" for tree in trees).encode("ascii")
     told = git.run("cat-file", "--batch-check=%(objectname)", stdin=names).decode("ascii").splitlines()
     # What is missing is told by whoever needs it.
-    refuse_too_large(git, [tree for tree in told if " " not in tree and tree not in EMPTY_TREES.values()])
+    check_sizes(git, [tree for tree in told if " " not in tree and tree not in EMPTY_TREES.values()])
 
 
 class _Running:

@@ -15,18 +15,16 @@ A fact that cannot be read counts as a yes.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from git_envhist.platform import PROCESSES, open_file_only
+from git_envhist.platform import PROCESSES, Mount, list_mounts, open_file_only, parent_process
 
 DAC_OVERRIDE, DAC_READ_SEARCH = 1 << 1, 1 << 2
 """Bits of CapEff in /proc/<pid>/status: access without permission, and the same for reading only."""
 READ, WRITE, SEARCH = 4, 2, 1
 ACL = "system.posix_acl_access"
-ESCAPE = re.compile(rb"\\([0-7]{3})")
 SYSTEM_CONFIG = "/etc/gitconfig"
 USER_CONFIG = (".gitconfig", ".config/git/config")
 MAX_CONFIG = 1 << 20
@@ -54,21 +52,12 @@ class Credentials(NamedTuple):
     """(first, count) of the user ids that its user namespace maps; None for all. Capabilities end there."""
 
 
-class MountEntry(NamedTuple):
-    """One line of mountinfo."""
-
-    device: bytes
-    root: bytes
-    """The directory of the file system that is mounted."""
-    point: bytes
-
-
 def access_of(process: str, common_dir: str, processes: str = PROCESSES) -> Access:
     """Return the access that a process, given its directory in /proc, can have to a repository."""
     try:
         credentials = read_credentials(process, processes)
-        mounts = list(_mounts(f"{process}/mountinfo"))
-        ours = list(_mounts(f"{processes}/self/mountinfo"))
+        mounts = list_mounts(f"{process}/mountinfo")
+        ours = list_mounts(f"{processes}/self/mountinfo")
         is_trusted = _trusts(process, credentials, common_dir, processes)
     except (OSError, ValueError, IndexError):
         return UNKNOWN
@@ -115,15 +104,6 @@ def runs_no_code(process: str) -> bool:
         return not os.path.lexists(process)
 
 
-def parent_of(pid: int, processes: str = PROCESSES) -> int:
-    """Return the parent of a process; 0 if that cannot be read."""
-    try:
-        # The name is in parentheses and may contain any character.
-        return int(_read(f"{processes}/{pid}/stat").rpartition(b")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
-
-
 def _may(credentials: Credentials, directory: str, wanted: int) -> bool:
     try:
         info = os.stat(directory)
@@ -161,9 +141,7 @@ def _has_list(directory: str) -> bool:
         return False
 
 
-def _views(
-    common_dir: str, mounts: list[MountEntry], ours: list[MountEntry]
-) -> Iterator[tuple[list[str], bool]]:
+def _views(common_dir: str, mounts: list[Mount], ours: list[Mount]) -> Iterator[tuple[list[str], bool]]:
     """Yield, for each mount that shows a repository, its directory and those above it, and whether it is another mount.
 
     The paths are ours: the process may know the same directories by other names.
@@ -198,13 +176,6 @@ def _upwards(path: str) -> Iterator[str]:
         path = os.path.dirname(path)
 
 
-def _mounts(table: str) -> Iterator[MountEntry]:
-    for line in _read(table).splitlines():
-        fields = line.split(b" ")
-        root, point = (ESCAPE.sub(lambda found: bytes([int(found[1], 8)]), field) for field in fields[3:5])
-        yield MountEntry(fields[2], root, point)
-
-
 def _trusts(process: str, credentials: Credentials, common_dir: str, processes: str) -> bool:
     """Return whether git opens this repository for that user."""
     owner = os.stat(common_dir).st_uid
@@ -218,7 +189,7 @@ def _trusts(process: str, credentials: Credentials, common_dir: str, processes: 
 def _was_called_by(owner: int, pid: int, processes: str) -> bool:
     """Return whether a user's process is above this one, as above a command of `sudo`."""
     for _ in range(MAX_ANCESTORS):
-        pid = parent_of(pid, processes)
+        pid = parent_process(pid, processes)
         if pid <= 1:
             return False
         with suppress(OSError):

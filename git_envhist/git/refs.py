@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from git_envhist.errors import EnvhistError
 from git_envhist.lazy import dataclass, pattern
-from git_envhist.platform import PROCESSES, SYSTEM, open_file_only
+from git_envhist.platform import PROCESSES, SYSTEM, open_file_only, parent_process
 
 if TYPE_CHECKING:
     from git_envhist.git.other_users import Access
@@ -82,13 +82,11 @@ def gits_at_work(
 
 def callers() -> frozenset[int]:
     """The processes that this one was started by, directly or not."""
-    from git_envhist.git.other_users import parent_of  # loaded late: hardly anybody is in the way
-
     found: set[int] = set()
     pid = os.getppid()
     while pid > 1 and pid not in found:
         found.add(pid)
-        pid = parent_of(pid)
+        pid = parent_process(pid)
     return frozenset(found)
 
 

@@ -1,1 +1,6 @@
-"""Entry points that git, agents and the daily timer call. They print nothing and never make the caller fail."""
+"""Handle calls of git, of coding agents and of the daily timer.
+
+`git_hook` captures after a commit, a checkout or a merge; `auto_push` pushes the history after a `git push`;
+`agent_hook` captures for the tools and turns of an agent; `upkeep` runs the daily maintenance. They detach from the
+caller, print nothing, and never make it fail; their results are written for `git envlog status`.
+"""

@@ -1,4 +1,11 @@
-"""The captures that an agent's hooks ask for: whose each is, why, and what was said until then."""
+"""Handle the hooks of coding agents: capture before a tool runs and after a turn ends.
+
+A shim that agents call runs `git-envhist agent-hook`. It prints nothing and exits with 0, whatever happens. Before a
+tool that may change files (`before`) a forked process captures, and the hook waits for it as long as the tool may be
+delayed (`envhist.agentWait`); if the agent ends the hook, the capture goes on. All other events are spooled by the shim
+and handled in the background (`spooled`). A snapshot has the prompt as intent, and the prompt and the transcript as
+attachments. The result of each capture is a line for `git envlog status`.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +19,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.consent import NOT_APPROVED, UNATTENDED, trusted_list
 from git_envhist.discovery import OpenedRepository, open_repository
-from git_envhist.disk import state_directory
+from git_envhist.disk import remove_if_present, state_directory
 from git_envhist.errors import EnvhistError, NotARepository
 from git_envhist.git.config import current_actor
 from git_envhist.integrations.agents.events import (
@@ -32,36 +39,36 @@ from git_envhist.integrations.agents.outcomes import _path
 from git_envhist.lazy import replace
 from git_envhist.model import Actor, CaptureResult, IntentSource, Snapshot, Trigger
 
-# What `git-envhist agent-hook` does, whatever comes in: it prints nothing and ends with 0.
-#
-# A hook that waits (`before`) leaves the work to a process of its own, so that an agent that loses patience ends the
-# waiting and not the capture.
-
 MAX_INPUT = 8 << 20
 IDLE = 5.0
-"""Seconds without a byte after which nothing more is expected of whoever left the input open."""
+"""Seconds without input after which an agent that keeps the pipe open has written everything."""
 DONE = b"."
-FIRST_OF_OTHERS, MAX_DESCRIPTORS = 3, 1 << 16
+END_WAIT = 2.5
+"""Seconds for which the end of a session waits for its last captures; agents grant such a hook 3."""
+FIRST_INHERITED, MAX_DESCRIPTORS = 3, 1 << 16
 
 
 def handle_agent_hook(words: Sequence[str], environ: Mapping[str, str]) -> int:
-    """`<shim> <agent> before|spooled`, as the shim calls it."""
+    """Handle `<shim> <agent> before|spooled|ended`; return 0."""
     with suppress(Exception):
         shim, agent, kind = words
         spool = os.path.join(os.path.dirname(shim), "spool")
         if kind == "before":
             event = read_event(agent, kind, read_input(0), environ, project_of(agent, environ))
-            # What only looks is not held at all.
+            # A tool that only reads is not delayed.
             if event is not None and event.modifies:
-                _hold(lambda tell: _work(spool, event, tell, environ), lambda: _patience(event, environ))
+                _delay(lambda report: _work(spool, event, report, environ), lambda: _timeout(event, environ))
         elif kind == "spooled":
-            _leave()
-            _work(spool, None, _nobody_waits, environ)
+            _detach()
+            _work(spool, None, _ignore, environ)
+        elif kind == "ended":
+            # The agent may be the first process of a container, which ends with it.
+            _delay(lambda report: _work(spool, None, report, environ), lambda: END_WAIT)
     return 0
 
 
 def read_input(descriptor: int) -> bytes:
-    """What the agent wrote, to its end; of what is longer than any message the beginning."""
+    """Return the agent's input, cut to `MAX_INPUT` bytes."""
     kept = bytearray()
     with suppress(OSError, ValueError):
         while select.select([descriptor], [], [], IDLE)[0]:
@@ -72,50 +79,49 @@ def read_input(descriptor: int) -> bytes:
     return bytes(kept)
 
 
-Tell = Callable[[bytes], bool]
-"""Says something to who waits; whether somebody still does."""
+Report = Callable[[bytes], bool]
+"""Report to the waiting hook; return whether it still waits."""
 
 
-def _nobody_waits(_data: bytes) -> bool:
+def _ignore(_data: bytes) -> bool:
     return True
 
 
-def _patience(event: AgentEvent, environ: Mapping[str, str]) -> float:
-    """The seconds that a tool may be held for; asked here, since who captures may be late even in that."""
-    from git_envhist.config import AGENT_WAIT, parse_duration  # loaded late: what only looks is not held
-    from git_envhist.git.process import SAFE_GIT, clean_environment, spawn  # loaded late: likewise
+def _timeout(event: AgentEvent, environ: Mapping[str, str]) -> float:
+    """Return the seconds that a tool may be delayed; the waiting process reads them, because the other one is busy."""
+    from git_envhist.config import AGENT_WAIT, parse_duration  # loaded late: most tools are not delayed
+    from git_envhist.git.process import SAFE_GIT, clean_environment, spawn  # loaded late: as above
 
     variables = {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
     directory = next(iter(event.directories), ".")
     words = [*SAFE_GIT, "-C", directory, "config", "--get", "envhist.agentwait"]
     with suppress(Exception):
-        told = parse_duration(
-            spawn(words, clean_environment(variables)).out.decode("utf-8", "replace").strip()
-        )
-        return AGENT_WAIT if told is None else told
+        output = spawn(words, clean_environment(variables)).out.decode("utf-8", "replace")
+        seconds = parse_duration(output.strip())
+        return AGENT_WAIT if seconds is None else seconds
     return AGENT_WAIT
 
 
-def _hold(work: Callable[[Tell], None], patience: Callable[[], float]) -> None:
-    """Have the work done by a process of its own, and wait for as long as a tool may be held."""
+def _delay(work: Callable[[Report], None], timeout: Callable[[], float]) -> None:
+    """Run the work in a forked process, and wait for its end as long as a tool may be delayed."""
     reading, writing = os.pipe()
     if os.fork() == 0:
         try:
-            _leave(writing)
+            _detach(writing)
             work(lambda data: _write(writing, data))
         finally:
             os._exit(0)
     os.close(writing)
-    started, told = time.monotonic(), b""
-    wait = patience()
-    while not told.endswith(DONE):
-        left = started + wait - time.monotonic()
+    started, received = time.monotonic(), b""
+    seconds = timeout()
+    while not received.endswith(DONE):
+        left = started + seconds - time.monotonic()
         if not select.select([reading], [], [], max(0.0, left))[0]:
             break
         data = os.read(reading, 64)
         if not data:
             break
-        told += data
+        received += data
 
 
 def _write(descriptor: int, data: bytes) -> bool:
@@ -126,8 +132,8 @@ def _write(descriptor: int, data: bytes) -> bool:
         return False
 
 
-def _leave(kept: int | None = None) -> None:
-    """Go on without whoever called: no terminal, no group, none of their streams and descriptors but one of ours."""
+def _detach(kept: int | None = None) -> None:
+    """Leave the caller: its terminal, process group, streams and descriptors; keep one descriptor of ours."""
     with suppress(OSError):
         os.setsid()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -135,32 +141,31 @@ def _leave(kept: int | None = None) -> None:
     with open(os.devnull, "rb+", buffering=0) as nothing:
         for descriptor in (0, 1, 2):
             os.dup2(nothing.fileno(), descriptor)
-    # An agent that waits for the end of a pipe of its own, whatever its number, is not to wait for us.
-    last = FIRST_OF_OTHERS if kept is None else kept
-    os.closerange(FIRST_OF_OTHERS, last)
+    # An agent may wait until every copy of one of its pipes is closed.
+    last = FIRST_INHERITED if kept is None else kept
+    os.closerange(FIRST_INHERITED, last)
     os.closerange(last + (kept is not None), MAX_DESCRIPTORS)
 
 
-def _work(spool: str, event: AgentEvent | None, tell: Tell, environ: Mapping[str, str]) -> None:
-
+def _work(spool: str, event: AgentEvent | None, report: Report, environ: Mapping[str, str]) -> None:
     agents = AgentHistories(environ)
     outcomes = HookOutcomes(agents)
-    for job in agents.due(spool, event, outcomes.failed):
-        outcomes.run(job, tell if job.event is event else None)
-    tell(DONE)
+    for job, file in agents.due(spool, event, outcomes.failed):
+        outcomes.run(job, report if job.event is event else None)
+        if file is not None:
+            remove_if_present(file)
+    report(DONE)
 
 
 PROMPT = "prompt.txt"
-"""The whole prompt is attached under this name."""
+"""The name of the attachment with the whole prompt."""
 SEALED_AS = b"prompt"
-MAX_TRANSCRIPT = 16 << 20
-"""Of one that is longer its end is attached."""
 LATE = (
-    "the tool did not wait until this was captured: envhist.agentWait had passed, so that "
-    "some of what it changed may be in here"
+    "the tool did not wait for the end of this capture (envhist.agentWait passed): "
+    "some of its changes may be in this snapshot"
 )
-# What git sets for its own commands: an agent that runs inside one is none of these.
-OF_GIT = (
+# Variables that git sets for its own commands; they do not name the repository of an agent.
+GIT_VARIABLES = (
     "GIT_DIR",
     "GIT_WORK_TREE",
     "GIT_INDEX_FILE",
@@ -177,21 +182,23 @@ class NotNamed(EnvhistError):
 
 
 class AgentHistories:
-    """The environments that the events of one process are about, each opened once."""
+    """The histories of the events of one process, each opened once."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self.environ = {name: value for name, value in environ.items() if name not in OF_GIT}
+        self.environ = {name: value for name, value in environ.items() if name not in GIT_VARIABLES}
         self.environ[UNATTENDED] = "1"
         self._trusted = trusted_list(environ)
-        self._open: dict[str, AroundHistory] = {}
+        self._open: dict[str, EnvHistory] = {}
 
-    def history(self, event: AgentEvent) -> AroundHistory:
-        """The history of the project that an agent works in; `NotNamed` if no person named its repository."""
+    def history(self, event: AgentEvent) -> EnvHistory:
+        """Return the history of an agent's project; raise `NotNamed` if no person approved its repository."""
         places = event.directories or (os.getcwd(),)
         found = next((one for one in places if one in self._open), None)
         if found is None:
             found, opened = self._first_named(places)
-            self._open[found] = AroundHistory(opened, self.environ, workers="fork", directory=found)
+            self._open[found] = EnvHistory(
+                opened, self.environ, workers="fork", directory=found, one_command=True
+            )
         return self._open[found]
 
     def _first_named(self, directories: Sequence[str]) -> tuple[str, OpenedRepository]:
@@ -203,23 +210,31 @@ class AgentHistories:
             if self._trusted.has_repository(opened.repository.common_dir):
                 return directory, opened
         raise NotNamed(
-            f"hooks do not capture the repository of '{directories[0]}': no person named it",
+            f"hooks do not capture the repository of '{directories[0]}': no person approved it",
             hint="git envlog install --agent <name>, or capture it once: git envlog capture",
         )
 
     def due(
         self, spool: str, event: AgentEvent | None, failed: Callable[[AgentEvent, Exception], None]
-    ) -> list[Job]:
-        """The captures that are due, those of spooled events first."""
+    ) -> list[tuple[Job, str | None]]:
+        """Return the captures that are due, those of spooled events first, each with its file in the spool."""
+        due: list[tuple[Job, str | None]] = []
         with spool_lock(spool):
-            events = [*take_spooled(spool, self.environ), *([event] if event else [])]
-            jobs = [self._advance(each, failed) for each in events]
-        return [job for job in jobs if job is not None]
+            events: list[tuple[AgentEvent, str | None]] = list(take_spooled(spool, self.environ))
+            for each, file in [*events, *([(event, None)] if event else [])]:
+                job = self._advance(each, failed)
+                if file is not None and (job is None or each.kind == "prompt"):
+                    # A prompt has changed the session already; taken again, it would begin another turn.
+                    remove_if_present(file)
+                    file = None
+                if job is not None:
+                    due.append((job, file))
+        return due
 
     def capture(self, job: Job, captured: Callable[[CaptureResult], None]) -> CaptureResult:
-        """Take the capture; nothing is made where nothing changed."""
+        """Capture for an event, if something changed."""
         history, event = self.history(job.event), job.event
-        transcript = read_transcript(event.transcript)
+        transcript = read_transcript(event.transcript, history.settings.transcript_limit)
         actor = actor_of(event, current_actor(history.settings, self.environ), transcript)
         kind = "before" if event.kind == "before" else "after"
         attached = [(os.path.basename(event.transcript or ""), transcript)] if transcript else []
@@ -232,12 +247,17 @@ class AgentHistories:
             if_changed=True,
             actor=actor,
             attached=attached,
-            meta=(("agent-moment", kind), ("agent-turn", str(job.turn.number))),
+            meta=(
+                ("agent-moment", kind),
+                ("agent-turn", str(job.turn.number)),
+                *((("agent-id", event.subagent),) if event.subagent else ()),
+                *((("agent-type", event.subagent_type),) if event.subagent_type else ()),
+            ),
             captured=captured,
         )
 
-    def tell_late(self, job: Job, snapshot: Snapshot) -> None:
-        """The card says that the tool was not held for long enough."""
+    def note_late(self, job: Job, snapshot: Snapshot) -> None:
+        """Add a remark that the tool did not wait for the end of the capture."""
         self.history(job.event).note(LATE, snapshot)
 
     def _advance(self, event: AgentEvent, failed: Callable[[AgentEvent, Exception], None]) -> Job | None:
@@ -253,7 +273,7 @@ class AgentHistories:
 
 
 def actor_of(event: AgentEvent, person: Actor, transcript: bytes) -> Actor:
-    """The agent, in the name of the person it works for."""
+    """Return the actor of a capture: the agent, and the person for whom it works."""
     return replace(
         person,
         agent=event.agent,
@@ -263,26 +283,26 @@ def actor_of(event: AgentEvent, person: Actor, transcript: bytes) -> Actor:
     )
 
 
-def read_transcript(path: str | None) -> bytes:
-    """What was said until now, as the agent keeps it; the end of it where it is very long."""
-    if path is None:
+def read_transcript(path: str | None, limit: int) -> bytes:
+    """Return the agent's transcript, or its last whole lines within `limit` bytes if it is longer."""
+    if path is None or not limit:
         return b""
     try:
-        # Nothing is waited for: what calls itself a transcript may be a pipe.
+        # Non-blocking: a path that an agent names may be a pipe.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             seen = os.fstat(file.fileno())
             if not stat.S_ISREG(seen.st_mode):
                 return b""
-            if seen.st_size <= MAX_TRANSCRIPT:
-                return file.read(MAX_TRANSCRIPT)
-            file.seek(-MAX_TRANSCRIPT, os.SEEK_END)
-            return file.read(MAX_TRANSCRIPT).partition(b"\n")[2]
+            if seen.st_size <= limit:
+                return file.read(limit)
+            file.seek(-limit, os.SEEK_END)
+            return file.read(limit).partition(b"\n")[2]
     except OSError:
         return b""
 
 
-def seal_prompt(history: AroundHistory, prompt: str) -> str:
-    """The whole prompt as text that only the key of the history opens; empty if there is no prompt or no key."""
+def seal_prompt(history: EnvHistory, prompt: str) -> str:
+    """Return the prompt sealed with the key of the history, as text; empty without a prompt or a key."""
     from git_envhist.secrets.seal import seal  # loaded late: most events bring no prompt
 
     if not prompt.strip():
@@ -294,9 +314,9 @@ def seal_prompt(history: AroundHistory, prompt: str) -> str:
         return ""
 
 
-def open_prompt(history: AroundHistory, sealed: str) -> bytes:
-    """The prompt that `seal_prompt` sealed; empty if it cannot be opened."""
-    from git_envhist.secrets.seal import unseal  # loaded late: likewise
+def open_prompt(history: EnvHistory, sealed: str) -> bytes:
+    """Return the prompt that `seal_prompt` sealed; empty if it cannot be opened."""
+    from git_envhist.secrets.seal import unseal  # loaded late: most events bring no prompt
 
     try:
         return unseal(history.keys.get, PROMPT.encode(), SEALED_AS, b64decode(sealed)) if sealed else b""
@@ -304,39 +324,36 @@ def open_prompt(history: AroundHistory, sealed: str) -> bytes:
         return b""
 
 
-# Runs what is due and keeps what came of it: nobody is told at the moment, `git envlog status` tells later.
-
-
 class HookOutcomes:
-    """What came of the captures of one process."""
+    """Run the captures of one process and write their results for `git envlog status`."""
 
     def __init__(self, agents: AgentHistories) -> None:
         self._agents = agents
 
-    def run(self, job: Job, tell: Tell | None) -> None:
-        """Take a capture; who waits for it is told as soon as it stands, the card that they did not wait for it."""
+    def run(self, job: Job, report: Report | None) -> None:
+        """Capture; report it to the waiting hook, or add a remark to the snapshot if the hook stopped waiting."""
         waited = []
 
-        def stands(_captured: CaptureResult) -> None:
-            if tell is not None:
-                waited.append(tell(DONE))
+        def captured_now(_captured: CaptureResult) -> None:
+            if report is not None:
+                waited.append(report(DONE))
 
         try:
-            captured = self._agents.capture(job, stands)
+            captured = self._agents.capture(job, captured_now)
             if captured.snapshot is not None and False in waited:
-                self._agents.tell_late(job, captured.snapshot)
+                self._agents.note_late(job, captured.snapshot)
             result = "captured" if captured.snapshot is not None else "nothing changed"
             why_not = next((f": {one}" for one in captured.warnings if NOT_APPROVED in one), "")
-            self._keep(job.event, result + why_not)
+            self._write(job.event, result + why_not)
         except Exception as error:
             self.failed(job.event, error)
 
     def failed(self, event: AgentEvent, error: Exception) -> None:
-        """Keep why it failed; where there is no environment at all there is nobody to tell."""
+        """Write why a capture failed; without a repository there is no place for it."""
         with suppress(Exception):
-            self._keep(event, f"failed: {error}")
+            self._write(event, f"failed: {error}")
 
-    def _keep(self, event: AgentEvent, outcome: str) -> None:
+    def _write(self, event: AgentEvent, outcome: str) -> None:
         place = state_directory(os.path.join(self._agents.history(event).repository.state, "agents"))
         at = time.strftime("%Y-%m-%d %H:%M:%S")
         with open(

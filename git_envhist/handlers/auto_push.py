@@ -1,8 +1,8 @@
-"""A push of the history that rides along with `git push`, where `envhist.autoPush` says so.
+"""Push the history after a `git push`, if `envhist.autoPush` is set.
 
-It begins when that has ended, and the capture for a commit that was made just before; it asks nobody anything, takes
-five minutes at most, and tells what came of it to `git envlog status` alone. What is large goes in parts: one that was
-cut off there is gone on with by the next.
+A hook of git starts it in the background. It waits until git has pushed and until the capture of a commit made just
+before has ended, asks no questions, and takes at most five minutes. A big push is sent in parts; the next push
+continues after the last complete one. The result is written for `git envlog status`.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from git_envhist.integrations.git_hooks import (
 )
 from git_envhist.model.work import HookRun, PendingHook
 
-MAX_LENGTH = 300
+MAX_SECONDS = 300
 STEP, MAX_STEP = 0.02, 0.5
-MAX_AT_ONCE = 50_000_000
-"""What goes at once: so much is lost, at most, when time is up."""
+MAX_BYTES = 50_000_000
+"""The size of one part: at most this much is sent again after a timeout."""
 MAX_CAPTURE = 60.0
 MAX_START = 5.0
-"""A hook of git's waits up to two seconds before the program that it starts leaves its mark."""
-NOBODY_IS_ASKED = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true", "SSH_ASKPASS_REQUIRE": "never"}
+"""Seconds until the program that a hook starts has left its mark; normally at most two."""
+NO_QUESTIONS = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true", "SSH_ASKPASS_REQUIRE": "never"}
 
 
 def auto_push(
     git_dir: str, event: str, caller: int | None, remote: str, environ: MutableMapping[str, str]
 ) -> None:
-    """Push along; whoever finds another at that has only to leave a mark."""
+    """Push, unless another process pushes: that one finds the mark of this call and pushes again."""
     place = pushes_state(os.path.join(git_dir, "envhist"))
     write_pending(place, remote)
-    environ.update(NOBODY_IS_ASKED)
+    environ.update(NO_QUESTIONS)
     while (mark := read_pending(place)) is not None:
         with locked_now(os.path.join(place, "lock")) as alone:
             if not alone:
@@ -56,45 +56,45 @@ def auto_push(
 
 
 def _answer(place: str, event: str, mark: PendingHook, environ: MutableMapping[str, str]) -> None:
-    from git_envhist.errors import EnvhistError  # loaded late: most calls find another at work
+    from git_envhist.errors import EnvhistError  # loaded late: most calls find another process pushing
 
     started = time.monotonic()
-    told = ("failed", "", "")
+    outcome = ("failed", "", "")
     signal.signal(signal.SIGALRM, _too_long)
-    signal.alarm(MAX_LENGTH)
+    signal.alarm(MAX_SECONDS)
     late = False
     try:
-        told = _push(None if mark.seen == UNREADABLE else mark.event, environ)
+        outcome = _push(None if mark.seen == UNREADABLE else mark.event, environ)
     except TimeoutError as over:
-        told, late = ("failed", str(over), "the next goes on; or: git envlog push"), True
+        outcome, late = ("failed", str(over), "the next push continues; or: git envlog push"), True
     except EnvhistError as error:
-        told = ("refused" if error.exit_code == 3 else "failed", error.message, error.hint or "")
+        outcome = ("refused" if error.exit_code == 3 else "failed", error.message, error.hint or "")
     except Exception as failure:
-        told = ("failed", f"{type(failure).__name__}: {failure}", "")
+        outcome = ("failed", f"{type(failure).__name__}: {failure}", "")
     finally:
         signal.alarm(0)
-    result, message, hint = told
+    result, message, hint = outcome
     seconds = round(time.monotonic() - started, 3)
     write_outcome(place, HookRun(event, time.time(), result, seconds, None, message, hint))
     if late:
-        _end_what_we_started()
+        _end_children()
 
 
 def _push(remote: str | None, environ: MutableMapping[str, str]) -> tuple[str, str, str]:
-    from git_envhist.api import AroundHistory  # loaded late: likewise
-    from git_envhist.model.storage import PushOutcome as Became  # loaded late: likewise
+    from git_envhist.api import EnvHistory  # loaded late: most calls find another process pushing
+    from git_envhist.model.storage import PushOutcome  # loaded late: as above
 
-    history = AroundHistory.open(".", environ=environ, workers="fork")
+    history = EnvHistory.open(".", environ=environ, workers="fork", one_command=True)
     if not history.settings.auto_push or not history.settings.enabled or history.timeline is None:
         return "off", "", ""
-    done = history.push(history.settings.remote or remote, most=MAX_AT_ONCE)
-    same = all(one.outcome is Became.SAME for one in done.timelines)
+    done = history.push(history.settings.remote or remote, max_bytes=MAX_BYTES)
+    same = all(one.outcome is PushOutcome.SAME for one in done.timelines)
     return ("unchanged" if same else "pushed"), "", ""
 
 
 def _wait_for(caller: int | None) -> None:
-    """Until git has pushed what it was asked to push: the line is its."""
-    until, step = time.monotonic() + MAX_LENGTH, STEP
+    """Wait until the `git push` that called the hook has ended."""
+    until, step = time.monotonic() + MAX_SECONDS, STEP
     while caller is not None and time.monotonic() < until:
         try:
             os.kill(caller, 0)
@@ -105,7 +105,7 @@ def _wait_for(caller: int | None) -> None:
 
 
 def _wait_for_capture(captures: str) -> None:
-    """Until what was committed before the push is captured: it is meant to go along."""
+    """Wait until a commit made before the push is captured."""
     until, step = time.monotonic() + MAX_CAPTURE, STEP
     while _is_expected(captures) and time.monotonic() < until:
         time.sleep(step)
@@ -113,27 +113,27 @@ def _wait_for_capture(captures: str) -> None:
 
 
 def _is_expected(captures: str) -> bool:
-    """Whether a hook was called for a capture of which nothing is known yet."""
+    """Return whether a hook was called for a capture whose result is not written yet."""
     outcomes = read_outcomes(captures)
     mark = read_pending(captures)
     if mark is not None:
-        # One that waits for the end of a rebase waits longer than anybody.
+        # A capture that waits for the end of a rebase may wait for hours.
         return not (outcomes and outcomes[-1].result == "waiting" and outcomes[-1].at >= mark.at)
     last = max((os.path.getmtime(path) for path in _called(captures)), default=0.0)
-    # One that began before the hook was called may hold what was there before its commit.
+    # A capture that started before the hook may not include the commit.
     began = outcomes[-1].at - outcomes[-1].seconds if outcomes else 0.0
     return began < last and time.time() - last < MAX_START
 
 
 def _called(captures: str) -> list[str]:
-    """What hooks leave that were called, each anew."""
+    """Return the files that hooks touch when they are called, except those of pushes."""
     return [
         path for path in glob.glob(os.path.join(glob.escape(captures), "last-*")) if PUSH_HOOK not in path
     ]
 
 
-def _end_what_we_started() -> None:
-    # The hook made a session of its own: nobody else is in this group.
+def _end_children() -> None:
+    # The hook started its own session: this process group has our children only.
     if os.getpgrp() == os.getpid():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         with suppress(OSError):

@@ -1,7 +1,9 @@
-"""What `git-envhist hook <event> <caller>` does: it lets go of git, leaves a mark, and captures when git is done.
+"""Handle the hooks of git: `git-envhist hook <event> <caller>` captures in the background when git has finished.
 
-One worker for each working tree, by a lock, and one that waits for it: whoever finds both has only to leave its mark.
-A rebase of a hundred commits is one mark; the capture waits for its end, and for the end of the git that called.
+Each call detaches from git and leaves a mark. Per working tree one process captures, and one waits for its lock; a
+further call only leaves its mark, which the waiting process answers. The capture starts when the git that called has
+ended, and after a rebase, merge or cherry-pick has ended: a rebase of a hundred commits is one capture. The result is
+written for `git envlog status`; nothing is printed, and git never fails because of a hook.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from contextlib import ExitStack, suppress
 from typing import Protocol
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.checks.verdicts import check_of_capture
 from git_envhist.consent import NOT_APPROVED, UNATTENDED, may_run
 from git_envhist.disk import locked, locked_now
@@ -29,22 +31,22 @@ from git_envhist.integrations.git_hooks import (
 )
 from git_envhist.model import CaptureResult, Trigger
 from git_envhist.model.work import HookRun, PendingHook
-from git_envhist.platform import open_file_only
+from git_envhist.platform import open_file_only, process_fields
 
 NAMED = "--named"
 """Before the event: the hook was installed for every repository."""
 UNDER_WAY = ("rebase-merge", "rebase-apply", "sequencer", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD")
-"""What stands in a git directory while something is half done."""
+"""Files in a git directory during an unfinished operation."""
 TOUCHED = ("HEAD", "index", "logs/HEAD", "rebase-merge/done", "rebase-apply/next", "sequencer/todo")
-"""What a git that gets on with it touches."""
+"""Files that a git touches while it continues such an operation."""
 QUIET = 10.0
-"""Seconds without a touch after which nobody waits any longer: a rebase has stopped for its user."""
+"""Seconds without a change after which a rebase has stopped for its user."""
 STEP, MAX_STEP = 0.01, 0.25
-LAST_WORDS = 4096
-"""So many bytes at the end of HEAD's log hold its last line."""
-MAX_LENGTH = 3600
-"""Seconds after which a capture that nobody watches is given up."""
-# What git sets for its hooks and we are not meant by, and dates of commits that are no moments of ours.
+LOG_TAIL = 4096
+"""Bytes at the end of HEAD's log that contain its last line."""
+MAX_SECONDS = 3600
+"""The timeout of a capture in the background."""
+# Variables that git sets for a hook: author and dates of its commit, which are not those of our snapshot.
 NOT_OURS = (
     "GIT_AUTHOR_NAME",
     "GIT_AUTHOR_EMAIL",
@@ -55,7 +57,7 @@ NOT_OURS = (
 
 
 def handle_git_hook(words: Sequence[str], environ: MutableMapping[str, str]) -> int:
-    """Answer a hook, whatever it says: nothing is printed, nothing fails."""
+    """Handle one hook; return 0, whatever happens."""
     with suppress(Exception):
         only_named = words[0] == NAMED
         words = words[1:] if only_named else words
@@ -67,7 +69,7 @@ def handle_git_hook(words: Sequence[str], environ: MutableMapping[str, str]) -> 
             if git_dir is not None and only_named and not _is_named(environ):
                 return 0
             if git_dir is not None and event == PUSH_HOOK:
-                from git_envhist.handlers.auto_push import auto_push  # loaded late: captures need none of it
+                from git_envhist.handlers.auto_push import auto_push  # loaded late: a capture does not push
 
                 auto_push(git_dir, event, caller, words[2], environ)
             elif git_dir is not None:
@@ -76,7 +78,7 @@ def handle_git_hook(words: Sequence[str], environ: MutableMapping[str, str]) -> 
 
 
 def detach() -> None:
-    """No terminal, no group, no stream and no descriptor of whoever called."""
+    """Leave the caller: its terminal, process group, streams and descriptors."""
     with suppress(OSError):
         os.setsid()
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
@@ -88,25 +90,25 @@ def detach() -> None:
 
 
 def clear_git_environment(environ: MutableMapping[str, str]) -> None:
-    """Take out what git set for its own command; which repository is meant is said absolutely."""
+    """Remove the variables that git set for its own command; make the repository's paths absolute."""
     git_dir, tree = environ.get("GIT_DIR"), environ.get("GIT_WORK_TREE")
     for name in (*map(os.fsdecode, LOCAL_VARIABLES), *NOT_OURS):
         environ.pop(name, None)
     if git_dir:
         environ["GIT_DIR"] = os.path.abspath(git_dir)
-        # A hook stands at the top.
+        # git runs a hook at the top of the working tree.
         environ["GIT_WORK_TREE"] = os.path.abspath(tree or ".")
 
 
 def wait_for_end(git_dir: str, caller: int | None, quiet: float = QUIET) -> bool:
-    """Wait until the caller and whatever is half done have ended; False where that has stopped half way."""
+    """Wait until the caller and an unfinished operation have ended; return False if the operation has stopped."""
     seen, since, step = _touched(git_dir), time.monotonic(), STEP
-    while (half_done := _half_done(git_dir)) or _runs(caller):
+    while (unfinished := _is_unfinished(git_dir)) or _runs(caller):
         now = _touched(git_dir)
         if now != seen:
             seen, since, step = now, time.monotonic(), STEP
         elif time.monotonic() - since > quiet:
-            return not half_done
+            return not unfinished
         time.sleep(step)
         step = min(step * 1.5, MAX_STEP)
     return True
@@ -116,12 +118,12 @@ def _answer(git_dir: str, event: str, caller: int | None, environ: Mapping[str, 
     place = hooks_state(os.path.join(git_dir, "envhist"))
     write_pending(place, event)
     with ExitStack() as held:
-        if _comes_next(place, held):
+        if _wait_for_lock(place, held):
             _serve(place, git_dir, caller, environ, held.close)
 
 
-def _comes_next(place: str, held: ExitStack) -> bool:
-    """Wait for whoever is at work; False where somebody waits already, who will answer our mark, too."""
+def _wait_for_lock(place: str, held: ExitStack) -> bool:
+    """Wait for the process that captures; return False if another one waits already: it answers our mark too."""
     with locked_now(os.path.join(place, "next")) as alone:
         if alone:
             held.enter_context(locked(os.path.join(place, "lock")))
@@ -129,58 +131,59 @@ def _comes_next(place: str, held: ExitStack) -> bool:
 
 
 def _serve(
-    place: str, git_dir: str, caller: int | None, environ: Mapping[str, str], let_others: Callable[[], None]
+    place: str, git_dir: str, caller: int | None, environ: Mapping[str, str], release: Callable[[], None]
 ) -> None:
-    """Answer what is marked, unless that has to wait for a later hook."""
+    """Capture for the marks, unless an operation has stopped: a later hook captures then."""
     mark = read_pending(place)
     if mark is None:
         return
     if not wait_for_end(git_dir, caller):
-        message = "a rebase, merge or cherry-pick has stopped half way: captured when it goes on"
+        message = "a rebase, merge or cherry-pick has stopped: captured when it continues"
         write_outcome(place, HookRun(mark.event, time.time(), "waiting", message=message))
         return
-    # Marks that came meanwhile are answered by the same capture.
+    # The same capture answers marks left in the meantime.
     mark = read_pending(place) or mark
-    _Capture(place, mark, _what_happened(git_dir, mark.event), let_others).run(environ)
+    _Capture(place, mark, _real_event(git_dir, mark.event), release).run(environ)
 
 
 class _Capture:
-    """One capture; what came of it is told as soon as it stands, and then others may take their turn.
+    """One capture: write its result as soon as the snapshot exists, then release the locks.
 
     A check that is configured for hooks runs after that.
     """
 
-    def __init__(self, place: str, mark: PendingHook, event: str, let_others: Callable[[], None]) -> None:
+    def __init__(self, place: str, mark: PendingHook, event: str, release: Callable[[], None]) -> None:
         self._place = place
         self._mark = mark
         self._event = event
-        self._let_others = let_others
+        self._release = release
         self._started = time.monotonic()
-        self._stands = False
+        self._is_reported = False
 
     def run(self, environ: Mapping[str, str]) -> None:
-        from git_envhist.errors import EnvhistError  # loaded late: most calls find a worker and end
+        from git_envhist.errors import EnvhistError  # loaded late: most calls only leave a mark
 
         signal.signal(signal.SIGALRM, _too_long)
-        signal.alarm(MAX_LENGTH)
+        signal.alarm(MAX_SECONDS)
         try:
-            capture_for_hook(EVENTS.get(self._event, EVENTS["post-commit"]), environ, self.tell)
+            capture_for_hook(EVENTS.get(self._event, EVENTS["post-commit"]), environ, self.report)
         except EnvhistError as error:
-            self.tell("failed", None, error.message, error.hint or "")
+            self.report("failed", None, error.message, error.hint or "")
         except Exception as failure:
-            self.tell("failed", None, f"{type(failure).__name__}: {failure}")
+            self.report("failed", None, f"{type(failure).__name__}: {failure}")
 
-    def tell(self, result: str, snapshot: str | None, message: str = "", hint: str = "") -> None:
-        if self._stands:
+    def report(self, result: str, snapshot: str | None, message: str = "", hint: str = "") -> None:
+        """Write the result of the hook, once, and release the locks."""
+        if self._is_reported:
             return
-        self._stands = True
+        self._is_reported = True
         signal.alarm(0)
         seconds = round(time.monotonic() - self._started, 3)
         write_outcome(
             self._place, HookRun(self._event, time.time(), result, seconds, snapshot, message, hint)
         )
         remove_pending(self._place, self._mark)
-        self._let_others()
+        self._release()
 
 
 def _too_long(_number: int, _frame: object) -> None:
@@ -209,17 +212,17 @@ def _is_named(environ: Mapping[str, str]) -> bool:
     return done.status == 0 and trusted_list(environ).has_repository(os.path.abspath(common))
 
 
-def _half_done(git_dir: str) -> bool:
+def _is_unfinished(git_dir: str) -> bool:
     return any(os.path.lexists(os.path.join(git_dir, name)) for name in UNDER_WAY)
 
 
-def _what_happened(git_dir: str, event: str) -> str:
-    """The event, but for the checkout that a rebase begins with: HEAD's own log says what it was part of."""
+def _real_event(git_dir: str, event: str) -> str:
+    """Return the event; HEAD's log shows if a checkout was the start of a rebase."""
     if event != "post-checkout":
         return event
     try:
         with open(os.path.join(git_dir, "logs/HEAD"), "rb", opener=open_file_only) as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_WORDS))
+            file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_TAIL))
             last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
     except OSError:
         return event
@@ -249,10 +252,9 @@ def _runs(caller: int | None) -> bool:
 
 
 def _is_dead(caller: int) -> bool:
-    """A process that has ended, and whose parent has not looked yet."""
+    """Return whether a process is a zombie."""
     try:
-        with open(f"/proc/{caller}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")
+        return process_fields(caller)[0] in (b"Z", b"X")
     except (OSError, IndexError):
         return False
 
@@ -261,40 +263,37 @@ def _number(words: Sequence[str]) -> int | None:
     return int(words[0]) if words and words[0].isdecimal() else None
 
 
-# The capture that a hook of git causes.
-
-
-class Tell(Protocol):
-    """Hears what came of it, and of which snapshot, as soon as that stands."""
+class Report(Protocol):
+    """Called with the result of a capture and its snapshot's id as soon as the snapshot exists."""
 
     def __call__(self, result: str, snapshot: str | None, message: str = "") -> None: ...
 
 
-def capture_for_hook(trigger: Trigger, environ: Mapping[str, str], tell: Tell) -> None:
-    """Capture with the subject of the last commit as intent; then run the check, where hooks are to."""
-    history = AroundHistory.open(".", environ={**environ, UNATTENDED: "1"}, workers="fork")
+def capture_for_hook(trigger: Trigger, environ: Mapping[str, str], report: Report) -> None:
+    """Capture with the subject of the last commit as intent; then run the check, if it is configured for hooks."""
+    history = EnvHistory.open(".", environ={**environ, UNATTENDED: "1"}, workers="fork", one_command=True)
     if not history.settings.enabled:
-        tell("off", None)
+        report("off", None)
         return
 
-    def stands(captured: CaptureResult) -> None:
-        taken = captured.snapshot
-        result, snapshot = ("unchanged", None) if taken is None else ("captured", taken.id)
-        tell(result, snapshot, "; ".join(_not_approved(history, trigger, captured)))
+    def report_captured(captured: CaptureResult) -> None:
+        made = captured.snapshot
+        result, snapshot = ("unchanged", None) if made is None else ("captured", made.id)
+        report(result, snapshot, "; ".join(_not_approved(history, trigger, captured)))
 
-    history.capture(trigger=trigger, if_changed=not _has_moved(history), captured=stands)
+    history.capture(trigger=trigger, if_changed=not _has_moved(history), captured=report_captured)
 
 
-def _not_approved(history: AroundHistory, trigger: Trigger, captured: CaptureResult) -> Iterator[str]:
-    """The commands of the configuration that do not run because no person ran them here before."""
+def _not_approved(history: EnvHistory, trigger: Trigger, captured: CaptureResult) -> Iterator[str]:
+    """Yield a warning for each configured command that no person ran here before: hooks do not run it."""
     yield from (warning for warning in captured.warnings if NOT_APPROVED in warning)
     command = check_of_capture(None, history.settings, trigger)
     if command is not None and not may_run(history.environ, history.repository.common_dir, command):
         yield f"the check does not run: {NOT_APPROVED}; run it: git envlog verify"
 
 
-def _has_moved(history: AroundHistory) -> bool:
-    """Whether another code commit is checked out than when the newest snapshot was taken: that is a change, too."""
+def _has_moved(history: EnvHistory) -> bool:
+    """Return whether HEAD is another commit than at the newest snapshot."""
     newest = history.log(limit=1)
     head = history.repository.resolve_ref("HEAD")
     return not newest or newest[0].head != head

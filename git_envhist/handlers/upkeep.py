@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.discovery import OBJECT_FORMAT, OpenedRepository
 from git_envhist.errors import EnvhistError
 from git_envhist.git.process import Git
@@ -24,7 +24,7 @@ def run_upkeep(words: Sequence[str]) -> int:
         root, git_dir, common_dir, OBJECT_FORMAT, git, plain=True, library=kind == "library"
     )
     try:
-        AroundHistory(OpenedRepository(repository), os.environ, directory=root).daily()
+        EnvHistory(OpenedRepository(repository), os.environ, directory=root, one_command=True).daily()
     except EnvhistError as error:
         return error.exit_code
     return 0

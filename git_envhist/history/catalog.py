@@ -1,4 +1,8 @@
-"""What a revision can speak of besides this working tree's own timeline: the other ones, and git's code commits."""
+"""Read timelines and the catalog of everything that a revision can refer to.
+
+A timeline is read by one `git log`; those of a remote come from the repository of fetched timelines. The `Catalog`
+reads other timelines, the trash and git's commits only when a revision needs them.
+"""
 
 from __future__ import annotations
 
@@ -14,88 +18,116 @@ from git_envhist.git.repository import TIMELINE_REFS, TRASH_REFS, Repository
 from git_envhist.history.timeline import Catalog, Timeline
 from git_envhist.lazy import once, replace
 from git_envhist.model import EnvPath, Snapshot
-from git_envhist.snapshots.fetched import REMOTES, FetchedStore, is_fetched
-from git_envhist.snapshots.log import Tell, read_chain
+from git_envhist.snapshots.fetched import REMOTES, FetchedStore, is_fetched, split_name
+from git_envhist.snapshots.log import Warn, read_chain
 
 if TYPE_CHECKING:
     from git_envhist.secrets.keys import KeyRing
 
 
-def as_sequence(said: object) -> tuple[Any, ...]:
-    """What somebody says, also one word alone: to Python that is a sequence of letters, and to nobody else."""
-    return (said,) if isinstance(said, str | bytes | os.PathLike) else tuple(cast("Iterable[Any]", said))
+def as_sequence(value: object) -> tuple[Any, ...]:
+    """Return a sequence as a tuple; a single word, for Python a sequence of letters, as its only element."""
+    return (value,) if isinstance(value, str | bytes | os.PathLike) else tuple(cast("Iterable[Any]", value))
 
 
-def refuse_unknown(verb: str, said: Iterable[str], known: Iterable[str]) -> None:
-    """A word that means nothing is refused, as Python does: passed over it would do what nobody asked for."""
-    unknown = sorted(set(said).difference(known))
+def refuse_unknown(verb: str, keywords: Iterable[str], known: Iterable[str]) -> None:
+    """Raise `TypeError` for an unknown keyword, as Python does for a function with named parameters."""
+    unknown = sorted(set(keywords).difference(known))
     if unknown:
         raise TypeError(f"{verb}() got an unexpected keyword argument '{unknown[0]}'")
 
 
-def read_timeline(repository: Repository, name: str, limit: int | None, tell: Tell) -> list[Snapshot]:
-    """The snapshots of a timeline, newest first; none where there is no such timeline."""
+PushedTip = Callable[[str, str], str | None]
+"""Return the commit that a push left as the tip of a timeline at a remote, given the remote and the timeline."""
+
+
+def read_timeline(
+    repository: Repository, name: str, limit: int | None, pushed_tip: PushedTip, warn: Warn
+) -> list[Snapshot]:
+    """Return the snapshots of a timeline, newest first; none if it does not exist."""
     from git_envhist.snapshots.notes import (  # loaded late: most snapshots have no old notes
         add_fetched_notes,
         add_local_notes,
     )
 
     fetched = FetchedStore.of(repository)
-    if is_fetched(name) and fetched.is_there:
-        found = _read_fetched(fetched, name, limit, tell)
+    if is_fetched(name):
+        pushed = _read_pushed(repository, fetched, name, limit, pushed_tip, warn)
+        if pushed or not fetched.exists:
+            return pushed
+        found = _read_fetched(fetched, name, limit, warn)
         return add_fetched_notes(fetched, add_local_notes(repository.git, fetched, found))
     ref = TIMELINE_REFS + name
     try:
-        found = list(read_chain(repository.git, ref, limit=limit, tell=tell))
+        found = list(read_chain(repository.git, ref, limit=limit, warn=warn))
         if any(one.id != one.commit for one in found):
-            from git_envhist.snapshots.notes import with_old_notes
+            from git_envhist.snapshots.notes import (
+                with_old_notes,  # loaded late: only a rewritten timeline has old notes
+            )
 
             found = with_old_notes(repository.git, found, name)
     except GitFailed:
-        # Only now it is worth a process to know whether there is a timeline at all.
+        # Only after a failure a process is started to see whether the timeline exists.
         if repository.resolve_ref(ref) is None:
             if not os.path.isfile(os.path.join(repository.common_dir, ref)):
                 return []
-            # A first capture may have made the ref between the two questions.
+            # A first capture may have created the ref after `resolve_ref`.
             if repository.resolve_ref(ref) is None:
                 raise Damaged(
-                    f"'{ref}' leads nowhere", hint="mend what can be mended: git envlog fsck --repair"
+                    f"'{ref}' points to no commit", hint="repair it: git envlog fsck --repair"
                 ) from None
-        # Its first snapshot may have come between the two.
-        found = list(read_chain(repository.git, ref, limit=limit, tell=tell))
-    if fetched.is_there:
+        # The first snapshot may have been published after the failure.
+        found = list(read_chain(repository.git, ref, limit=limit, warn=warn))
+    if fetched.exists:
         found = add_fetched_notes(fetched, found)
-    # What a commit says of its timeline is its author's word: none that stands here was fetched.
+    # The author of a commit may have written any timeline's name into it; these snapshots were not fetched.
     return [replace(one, timeline=name) if is_fetched(one.timeline) else one for one in found]
 
 
-def _read_fetched(fetched: FetchedStore, name: str, limit: int | None, tell: Tell) -> list[Snapshot]:
+def _read_pushed(
+    repository: Repository,
+    fetched: FetchedStore,
+    name: str,
+    limit: int | None,
+    pushed_tip: PushedTip,
+    warn: Warn,
+) -> list[Snapshot]:
+    """Return the snapshots that a push left at a remote, newest first: a fetch skips what is ours already."""
+    if fetched.exists and name in fetched.timelines():
+        return []
+    with suppress(UsageError, GitFailed):
+        tip = pushed_tip(*split_name(name))
+        return list(read_chain(repository.git, tip, limit=limit, warn=warn)) if tip else []
+    return []
+
+
+def _read_fetched(fetched: FetchedStore, name: str, limit: int | None, warn: Warn) -> list[Snapshot]:
     try:
-        return list(fetched.read(name, limit, tell))
+        return list(fetched.read(name, limit, warn))
     except GitFailed:
         if fetched.git.ask("cat-file", "-e", f"{REMOTES}{name}^{{commit}}").status == 0:
             raise
-        # It stands beside all others, and none of them is to be asked for in vain because of it.
-        tell(f"'{name}' leads nowhere: fetch it again, or import it")
+        # A broken fetched timeline must not hide the other ones.
+        warn(f"'{name}' points to no commit: fetch or import it again")
         return []
 
 
 def list_timelines(repository: Repository, own: str | None) -> tuple[str, ...]:
-    """The names of all timelines, this working tree's own first and those that were fetched last."""
+    """Return the names of all timelines: this working tree's own first, fetched ones last."""
     names = sorted(ref.removeprefix(TIMELINE_REFS) for ref in repository.list_refs(TIMELINE_REFS))
     fetched = FetchedStore.of(repository).timelines()
     return (*sorted(names, key=lambda name: name != own), *fetched)
 
 
 def newest_at(repository: Repository) -> dict[str, float] | None:
-    """When each timeline's tip was taken, ours first; None where git cannot say it of all of them."""
+    """Return the time of each timeline's tip, ours first; None if git cannot list all of them."""
     fetched = FetchedStore.of(repository)
     found: dict[str, float] = {}
-    for git, place in ((repository.git, TIMELINE_REFS), (fetched.git, REMOTES))[: 1 + fetched.is_there]:
-        told = git.try_run("for-each-ref", "--format=%(committerdate:unix) %(refname)", place)
-        if told.status != 0:
+    for git, place in ((repository.git, TIMELINE_REFS), (fetched.git, REMOTES))[: 1 + fetched.exists]:
+        listed = git.try_run("for-each-ref", "--format=%(committerdate:unix) %(refname)", place)
+        if listed.status != 0:
             return None
-        for line in told.out.decode("utf-8", "surrogateescape").split("\n")[:-1]:
+        for line in listed.out.decode("utf-8", "surrogateescape").split("\n")[:-1]:
             at, _, ref = line.partition(" ")
             if not at.isdigit():
                 return None
@@ -106,9 +138,9 @@ def newest_at(repository: Repository) -> dict[str, float] | None:
 def newest_snapshots(
     tips: Mapping[str, float], read: Callable[[str, int], Sequence[Snapshot]], limit: int
 ) -> list[Snapshot]:
-    """The newest of all timelines, each moment once and as the first of them tells it; read are only those that count.
+    """Return the newest snapshots of all timelines, each from the first timeline in `tips` that has it.
 
-    `tips`: when the newest of each was taken, and nothing on a timeline is newer than its tip.
+    `tips`: the time of each timeline's newest snapshot; a timeline with a tip that is too old is not read.
     """
     lines: dict[str, Sequence[Snapshot]] = {}
     newest: list[float] = []
@@ -128,7 +160,7 @@ def newest_snapshots(
 
 
 def judge_verdicts(found: Sequence[Snapshot], keys: Callable[[], KeyRing]) -> list[Snapshot]:
-    """The snapshots; of each verdict that no key here signed it is said whose claim it is."""
+    """Return the snapshots with their verdicts judged: one that no key here signed is marked as a claim."""
     if not any(one.verdicts for one in found):
         return list(found)
     from git_envhist.snapshots.message import with_judged_verdicts  # loaded late: keeps a capture fast
@@ -136,34 +168,34 @@ def judge_verdicts(found: Sequence[Snapshot], keys: Callable[[], KeyRing]) -> li
     return [with_judged_verdicts(one, keys().get) if one.verdicts else one for one in found]
 
 
-def world_of(
+def read_catalog(
     own: str,
     list_names: Callable[[], Sequence[str]],
     log: Callable[[int | None, str | None], Sequence[Snapshot]],
     git: Git,
     has_remote: bool,
 ) -> Catalog:
-    """All that a revision can speak of."""
+    """Return everything that a revision can refer to."""
     others = OtherTimelines(
         lambda: [name for name in list_names() if name != own], lambda name: log(None, name)
     )
     dropped = DroppedIds(git)
-    mine = Timeline.of(own, log(None, own or None))
-    return Catalog(mine, others, GitCommits(git), PathMatcher(git, own), dropped, has_remote)
+    own_timeline = Timeline.of(own, log(None, own or None))
+    return Catalog(own_timeline, others, GitCommits(git), PathMatcher(git, own), dropped, has_remote)
 
 
 class PathMatcher:
-    """Whether words are a path: one that stands here, or that stood here when the newest snapshot was taken."""
+    """Return whether a text is a path that exists, or existed in the newest snapshot."""
 
     def __init__(self, git: Git, timeline: str) -> None:
         self._git = git
         self._timeline = timeline
 
     def __call__(self, text: str) -> bool:
-        return os.path.lexists(text) or self._stood_here(text)
+        return os.path.lexists(text) or self._existed(text)
 
-    def _stood_here(self, text: str) -> bool:
-        # What somebody wants back is gone: it is looked for where it was.
+    def _existed(self, text: str) -> bool:
+        # A user who wants to restore a deleted path types a path that does not exist.
         if self._git.work_tree is None or not self._timeline:
             return False
         try:
@@ -175,7 +207,7 @@ class PathMatcher:
 
 
 def path_below(root: bytes, directory: bytes, typed: bytes) -> EnvPath:
-    """The path below the top that words typed in some directory mean."""
+    """Return the path from the top for a path typed in a directory; raise `UsageError` if it is outside."""
     top = os.path.realpath(root)
     parent = os.path.realpath(os.path.join(directory, os.path.dirname(typed) or b"."))
     whole = os.path.normpath(os.path.join(parent, os.path.basename(typed)))
@@ -187,27 +219,29 @@ def path_below(root: bytes, directory: bytes, typed: bytes) -> EnvPath:
 
 
 LISTED = rb"^commit [0-9a-f]+\n([0-9a-f]+)\0(.*?)\0"
-"""Compiled where it is used: hardly anybody asks for what was let go."""
+"""Compiled when it is used: few revisions are ids of dropped snapshots."""
 
 
 class DroppedIds:
-    """The ids of what was let go, and can be brought back."""
+    """Ids of dropped snapshots in the trash."""
 
     def __init__(self, git: Git) -> None:
         self._git = git
 
     def __call__(self, prefix: str) -> str | None:
-        """The one id that begins with these digits; None where there is none, or more than one."""
-        from git_envhist.snapshots.message import read_message  # loaded late: hardly anybody asks for one
+        """Return the id that begins with some digits; None if there is none or more than one."""
+        from git_envhist.snapshots.message import (
+            read_message,  # loaded late: few revisions are dropped snapshots
+        )
 
         refs = self._git.try_run("for-each-ref", "--format=%(refname)", TRASH_REFS).out.split()
         if not refs:
             return None
-        told = self._git.try_run("rev-list", "--stdin", "--format=%H%x00%B%x00", stdin=b"\n".join(refs))
+        listed = self._git.try_run("rev-list", "--stdin", "--format=%H%x00%B%x00", stdin=b"\n".join(refs))
         found = set()
-        for commit, message in re.findall(LISTED, told.out, re.DOTALL | re.MULTILINE):
+        for commit, message in re.findall(LISTED, listed.out, re.DOTALL | re.MULTILINE):
             with suppress(Damaged):
-                found.add(read_message(message).draft.was or commit.decode("ascii"))
+                found.add(read_message(message).was or commit.decode("ascii"))
         matching = {one for one in found if one.startswith(prefix.lower())}
         return matching.pop() if len(matching) == 1 else None
 
@@ -231,19 +265,19 @@ def refuse_newer(git: Git, text: str) -> None:
 
 
 class GitCommits:
-    """git's own revisions."""
+    """Resolve git's revisions to code commits."""
 
     def __init__(self, git: Git) -> None:
         self._git = git
 
     def commit_of(self, text: str) -> str | None:
-        """The commit that git resolves a text to; None where it knows none."""
+        """Return the commit that git resolves a text to; None if there is none."""
         done = self._git.ask("rev-parse", "--verify", "--quiet", "--end-of-options", text + "^{commit}")
         return done.out.decode("ascii", "replace").strip() if done.status == 0 else None
 
 
 class OtherTimelines(Mapping[str, Timeline]):
-    """Timelines by name, their names and each of them read when they are asked for."""
+    """Timelines by name; the list of names and each timeline are read when they are asked for."""
 
     def __init__(
         self, list_names: Callable[[], Sequence[str]], read: Callable[[str], Sequence[Snapshot]]
@@ -257,10 +291,13 @@ class OtherTimelines(Mapping[str, Timeline]):
         return tuple(self._list_names())
 
     def __getitem__(self, name: str) -> Timeline:
-        if name not in self._names:
+        if name not in self._names and not is_fetched(name):
             raise KeyError(name)
         if name not in self._known:
+            # An own timeline as a push left it has a name with the remote, and is in no list.
             self._known[name] = Timeline.of(name, self._read(name))
+        if name not in self._names and not self._known[name].snapshots:
+            raise KeyError(name)
         return self._known[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""The list as a graph: where a restore went back to, where a fork began, which states were left behind (pure).
+"""Fold the lines of a list, and draw a list as a graph of states (pure).
 
-A timeline is one chain, but the states it holds are a tree: what a restore brought back goes on from the moment it
-came from, and what was undone by it stands on a branch beside. Where a part alone came back, a moment has two parents.
+A timeline is a chain of snapshots, but their states form a tree: a restored state continues from the snapshot that was
+restored, and the states undone by it are another branch. A restore of some paths only gives a state two parents.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from git_envhist.history.timeline import own_verdict
 from git_envhist.history.work import EFFECT, TASK
 from git_envhist.model import ChangeCount, IntentSource, RestoreRole, Snapshot, Trigger
 
-# Fold snapshots into the lines of a list (pure).
+# Fold snapshots into the lines of a list.
 #
-# One line shows all captures of one turn of an agent; a restore with the copy saved before it, if that held nothing
-# new; and the captures of one day that followed each other automatically and changed only files. A snapshot that
-# changed nothing, and for which nobody gave a reason, has no line unless it is the newest.
+# One line shows all captures of one turn of an agent; a restore with the snapshot taken before it, if that has no
+# changes; and the captures of one day that followed each other automatically and changed only files. A snapshot that
+# changed nothing and has no intent of a person has no line unless it is the newest.
 #
 # A snapshot with a name, a note, a verdict of its own, a task, an effect or a missing path keeps its line. So does the
 # first of all: a turn's changes are counted from it. The newest of a run represents it: the turn's intent finds it.
@@ -33,39 +33,39 @@ Turn = tuple[str, str | None, str | None, str]
 
 
 class LogLine(NamedTuple):
-    """One line of a list: the newest moment, and those before it that it stands for, newest first."""
+    """A line of a list: its newest snapshot, and the earlier ones folded into it, newest first."""
 
     newest: Snapshot
     earlier: tuple[Snapshot, ...] = ()
 
     @property
     def is_turn(self) -> bool:
-        """Whether several captures of a turn are one line, which tells of all of them."""
+        """True if the line shows several captures of one turn of an agent."""
         return bool(self.earlier) and _turn(self.newest) is not None
 
     @property
     def is_run(self) -> bool:
-        """Whether it shows several automatic captures."""
+        """True if the line shows several automatic captures."""
         return bool(self.earlier) and _is_routine(self.newest)
 
     @property
     def changed(self) -> ChangeCount:
-        """The counts of all its captures together."""
-        all_of_it = [snapshot.changed for snapshot in (self.newest, *self.earlier)]
+        """The changes of all its snapshots together."""
+        counts = [snapshot.changed for snapshot in (self.newest, *self.earlier)]
         return ChangeCount(
-            sum(one.added for one in all_of_it),
-            sum(one.modified for one in all_of_it),
-            sum(one.removed for one in all_of_it),
+            sum(one.added for one in counts),
+            sum(one.modified for one in counts),
+            sum(one.removed for one in counts),
         )
 
     @property
     def step(self) -> tuple[str, str | None]:
-        """Its commit, and the one before all that it stands for."""
+        """The commit of the newest snapshot, and the parent of the oldest."""
         return self.newest.commit, (self.earlier or (self.newest,))[-1].parent
 
 
 def fold_turns(newest_first: Iterable[Snapshot], zone: tzinfo | None = None) -> list[LogLine]:
-    """Return the lines of a list; `zone` says where a day begins. Snapshots of several timelines may alternate."""
+    """Return the lines of a list; days begin as in `zone`. Snapshots of several timelines may alternate."""
     lines: list[LogLine] = []
     latest: dict[str, int] = {}
     for snapshot in newest_first:
@@ -79,17 +79,17 @@ def fold_turns(newest_first: Iterable[Snapshot], zone: tzinfo | None = None) -> 
 
 
 def _belongs(line: LogLine, snapshot: Snapshot, zone: tzinfo | None) -> bool:
-    # Chosen ones may have others between them, which no line of theirs tells of.
+    # A selection may leave out snapshots between two others; these are not folded.
     follows = (line.earlier or (line.newest,))[-1].parent == snapshot.commit
     return (
         follows
         and (
             _same_turn(line, snapshot)
-            or _saved_nothing(line, snapshot)
+            or _is_safety_copy(line, snapshot)
             or _is_idle(line, snapshot)
             or _same_run(line, snapshot, zone)
         )
-        and not _stands_alone(snapshot)
+        and not _has_own_line(snapshot)
     )
 
 
@@ -98,17 +98,17 @@ def _same_turn(line: LogLine, snapshot: Snapshot) -> bool:
     return turn is not None and turn == _turn(line.newest)
 
 
-def _saved_nothing(line: LogLine, snapshot: Snapshot) -> bool:
-    """Whether it is what a restore saved first, and the moment before holds all of it."""
-    arrived = not line.earlier and line.newest.restore not in (None, RestoreRole.BEFORE)
-    return arrived and snapshot.restore is RestoreRole.BEFORE and _changed_nothing(snapshot)
+def _is_safety_copy(line: LogLine, snapshot: Snapshot) -> bool:
+    """Return whether a snapshot was taken before a restore and equals the one before it."""
+    is_restore = not line.earlier and line.newest.restore not in (None, RestoreRole.BEFORE)
+    return is_restore and snapshot.restore is RestoreRole.BEFORE and _changed_nothing(snapshot)
 
 
 def _is_idle(line: LogLine, snapshot: Snapshot) -> bool:
     """Return whether a snapshot changed nothing, and only a program or a command caused it."""
     if _turn(line.newest) is not None or snapshot.restore is not None or _turn(snapshot) is not None:
         return False
-    return (_has_no_words(snapshot) or snapshot.trigger is Trigger.RUN) and _changed_nothing(snapshot)
+    return (_has_no_intent(snapshot) or snapshot.trigger is Trigger.RUN) and _changed_nothing(snapshot)
 
 
 def _same_run(line: LogLine, snapshot: Snapshot, zone: tzinfo | None) -> bool:
@@ -117,13 +117,13 @@ def _same_run(line: LogLine, snapshot: Snapshot, zone: tzinfo | None) -> bool:
 
 
 def _is_routine(snapshot: Snapshot) -> bool:
-    """Return whether a snapshot is automatic, and neither its intent nor its summary says more than which files."""
-    automatic = snapshot.trigger.automatic and snapshot.restore is None and _has_no_words(snapshot)
+    """Return whether a snapshot is automatic, and its intent and summary show nothing but changed files."""
+    automatic = snapshot.trigger.automatic and snapshot.restore is None and _has_no_intent(snapshot)
     only_files = changes_phrase(snapshot) == describe_counts(snapshot.changed)
-    return automatic and only_files and _turn(snapshot) is None and not _stands_alone(snapshot)
+    return automatic and only_files and _turn(snapshot) is None and not _has_own_line(snapshot)
 
 
-def _has_no_words(snapshot: Snapshot) -> bool:
+def _has_no_intent(snapshot: Snapshot) -> bool:
     return snapshot.intent_source in (IntentSource.COMMIT, IntentSource.NONE)
 
 
@@ -138,17 +138,20 @@ def _turn(snapshot: Snapshot) -> Turn | None:
     return snapshot.timeline, snapshot.actor.agent, snapshot.actor.session, number
 
 
-def _stands_alone(snapshot: Snapshot) -> bool:
-    doings = any(record.kind in (TASK, EFFECT) for record in snapshot.records)
-    told = snapshot.names or snapshot.remarks or own_verdict(snapshot)
-    return bool(told) or doings or not snapshot.complete or snapshot.parent is None
+def _has_own_line(snapshot: Snapshot) -> bool:
+    has_work = any(record.kind in (TASK, EFFECT) for record in snapshot.records)
+    has_notes = bool(snapshot.names or snapshot.remarks or own_verdict(snapshot))
+    return has_notes or has_work or not snapshot.complete or snapshot.parent is None
 
+
+# Draw the graph.
 
 Parents = Mapping[str, tuple[str, ...]]
+"""By id of a snapshot: the ids of the states that it continues."""
 
 
 class GraphRow(NamedTuple):
-    """The lines of a graph at one moment: those before it, its own, what goes on beside its further lines."""
+    """The graph at one snapshot: rows before it, its own row, the lanes next to its further text, rows after it."""
 
     before: tuple[str, ...]
     mark: str
@@ -157,12 +160,12 @@ class GraphRow(NamedTuple):
 
     @property
     def indent(self) -> int:
-        """Where the words at this moment begin."""
+        """The column at which the text of the snapshot begins."""
         return len(self.mark) + 1
 
 
 def parents_of(snapshots: Iterable[Snapshot]) -> dict[str, tuple[str, ...]]:
-    """The states that each moment's state goes on from, by their ids."""
+    """Return the ids of the states that each snapshot continues, by its id."""
     everything = list(snapshots)
     by_id: dict[str, Snapshot] = {one.id: one for one in everything}
     id_of: dict[str, str] = {one.commit: one.id for one in everything}
@@ -177,31 +180,31 @@ def _states_before(one: Snapshot, by_id: Mapping[str, Snapshot], id_of: Mapping[
             yield before
         return
     yield source.id
-    # A part of it: the rest goes on from what was here.
+    # A restore of some paths: the other paths continue the state before.
     if one.forked_from is None and before not in (None, source.id) and source.content != one.content:
         assert before is not None
         yield before
 
 
 def connected(start: Iterable[str], parents: Parents) -> frozenset[str]:
-    """All moments that hang together with some of them, by parents or children."""
-    beside: dict[str, set[str]] = {}
+    """Return all snapshots that are connected with some of them by parents or children."""
+    neighbours: dict[str, set[str]] = {}
     for one, before in parents.items():
         for other in before:
-            beside.setdefault(one, set()).add(other)
-            beside.setdefault(other, set()).add(one)
+            neighbours.setdefault(one, set()).add(other)
+            neighbours.setdefault(other, set()).add(one)
     seen: set[str] = set()
     waiting = list(start)
     while waiting:
         one = waiting.pop()
         if one not in seen:
             seen.add(one)
-            waiting += beside.get(one, ())
+            waiting += neighbours.get(one, ())
     return frozenset(seen)
 
 
 def ordered(snapshots: Sequence[Snapshot], parents: Parents) -> list[Snapshot]:
-    """The newest first, none before what goes on from it."""
+    """Return the snapshots newest first, each after all snapshots that continue it."""
     shown: dict[str, tuple[float, int, Snapshot]] = {
         one.id: (-one.at.timestamp(), place, one) for place, one in enumerate(snapshots)
     }
@@ -225,7 +228,7 @@ def ordered(snapshots: Sequence[Snapshot], parents: Parents) -> list[Snapshot]:
 
 
 def shown_parents(shown: Sequence[str], parents: Parents) -> dict[str, tuple[str, ...]]:
-    """For each that is shown the nearest ones that are shown, too."""
+    """Return for each listed snapshot its nearest ancestors that are listed."""
     wanted = set(shown)
     nearest: dict[str, tuple[str, ...]] = {}
     for one in shown:
@@ -241,7 +244,7 @@ def shown_parents(shown: Sequence[str], parents: Parents) -> dict[str, tuple[str
 
 
 def draw(shown: Sequence[str], parents: Parents) -> Iterator[GraphRow]:
-    """The rows, in the manner of git."""
+    """Yield the rows of the graph, drawn as git does."""
     lanes: list[str] = []
     for one in shown:
         if one not in lanes:
@@ -274,7 +277,7 @@ def _line(marks: Mapping[int, str]) -> str:
 
 
 def _join(number: int, last: int, at: int) -> Iterator[str]:
-    """One lane runs into another on its left; those on its right move up."""
+    """Yield the rows in which a lane joins another on its left and those on its right close up."""
     for step in range(last, at, -1):
         marks = {2 * place: "|" for place in range(last)}
         for place in range(last + 1, number):
@@ -283,13 +286,13 @@ def _join(number: int, last: int, at: int) -> Iterator[str]:
 
 
 def _opened(number: int, at: int) -> str:
-    """A lane begins to the right of another; those on its right make room."""
+    """Return the row in which a lane begins to the right of another and the lanes on its right move over."""
     marks = {2 * place: "|" for place in range(at + 1)}
     return _line({**marks, 2 * at + 1: "\\", **{2 * place - 1: "\\" for place in range(at + 2, number)}})
 
 
 def _closed(number: int, at: int) -> list[str]:
-    """A lane ends; those on its right move up."""
+    """Return the row in which a lane ends and those on its right close up."""
     if at == number - 1:
         return []
     marks = {2 * place: "|" for place in range(at)}

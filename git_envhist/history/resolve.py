@@ -1,8 +1,11 @@
-"""Resolves revisions: collects every snapshot that a text can mean, and takes it only where that is one.
+"""Resolve revisions and ranges to snapshots.
 
-The law: for every line of a timeline its id, its printed time, its name and `:/its intent` each lead to that line, or
-list the candidates. So a word is looked up as everything it can be, and nothing shadows anything silently. Only
-what is no more than near (a time between two snapshots, a name on another timeline) yields to what is exact.
+The rule: the id, the printed time, a name and `:/intent` of every line of a list each lead to that line, or list the
+candidates. So a word is looked up as everything that it can be, and more than one match is an error with the
+candidates. An inexact match (a time between two snapshots, a name on another timeline) counts only if there is no exact
+one.
+
+The first half of the module makes the errors for a text that matches nothing, with a hint what to type instead.
 """
 
 from __future__ import annotations
@@ -42,12 +45,12 @@ from git_envhist.history.timeline import (
     is_id,
     own_verdict,
 )
-from git_envhist.history.times import SPELLINGS, parse_moment, printed_time
+from git_envhist.history.times import SPELLINGS, parse_time_span, printed_time
 from git_envhist.history.titles import by_intent, label_candidates
 from git_envhist.lazy import dataclass
 from git_envhist.model import Snapshot, VerdictStatus
 
-# Says why a text means no snapshot, and what to type next.
+# Errors for a text that means no snapshot.
 
 SPELLED = f"a time is one of: {SPELLINGS}"
 NEWEST, BEFORE = "the newest is '@'", "the one before the newest is '@~1'"
@@ -57,42 +60,42 @@ BEGIN = "git envlog capture"
 NOTHING_CAPTURED = f"{NOTHING_HERE}: {BEGIN}"
 
 
-def nothing_captured(world: Catalog) -> str:
-    """What to type where this working tree has no moment; others may."""
-    return f"{NOTHING_HERE}: {_how_to_begin(world)}"
+def nothing_captured(catalog: Catalog) -> str:
+    """Return the hint for a working tree without snapshots; other timelines may have some."""
+    return f"{NOTHING_HERE}: {_how_to_begin(catalog)}"
 
 
-def _how_to_begin(world: Catalog) -> str:
-    if world.others:
-        return f"{BEGIN}; what others have: git envlog --all"
-    return f"{BEGIN}; what was pushed elsewhere: git envlog fetch" if world.has_remote else BEGIN
+def _how_to_begin(catalog: Catalog) -> str:
+    if catalog.others:
+        return f"{BEGIN}; snapshots of other timelines: git envlog --all"
+    return f"{BEGIN}; snapshots of a remote: git envlog fetch" if catalog.has_remote else BEGIN
 
 
 def not_found_error(
-    text: str, world: Catalog, now: datetime, *, commit: str | None = None, before_base: int | None = None
+    text: str, catalog: Catalog, now: datetime, *, commit: str | None = None, before_base: int | None = None
 ) -> SnapshotNotFound:
-    """The error for a text that means nothing.
+    """Return the error for a text that means no snapshot.
 
-    `commit` is what git takes it for; `before_base` how many snapshots stand before what its `~n` counts from.
+    `commit`: the code commit of that name; `before_base`: the number of snapshots before the base of `~n`.
     """
-    if world.is_path(text):
-        # Whoever wants to look shall not be led to what writes.
+    if catalog.is_path(text):
+        # The commands that only read come first.
         path = _quoted(text)
-        told = f"it is a path: git envlog -- {path} or git envdiff -- {path} tells of it"
-        return SnapshotNotFound(text, hint=f"{told}, git envrestore @ -- {path} brings it back")
-    dropped = world.dropped(text) if is_id(text) else None
+        show = f"it is a path; show its changes: git envlog -- {path} or git envdiff -- {path}"
+        return SnapshotNotFound(text, hint=f"{show}; restore it: git envrestore @ -- {path}")
+    dropped = catalog.dropped(text) if is_id(text) else None
     if dropped is not None:
         return SnapshotNotFound(text, hint=f"it was dropped; bring it back: git envlog undrop {dropped[:12]}")
     if commit is not None:
         return SnapshotNotFound(text, hint=_hint_for_code(commit))
-    if text == "@" and not world.own.snapshots:
-        # Nobody need have typed that: it is what most commands go by where no moment is named.
-        return SnapshotNotFound(text, hint=_how_to_begin(world), message=NOTHING_HERE)
-    return SnapshotNotFound(text, hint=_hint(readings(text)[-1], text, world, now, before_base))
+    if text == "@" and not catalog.own.snapshots:
+        # `@` is the default of most commands, so the user need not have typed it.
+        return SnapshotNotFound(text, hint=_how_to_begin(catalog), message=NOTHING_HERE)
+    return SnapshotNotFound(text, hint=_hint(readings(text)[-1], text, catalog, now, before_base))
 
 
-def refuse_as_range(text: str) -> UsageError:
-    """The error for dots that cut no range."""
+def range_error(text: str) -> UsageError:
+    """Return the error for a text with dots that is no range."""
     hint = "a range is 'a..b', 'a..' or '..b'"
     first, dots, last = text.partition("...")
     if dots and first and last and ".." not in last:
@@ -102,49 +105,49 @@ def refuse_as_range(text: str) -> UsageError:
     return UsageError(f"not a range: '{text}'", hint=hint)
 
 
-def _hint(way: Revision, text: str, world: Catalog, now: datetime, before_base: int | None) -> str | None:
-    match way:
+def _hint(
+    revision: Revision, text: str, catalog: Catalog, now: datetime, before_base: int | None
+) -> str | None:
+    match revision:
         case BareWord(word):
-            return _hint_for_word(word, world, now)
+            return _hint_for_word(word, catalog, now)
         case Ancestor(base, _) if before_base is None:
-            return _hint(base, shorten(text), world, now, None)
+            return _hint(base, shorten(text), catalog, now, None)
         case Ancestor():
             return _hint_for_steps(text, before_base or 0)
         case AtTime(time, timeline):
-            return _hint_for_time(time, timeline, world, now)
-        case _ if not world.own.snapshots:
-            return nothing_captured(world)
+            return _hint_for_time(time, timeline, catalog, now)
+        case _ if not catalog.own.snapshots:
+            return nothing_captured(catalog)
         case ByVerdict(status, _):
-            return _hint_for_verdict(status, world)
+            return _hint_for_verdict(status, catalog)
         case ByIntent():
-            return "the case counts; 'git envlog' lists every intent"
+            return "upper and lower case differ; 'git envlog' lists every intent"
     return None
 
 
-def _hint_for_word(word: str, world: Catalog, now: datetime) -> str | None:
-    if not world.own.snapshots:
-        return nothing_captured(world)
+def _hint_for_word(word: str, catalog: Catalog, now: datetime) -> str | None:
+    if not catalog.own.snapshots:
+        return nothing_captured(catalog)
     if word.lower() in SPELLED_OTHERWISE:
         return SPELLED_OTHERWISE[word.lower()]
     if "^" in word:
         return PARENTS_HINT
     if ".." in word:
-        return "one snapshot is wanted here, not a range"
+        return "give one snapshot, not a range"
     if 0 < len(word) < SHORTEST_ID and _is_short_id(word):
         return f"an id takes at least {SHORTEST_ID} digits; a number of steps back is '@~{word}'"
-    if parse_moment(word, now) is not None:
-        return _hint_for_time(word, None, world, now)
+    if parse_time_span(word, now) is not None:
+        return _hint_for_time(word, None, catalog, now)
     if word.replace(":", "").isdecimal() and ":" in word:
         return SPELLED
     revision, colon, path = word.partition(":")
     if colon and revision and path:
         words = f"{_quoted(revision)} -- {_quoted(path)}"
-        return (
-            f"a file of a snapshot: git envlog show {words} shows it, git envrestore {words} brings it back"
-        )
-    if by_intent(world.own, word):
-        return f"did you mean {_quoted(':/' + word)}? so the words of an intent are spelled"
-    return _similar_name(word, world)
+        return f"to show a file of a snapshot: git envlog show {words}; to restore it: git envrestore {words}"
+    if by_intent(catalog.own, word):
+        return f"did you mean {_quoted(':/' + word)}? That finds an intent"
+    return _similar_name(word, catalog)
 
 
 def _is_short_id(word: str) -> bool:
@@ -155,18 +158,18 @@ def _is_short_id(word: str) -> bool:
 
 def _hint_for_code(commit: str) -> str:
     return (
-        f"nothing was captured while code commit {commit[:7]} was checked out; what was captured before: "
+        f"no snapshot was taken while code commit {commit[:7]} was checked out; earlier snapshots: "
         f'git envlog --until="$(git log -1 --format=%cI {commit[:12]})"'
     )
 
 
-def _similar_name(word: str, world: Catalog) -> str | None:
-    from difflib import get_close_matches  # loaded late: keeps every command fast that finds its snapshot
+def _similar_name(word: str, catalog: Catalog) -> str | None:
+    from difflib import get_close_matches  # loaded late: only an error needs it
 
-    if word in world.others:
-        return f"nothing of the timeline '{word}' can be read; 'git envlog fsck' says why"
-    names = {name for snapshot in world.own.snapshots for name in snapshot.names}
-    names |= {"good", "bad", "now", world.own.name, *world.others}
+    if word in catalog.others:
+        return f"the timeline '{word}' cannot be read; check it: git envlog fsck"
+    names = {name for snapshot in catalog.own.snapshots for name in snapshot.names}
+    names |= {"good", "bad", "now", catalog.own.name, *catalog.others}
     folded = {name.lower(): name for name in sorted(names)}
     close = get_close_matches(word.lower(), list(folded), n=1, cutoff=0.75)
     return f"did you mean '{folded[close[0]]}'?" if close else None
@@ -179,35 +182,33 @@ def _hint_for_steps(text: str, before_base: int) -> str:
     return f"the oldest is '{base}~{before_base}'"
 
 
-def _hint_for_time(time: str, name: str | None, world: Catalog, now: datetime) -> str:
-    timeline = world.own if name is None else world.timeline(name)
+def _hint_for_time(time: str, name: str | None, catalog: Catalog, now: datetime) -> str:
+    timeline = catalog.own if name is None else catalog.timeline(name)
     if timeline is None:
-        return f"no timeline is called '{name}': git envlog --all"
+        return f"no timeline is named '{name}'; to list them: git envlog --all"
     if time.isdigit():
-        return f"a time stands in the braces; so many steps back is '{name or '@'}~{time}'"
-    if parse_moment(time, now) is None:
+        return f"braces contain a time; a number of steps back is '{name or '@'}~{time}'"
+    if parse_time_span(time, now) is None:
         return SPELLED
     if not timeline.snapshots:
         return NOTHING_CAPTURED
     return f"the oldest snapshot is from {printed_time(timeline.snapshots[-1].at, now)}"
 
 
-def _hint_for_verdict(status: VerdictStatus, world: Catalog) -> str:
+def _hint_for_verdict(status: VerdictStatus, catalog: Catalog) -> str:
     word = "passed" if status is VerdictStatus.PASS else "failed"
-    count = len(by_verdict(world.own, status))
+    count = len(by_verdict(catalog.own, status))
     if count:
         return f"only {count} {word}: git envlog --verdict={status.value}"
-    checked = sum(own_verdict(snapshot) is not None for snapshot in world.own.snapshots)
+    checked = sum(own_verdict(snapshot) is not None for snapshot in catalog.own.snapshots)
     if not checked:
-        older = "@~1" if len(world.own.snapshots) > 1 else "@"
-        return (
-            f"no moment here was checked yet: choose one and check it: git envlog verify {older} -- <command>"
-        )
+        older = "@~1" if len(catalog.own.snapshots) > 1 else "@"
+        return f"no snapshot was checked yet; to check one: git envlog verify {older} -- <command>"
     return f"no check {word} yet, of {checked} that ran: git envlog verify @"
 
 
 def _quoted(path: str) -> str:
-    from shlex import quote  # loaded late: keeps every command fast that finds its snapshot
+    from shlex import quote  # loaded late: only an error needs it
 
     return quote(path)
 
@@ -215,251 +216,253 @@ def _quoted(path: str) -> str:
 LIVE = Now()
 
 LONG_ID = 16
-"""An id of so many digits is not shared by chance: no other timeline is read to look for a second one."""
+"""Digits of an id that are unique beyond doubt: other timelines are not read for a second match."""
 
 End = Position | Now
 
 
-def resolve(text: str, world: Catalog, now: datetime) -> Snapshot:
-    """The one snapshot that a text means."""
-    return locate(text, world, now).snapshot
+def resolve(text: str, catalog: Catalog, now: datetime) -> Snapshot:
+    """Return the snapshot that a revision means; raise `SnapshotNotFound` or `AmbiguousRevision`."""
+    return locate(text, catalog, now).snapshot
 
 
-def locate(text: str, world: Catalog, now: datetime) -> Position:
-    """The one snapshot that a text means, and where it stands."""
-    end = resolve_end(text, world, now)
+def locate(text: str, catalog: Catalog, now: datetime) -> Position:
+    """Return the snapshot that a revision means, with its timeline."""
+    end = resolve_end(text, catalog, now)
     if isinstance(end, Now):
-        raise UsageError(
-            "a snapshot is wanted, not the environment: 'now'", hint="the newest snapshot is '@'"
-        )
+        raise UsageError("expected a snapshot: 'now'", hint="the newest snapshot is '@'")
     return end
 
 
-def resolve_end(text: str, world: Catalog, now: datetime) -> End:
-    """What a text means where the live environment may stand too."""
-    if end := find_end(text, world, now):
+def resolve_end(text: str, catalog: Catalog, now: datetime) -> End:
+    """Return the snapshot that a text means, or `Now` for the working tree."""
+    if end := find_end(text, catalog, now):
         return end
-    raise no_match_error(text, world, now)
+    raise no_match_error(text, catalog, now)
 
 
-def no_match_error(text: str, world: Catalog, now: datetime) -> SnapshotNotFound:
-    """The error for a text that means no snapshot, with the hint that helps."""
-    way = readings(text)[-1]
-    commit = world.git.commit_of(text) if _asks_git(way, world) else None
+def no_match_error(text: str, catalog: Catalog, now: datetime) -> SnapshotNotFound:
+    """Return the error for a text that means no snapshot."""
+    revision = readings(text)[-1]
+    commit = catalog.git.commit_of(text) if _asks_git(revision, catalog) else None
     return not_found_error(
-        text, world, now, commit=commit, before_base=_count_before_base(way, text, world, now)
+        text, catalog, now, commit=commit, before_base=_count_before_base(revision, text, catalog, now)
     )
 
 
-def find_end(text: str, world: Catalog, now: datetime) -> End | None:
-    """The same, but None where the text means nothing."""
+def find_end(text: str, catalog: Catalog, now: datetime) -> End | None:
+    """Return what `resolve_end` returns, or None if the text means no snapshot."""
     if text == "now":
         return LIVE
-    spots = _meanings(text, world, now)
-    if len(spots) > 1:
-        raise AmbiguousRevision(text, label_candidates(spots, now))
-    return spots[0] if spots else None
+    positions = _meanings(text, catalog, now)
+    if len(positions) > 1:
+        raise AmbiguousRevision(text, label_candidates(positions, now))
+    return positions[0] if positions else None
 
 
-# --- what a text can mean
+# Find what a text can mean.
 
 
-def _meanings(text: str, world: Catalog, now: datetime) -> tuple[Position, ...]:
-    """Every snapshot that a text can mean; the first of its readings that finds any decides."""
-    named = () if text in RESERVED else by_name(world.own, text)
+def _meanings(text: str, catalog: Catalog, now: datetime) -> tuple[Position, ...]:
+    """Return every snapshot that a text can mean, by the first reading that finds any."""
+    named = () if text in RESERVED else by_name(catalog.own, text)
     try:
-        ways = readings(text)
+        revisions = readings(text)
     except UsageError:
         if named:
             return named
         raise
-    for way in ways:
-        if found := _find(way, text, world, now):
+    for revision in revisions:
+        if found := _find(revision, text, catalog, now):
             return distinct([*named, *found])
     return named
 
 
-def _find(revision: Revision, text: str, world: Catalog, now: datetime) -> tuple[Position, ...]:
-    exact = _find_here(revision, text, world, now)
+def _find(revision: Revision, text: str, catalog: Catalog, now: datetime) -> tuple[Position, ...]:
+    exact = _find_here(revision, text, catalog, now)
     if exact and len(text) >= LONG_ID and is_id(text):
         return exact
-    commit = world.git.commit_of(text) if _asks_git(revision, world) else None
-    # A commit that was never captured is meant all the same: no time, no foreign name stands in for it.
+    commit = catalog.git.commit_of(text) if _asks_git(revision, catalog) else None
+    # A code commit without a snapshot is still what the text means: an inexact match would be wrong.
     if exact or commit:
-        return distinct([*exact, *_taken_at(commit, world)])
-    return _find_near(revision, text, world, now)
+        return distinct([*exact, *_taken_at(commit, catalog)])
+    return _find_near(revision, text, catalog, now)
 
 
-def _asks_git(revision: Revision, world: Catalog) -> bool:
-    """Whether git may know the whole text: `HEAD~1`, `main@{1}`; not `@~1`, for git's `@` is HEAD."""
+def _asks_git(revision: Revision, catalog: Catalog) -> bool:
+    """Return whether the text may be a git revision: `HEAD~1`, `main@{1}`; not `@~1`, since git's `@` is HEAD."""
     match revision:
         case BareWord():
             return True
         case Ancestor(base, _):
-            return _asks_git(base, world)
+            return _asks_git(base, catalog)
         case AtTime(_, timeline):
-            return timeline is not None and world.timeline(timeline) is None
+            return timeline is not None and catalog.timeline(timeline) is None
     return False
 
 
-def _find_here(revision: Revision, text: str, world: Catalog, now: datetime) -> tuple[Position, ...]:
-    """The snapshots that a text means without asking git."""
+def _find_here(revision: Revision, text: str, catalog: Catalog, now: datetime) -> tuple[Position, ...]:
+    """Return the exact matches of a text, without asking git."""
     match revision:
         case Newest():
-            return world.own.newest()
+            return catalog.own.newest()
         case ByVerdict(status, nth):
-            return by_verdict(world.own, status)[nth - 1 : nth]
+            return by_verdict(catalog.own, status)[nth - 1 : nth]
         case ByIntent(wanted):
-            return by_intent(world.own, wanted)
+            return by_intent(catalog.own, wanted)
         case AtTime(time, name):
-            timeline = world.own if name is None else world.timeline(name)
-            moment = parse_moment(time, now)
-            return by_time(timeline, moment) if timeline and moment else ()
+            timeline = catalog.own if name is None else catalog.timeline(name)
+            time_span = parse_time_span(time, now)
+            return by_time(timeline, time_span) if timeline and time_span else ()
         case Ancestor(base, steps):
-            return _step(_find_base(base, shorten(text), world, now), steps)
+            return _step(_find_base(base, shorten(text), catalog, now), steps)
         case BareWord(word):
-            return _find_word(word, world, now)
+            return _find_word(word, catalog, now)
     return ()
 
 
-def _find_near(revision: Revision, text: str, world: Catalog, now: datetime) -> tuple[Position, ...]:
-    """What a text means where nothing bears it: a time between two snapshots, a name on another timeline."""
+def _find_near(revision: Revision, text: str, catalog: Catalog, now: datetime) -> tuple[Position, ...]:
+    """Return inexact matches: the snapshot before a time, a name on another timeline."""
     match revision:
-        case Ancestor(base, steps) if not _find_base(base, shorten(text), world, now):
-            return _step(_find_near(base, shorten(text), world, now), steps)
+        case Ancestor(base, steps) if not _find_base(base, shorten(text), catalog, now):
+            return _step(_find_near(base, shorten(text), catalog, now), steps)
         case BareWord(word):
-            if moment := parse_moment(word, now):
-                return by_time(world.own, moment)
-            return distinct(spot for timeline in world.timelines() for spot in by_name(timeline, word))
+            if time_span := parse_time_span(word, now):
+                return by_time(catalog.own, time_span)
+            return distinct(
+                position for timeline in catalog.timelines() for position in by_name(timeline, word)
+            )
     return ()
 
 
-def _find_base(base: Revision, text: str, world: Catalog, now: datetime) -> tuple[Position, ...]:
-    """What `~n` counts from; no code commit: from there git counts itself."""
-    named = () if text in RESERVED else by_name(world.own, text)
-    return distinct([*named, *_find_here(base, text, world, now)])
+def _find_base(base: Revision, text: str, catalog: Catalog, now: datetime) -> tuple[Position, ...]:
+    """Return the snapshots that `~n` counts from; git itself counts from a code commit."""
+    named = () if text in RESERVED else by_name(catalog.own, text)
+    return distinct([*named, *_find_here(base, text, catalog, now)])
 
 
-def _step(spots: tuple[Position, ...], steps: int) -> tuple[Position, ...]:
-    return tuple(before for spot in spots for before in spot.back(steps))
+def _step(positions: tuple[Position, ...], steps: int) -> tuple[Position, ...]:
+    return tuple(before for position in positions for before in position.back(steps))
 
 
-def _find_word(word: str, world: Catalog, now: datetime) -> tuple[Position, ...]:
-    """The snapshots that bear a word: as a name, in their id, as what another program calls
-    them, as their timeline's newest, as their printed time."""
-    if is_id(word) and len(word) >= LONG_ID and (own := by_id(world.own, word)):
-        # As git is not asked then, so are the other timelines not for their names.
-        return distinct([*by_name(world.own, word), *own])
-    moment = parse_moment(word, now)
-    timeline = world.timeline(word)
+def _find_word(word: str, catalog: Catalog, now: datetime) -> tuple[Position, ...]:
+    """Return the snapshots that a word names: by name, id, external id, timeline (its newest) or printed time."""
+    if is_id(word) and len(word) >= LONG_ID and (own := by_id(catalog.own, word)):
+        # Reading the other timelines for their names would cost more than a certain match is worth.
+        return distinct([*by_name(catalog.own, word), *own])
+    time_span = parse_time_span(word, now)
+    timeline = catalog.timeline(word)
     return distinct(
         [
-            *by_name(world.own, word),
-            *by_external_id(world.own, word),
-            *(_find_by_id(word, world) if is_id(word) else ()),
+            *by_name(catalog.own, word),
+            *by_external_id(catalog.own, word),
+            *(_find_by_id(word, catalog) if is_id(word) else ()),
             *(timeline.newest() if timeline else ()),
-            *(by_printed_time(world.own, moment) if moment else ()),
+            *(by_printed_time(catalog.own, time_span) if time_span else ()),
         ]
     )
 
 
-def _find_by_id(prefix: str, world: Catalog) -> tuple[Position, ...]:
-    own = by_id(world.own, prefix)
+def _find_by_id(prefix: str, catalog: Catalog) -> tuple[Position, ...]:
+    own = by_id(catalog.own, prefix)
     if own and len(prefix) >= LONG_ID:
         return own
-    return distinct(spot for timeline in world.timelines() for spot in by_id(timeline, prefix))
+    return distinct(position for timeline in catalog.timelines() for position in by_id(timeline, prefix))
 
 
-def _taken_at(commit: str | None, world: Catalog) -> tuple[Position, ...]:
-    """The newest taken when that code commit was checked out; the snapshot itself, where the commit is one."""
+def _taken_at(commit: str | None, catalog: Catalog) -> tuple[Position, ...]:
+    """Return the newest snapshot taken at a code commit; if the commit is a snapshot itself, that one."""
     if commit is None:
         return ()
-    return _find_by_id(commit, world) or by_head(world.own, commit)
+    return _find_by_id(commit, catalog) or by_head(catalog.own, commit)
 
 
-def _count_before_base(way: Revision, text: str, world: Catalog, now: datetime) -> int | None:
-    """For `<base>~n` with a base that is here: how many snapshots stand before it."""
-    if not isinstance(way, Ancestor):
+def _count_before_base(revision: Revision, text: str, catalog: Catalog, now: datetime) -> int | None:
+    """Return the number of snapshots before the base of `<base>~n`; None for another revision."""
+    if not isinstance(revision, Ancestor):
         return None
     base = shorten(text)
-    bases = _find_base(way.base, base, world, now) or _find_near(way.base, base, world, now)
-    return max((spot.count_before for spot in bases), default=None)
+    bases = _find_base(revision.base, base, catalog, now) or _find_near(revision.base, base, catalog, now)
+    return max((position.count_before for position in bases), default=None)
 
 
-# Ranges: cuts `a..b` where both ends mean something, and takes the snapshots between them.
+# Ranges: split `a..b` where both ends mean a snapshot.
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRange:
-    """A resolved range; `start` None where a single revision was given."""
+    """The ends of a range; `start` is None for a single revision."""
 
     start: End | None
     end: End
 
 
-def resolve_range(text: str, world: Catalog, now: datetime) -> ResolvedRange:
-    """The two ends of `a..b`, or the single end of a text that means one snapshot as a whole."""
+def resolve_range(text: str, catalog: Catalog, now: datetime) -> ResolvedRange:
+    """Return the two ends of `a..b`, or the single end of a text that means one snapshot."""
     if ".." not in text:
-        return ResolvedRange(None, resolve_end(text, world, now))
-    if whole := _find_whole(text, world, now):
+        return ResolvedRange(None, resolve_end(text, catalog, now))
+    if whole := _find_whole(text, catalog, now):
         return ResolvedRange(None, whole)
-    return _only_cut(text, range_cuts(text), world, now)
+    return _only_cut(text, range_cuts(text), catalog, now)
+
+
+def snapshots_of_range(text: str, catalog: Catalog, now: datetime) -> tuple[Snapshot, ...] | None:
+    """Return the snapshots of a range, newest first; None if the text means one snapshot."""
+    span = resolve_range(text, catalog, now)
+    return None if span.start is None else snapshots_in_range(span, catalog.own)
 
 
 def snapshots_in_range(span: ResolvedRange, own: Timeline) -> tuple[Snapshot, ...]:
-    """The snapshots of a range, newest first: up to its end, without its start and what is older."""
-    end = _spot(span.end, own)
+    """Return the snapshots of a range, newest first: its end, and back to its start, which is excluded."""
+    end = _position(span.end, own)
     if end is None:
         return ()
     reached = end.timeline.snapshots[end.index :]
-    start = None if span.start is None else _spot(span.start, own)
+    start = None if span.start is None else _position(span.start, own)
     if start is None:
         return reached
-    # As in git, what the start can reach is left out; a start on another timeline reaches nothing here.
+    # As in git, the snapshots that the start can reach are excluded; a start on another timeline reaches none.
     older = {snapshot.id for snapshot in start.timeline.snapshots[start.index :]}
     return tuple(snapshot for snapshot in reached if snapshot.id not in older)
 
 
-def _spot(end: Position | Now, own: Timeline) -> Position | None:
+def _position(end: Position | Now, own: Timeline) -> Position | None:
     if isinstance(end, Now):
-        return next(own.spots(), None)
+        return next(own.positions(), None)
     return end
 
 
-# --- where to cut
-
-
-def _find_whole(text: str, world: Catalog, now: datetime) -> End | None:
-    """An intent may hold dots: where a text means something as it stands, it is no range."""
-    # No ref and no name holds two of them: unless git is asked for a message or a time, it need not be asked.
-    if not text.startswith(":/") and "{" not in text and not by_name(world.own, text):
+def _find_whole(text: str, catalog: Catalog, now: datetime) -> End | None:
+    """Return what a text with dots means as a whole: an intent or a name may contain them."""
+    # A ref cannot contain two dots, so git is asked only for a message or a time.
+    if not text.startswith(":/") and "{" not in text and not by_name(catalog.own, text):
         return None
     try:
-        return find_end(text, world, now)
+        return find_end(text, catalog, now)
     except UsageError:
         return None
 
 
-def _only_cut(text: str, cuts: tuple[RangeSplit, ...], world: Catalog, now: datetime) -> ResolvedRange:
+def _only_cut(text: str, cuts: tuple[RangeSplit, ...], catalog: Catalog, now: datetime) -> ResolvedRange:
     if not cuts:
-        raise refuse_as_range(text)
+        raise range_error(text)
     spans: dict[RangeSplit, ResolvedRange] = {}
     problems: list[EnvhistError] = []
     for cut in cuts:
         try:
-            spans[cut] = _resolve_cut(cut, world, now)
+            spans[cut] = _resolve_cut(cut, catalog, now)
         except (SnapshotNotFound, AmbiguousRevision, UsageError) as problem:
             problems.append(problem)
     if not spans:
-        raise no_match_error(text, world, now) if world.is_path(text) else problems[0]
+        raise no_match_error(text, catalog, now) if catalog.is_path(text) else problems[0]
     if len({_ids(span) for span in spans.values()}) > 1:
         raise AmbiguousRevision(text, tuple(f"'{cut.before}' .. '{cut.after}'" for cut in spans))
     return next(iter(spans.values()))
 
 
-def _resolve_cut(cut: RangeSplit, world: Catalog, now: datetime) -> ResolvedRange:
-    start = resolve_end(cut.before or "@", world, now)
-    return ResolvedRange(start, resolve_end(cut.after or "@", world, now))
+def _resolve_cut(cut: RangeSplit, catalog: Catalog, now: datetime) -> ResolvedRange:
+    start = resolve_end(cut.before or "@", catalog, now)
+    return ResolvedRange(start, resolve_end(cut.after or "@", catalog, now))
 
 
 def _ids(span: ResolvedRange) -> tuple[str, str]:

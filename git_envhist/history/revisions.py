@@ -1,8 +1,8 @@
-"""The grammar of revisions: text -> what it asks for, without knowing any snapshot.
+"""Parse revisions; the snapshots are not needed for that (pure).
 
-A text has one reading, but for `:/fix~2`: an intent may hold a `~2` itself, so it is read first as an intent that
-ends so, then as the snapshot two before the one that fixes something. Ranges are told apart in the same way: an
-intent, a name may hold `..`, so every place is offered where a range could be cut, and what resolves decides.
+A text has one reading, except `:/fix~2`: an intent may contain `~2`, so the text is read as an intent first, then as
+the second snapshot before the one with the intent `fix`. In the same way an intent or a name may contain `..`: each
+place where a range could be split is returned, and the split with two existing ends is taken.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from git_envhist.model import VerdictStatus
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """`@`"""
+    """`@`: the newest snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """`now`: the environment as it is."""
+    """`now`: the working tree as it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """`@{10:27}`, `laptop/app-1a2b3c@{2 hours ago}`"""
+    """`@{10:27}`, `laptop/app-1a2b3c@{2 hours ago}`: the newest snapshot at that time."""
 
     time: str
     timeline: str | None = None
@@ -35,14 +35,14 @@ class AtTime:
 
 @dataclass(frozen=True, slots=True)
 class ByIntent:
-    """`:/auth refactor`"""
+    """`:/auth refactor`: a snapshot by its intent."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ByVerdict:
-    """`good`, `bad@{2}`: the n-th newest."""
+    """`good`, `bad@{2}`: the n-th newest snapshot that passed or failed its check."""
 
     status: VerdictStatus
     nth: int = 1
@@ -50,14 +50,14 @@ class ByVerdict:
 
 @dataclass(frozen=True, slots=True)
 class BareWord:
-    """A name, an id, a timeline, a git revision or a time: known only when it is resolved."""
+    """A name, an id, a timeline, a git revision or a time; resolving it shows which."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ancestor:
-    """`<base>~3`: so many before it on its timeline."""
+    """`<base>~3`: the third snapshot before it on its timeline."""
 
     base: Revision
     steps: int
@@ -68,7 +68,7 @@ Revision = Newest | Now | AtTime | ByIntent | ByVerdict | BareWord | Ancestor
 
 @dataclass(frozen=True, slots=True)
 class RangeSplit:
-    """One way to read a text as a range; an empty end is the newest snapshot, as git's is HEAD."""
+    """A possible split of a range; an empty end is the newest snapshot, as HEAD is for git."""
 
     before: str
     after: str
@@ -77,7 +77,7 @@ class RangeSplit:
 JUDGED = {"good": VerdictStatus.PASS, "bad": VerdictStatus.FAIL}
 
 RESERVED = frozenset({"@", "HEAD", "now", *JUDGED})
-"""Words of the grammar, which no name can take."""
+"""Words of the grammar, which cannot be names."""
 
 STEP = pattern(r"(?P<base>.+)~(?P<steps>[0-9]{0,9})", re.DOTALL)
 BRACES = pattern(r"(?P<of>.*)@\{(?P<inside>[^{}]*)\}", re.DOTALL)
@@ -85,30 +85,30 @@ PARENTS_HINT = "'^' asks git for parents; on a timeline it is '@~1'"
 
 
 def readings(text: str) -> tuple[Revision, ...]:
-    """The ways in which a text can be read, to be tried in this order."""
+    """Return the readings of a text in the order in which they are tried."""
     if text.startswith(":/"):
         return tuple(_intent_readings(text))
     return (_read(text),)
 
 
 def shorten(text: str) -> str:
-    """The base of a text that was read as `<base>~n`."""
+    """Return the base of a text of the form `<base>~n`."""
     return text[: text.rindex("~")]
 
 
 def range_cuts(text: str) -> tuple[RangeSplit, ...]:
-    """The ways in which a text can be cut into the two ends of a range, from left to right."""
+    """Return the ways to split a text into the two ends of a range, from left to right."""
     places = re.finditer(r"(?<!\.)\.\.(?!\.)", text)
     cuts = (RangeSplit(text[: place.start()], text[place.end() :]) for place in places)
     return tuple(cut for cut in cuts if cut.before or cut.after)
 
 
 def why_not_a_name(name: str) -> str | None:
-    """What a name must not be, so that it can be typed where a revision stands; None where it is fine."""
+    """Return why a name cannot be typed as a revision; None if it can."""
     if not name or name != name.strip() or not name.isprintable():
-        return "empty, or with blanks or unprintable characters around or in it"
+        return "empty, or with unprintable characters or with blanks at an end"
     if name in RESERVED or name.isdigit():
-        return "a word that already means something"
+        return "a reserved word or a number"
     if name.startswith((":", "-", "~", "^")) or ".." in name or "@{" in name or STEP.fullmatch(name):
         return "spelled as a revision"
     return None
@@ -117,7 +117,7 @@ def why_not_a_name(name: str) -> str | None:
 def _intent_readings(text: str) -> Iterator[Revision]:
     wanted = text.removeprefix(":/")
     if not wanted.strip():
-        raise UsageError(f"no intent is asked for: '{text}'", hint="write a part of it: ':/auth refactor'")
+        raise UsageError(f"no intent given: '{text}'", hint="write a part of it: ':/auth refactor'")
     yield ByIntent(wanted)
     if (step := STEP.fullmatch(text)) and step["base"].removeprefix(":/").strip():
         for base in _intent_readings(step["base"]):
@@ -125,7 +125,7 @@ def _intent_readings(text: str) -> Iterator[Revision]:
 
 
 def _read(text: str) -> Revision:
-    _refuse_what_is_no_revision(text)
+    _refuse_invalid(text)
     if text == "@":
         return Newest()
     if text == "now":
@@ -143,7 +143,7 @@ def _read_base(base: str, text: str) -> Revision:
     revision = _read(base)
     if isinstance(revision, Now):
         raise UsageError(
-            f"the live environment stands on no timeline: '{text}'", hint="the newest snapshot is '@'"
+            f"'now' is not a snapshot of a timeline: '{text}'", hint="the newest snapshot is '@'"
         )
     return revision
 
@@ -160,9 +160,9 @@ def _steps(step: re.Match[str]) -> int:
     return int(step["steps"] or 1)
 
 
-def _refuse_what_is_no_revision(text: str) -> None:
+def _refuse_invalid(text: str) -> None:
     if not text:
-        raise UsageError("an empty revision", hint="the newest snapshot is '@'")
-    # Git would read `@^` as a parent of HEAD, but `@` means the newest snapshot here.
+        raise UsageError("empty revision", hint="the newest snapshot is '@'")
+    # git reads `@^` as a parent of HEAD, but here `@` is the newest snapshot.
     if text.startswith(("^", "@^")):
         raise UsageError(f"not a revision here: '{text}'", hint=PARENTS_HINT)

@@ -1,4 +1,8 @@
-"""Snapshots in order, newest first, joined with what was said of them; finds them by id, name, time, words, verdict."""
+"""Timelines: snapshots in order, found by id, name, time, intent or check, and selected for a list (pure).
+
+`Catalog` is everything that a revision can refer to. `Choice` and `choose` select the snapshots of a list by time,
+words, trigger and check. A name belongs to the snapshot that got it last; the latest check of our own counts.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from git_envhist.diff.facts import compare_facts, fact_words
 from git_envhist.diff.summary import changes_phrase
 from git_envhist.errors import UsageError
 from git_envhist.git.process import Git
-from git_envhist.history.times import TimeSpan, TimeUnit, read_moment
+from git_envhist.history.times import TimeSpan, TimeUnit, read_time_span
 from git_envhist.lazy import dataclass, replace
 from git_envhist.model import Snapshot, Verdict, VerdictStatus
 from git_envhist.model.snapshots import latest_judged
@@ -20,16 +24,16 @@ from git_envhist.model.snapshots import latest_judged
 if TYPE_CHECKING:
     from git_envhist.snapshots.sealed_facts import FindFactsKey
 
-# Find the snapshots whose summary contains a text: when did flask appear?
+# Select by summary: when did flask appear?
 
 
 def filter_by_summary(
     git: Git, found: Sequence[Snapshot], text: str, find_key: FindFactsKey
 ) -> list[Snapshot]:
-    """Those whose story contains a text: the line of the list, or any fact that differs from the snapshot before."""
-    from git_envhist.git.cat_file import CatFile  # loaded late: a list reads no facts
+    """Return the snapshots with a text in the summary or in a fact that changed since the snapshot before."""
+    from git_envhist.git.cat_file import CatFile  # loaded late: most lists read no facts
 
-    def tells(snapshot: Snapshot) -> bool:
+    def contains(snapshot: Snapshot) -> bool:
         if text in changes_phrase(snapshot):
             return True
         if not snapshot.parent:
@@ -38,10 +42,10 @@ def filter_by_summary(
         return any(text in f"{one.probe} {place_of(one)} {fact_words(one)}" for one in changes)
 
     with CatFile(git) as reader:
-        return [snapshot for snapshot in found if tells(snapshot)]
+        return [snapshot for snapshot in found if contains(snapshot)]
 
 
-# Which snapshots a list shows: by time, words, trigger and verdict. Pure.
+# Select by time, words, trigger and check.
 
 NO_VERDICT = "none"
 
@@ -50,7 +54,7 @@ Test = Callable[[Snapshot], bool]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What was asked for; several words of one kind are alternatives, several kinds must all hold."""
+    """The criteria of a list: all must hold; of several words for one criterion, one."""
 
     since: str | None = None
     until: str | None = None
@@ -61,7 +65,7 @@ class Choice:
     summary: str | None = None
     """A text that the summary or a changed fact contains."""
     content: str | None = None
-    """A text whose number of occurrences in files changed."""
+    """A text; the number of its occurrences in files changed."""
     content_pattern: str | None = None
     """A regular expression that a changed line matches."""
 
@@ -75,12 +79,12 @@ class Choice:
 
 
 def choose(snapshots: Iterable[Snapshot], choice: Choice, now: datetime) -> list[Snapshot]:
-    """Those of the snapshots that were asked for, in their order."""
+    """Return the snapshots that meet all criteria, in their order."""
     tests = _tests(choice, now)
     return [snapshot for snapshot in snapshots if all(test(snapshot) for test in tests)]
 
 
-def _refuse_senseless(choice: Choice) -> None:
+def _refuse_invalid(choice: Choice) -> None:
     if choice.content is not None and choice.content_pattern is not None:
         raise UsageError("-S and -G exclude each other")
     if "" in (choice.content, choice.content_pattern):
@@ -88,7 +92,7 @@ def _refuse_senseless(choice: Choice) -> None:
 
 
 def _tests(choice: Choice, now: datetime) -> list[Test]:
-    _refuse_senseless(choice)
+    _refuse_invalid(choice)
     tests = _time_tests(choice, now)
     if choice.grep:
         tests.append(_grep_test(choice))
@@ -102,10 +106,10 @@ def _tests(choice: Choice, now: datetime) -> list[Test]:
 def _time_tests(choice: Choice, now: datetime) -> list[Test]:
     tests: list[Test] = []
     if choice.since is not None:
-        start = read_moment(choice.since, now).start
+        start = read_time_span(choice.since, now).start
         tests.append(lambda snapshot: snapshot.at.astimezone(UTC) >= start)
     if choice.until is not None:
-        end = read_moment(choice.until, now).end
+        end = read_time_span(choice.until, now).end
         tests.append(lambda snapshot: snapshot.at.astimezone(UTC) <= end)
     return tests
 
@@ -114,8 +118,8 @@ def _grep_test(choice: Choice) -> Test:
     patterns = [_pattern(text, choice.ignore_case) for text in choice.grep]
 
     def test(snapshot: Snapshot) -> bool:
-        said = _said(snapshot)
-        return any(pattern.search(text) for pattern in patterns for text in said)
+        texts = _texts(snapshot)
+        return any(pattern.search(text) for pattern in patterns for text in texts)
 
     return test
 
@@ -124,32 +128,32 @@ def _pattern(text: str, ignore_case: bool) -> re.Pattern[str]:
     try:
         return re.compile(text, re.IGNORECASE | re.MULTILINE if ignore_case else re.MULTILINE)
     except re.error as failure:
-        hint = "it is a regular expression: a backslash before a sign makes it a letter"
+        hint = "it is a regular expression: put a backslash before a character to match it literally"
         raise UsageError(f"not a pattern: '{text}' ({failure})", hint=hint) from failure
 
 
-def _said(snapshot: Snapshot) -> Sequence[str]:
+def _texts(snapshot: Snapshot) -> Sequence[str]:
     return (snapshot.intent, *snapshot.names, *(remark.text for remark in snapshot.remarks))
 
 
 def _verdict_word(snapshot: Snapshot) -> str:
     verdict = snapshot.verdict
-    # A claim is no verdict.
+    # A result that none of your keys signed counts as none.
     return verdict.status.value if verdict is not None and verdict.claimed_by is None else NO_VERDICT
 
 
 SHORTEST_ID = 4
-"""So many hex digits name a snapshot, as git has it for objects."""
+"""The least number of digits of an id, as for git's objects."""
 
 PRINTED_ID = 7
 NO_INTENT = "(no intent)"
 
 
 class CommitResolver(Protocol):
-    """Git's own revisions, for words that mean a code commit."""
+    """Resolve git's revisions to code commits."""
 
     def commit_of(self, text: str) -> str | None:
-        """The full hash of the commit that git resolves a text to; None where it knows none."""
+        """Return the full hash of the commit that git resolves a text to; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +165,10 @@ class Timeline:
 
     @classmethod
     def of(cls, name: str, snapshots: Iterable[Snapshot]) -> Timeline:
-        """A timeline on which every name stands at one snapshot only: where it was given last."""
+        """Return a timeline on which each name belongs to one snapshot: the one that got it last."""
         return cls(name, _with_current_names(tuple(snapshots)))
 
-    def spots(self) -> Iterator[Position]:
+    def positions(self) -> Iterator[Position]:
         return (Position(self, index) for index in range(len(self.snapshots)))
 
     def newest(self) -> tuple[Position, ...]:
@@ -173,7 +177,7 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """One snapshot and where it stands."""
+    """A snapshot, and its place on a timeline."""
 
     timeline: Timeline
     index: int
@@ -184,28 +188,28 @@ class Position:
 
     @property
     def count_before(self) -> int:
-        """How many snapshots are older on its timeline."""
+        """The number of older snapshots on its timeline."""
         return len(self.timeline.snapshots) - self.index - 1
 
     def back(self, steps: int) -> tuple[Position, ...]:
-        """The snapshot so many steps before; none where the timeline begins later."""
+        """Return the snapshot a number of steps before; none if the timeline is shorter."""
         index = self.index + steps
         return (Position(self.timeline, index),) if index < len(self.timeline.snapshots) else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """All that a revision can speak of: this working tree's timeline, the others by name, and git."""
+    """Everything that a revision can refer to: this working tree's timeline, the others by name, and git."""
 
     own: Timeline
     others: Mapping[str, Timeline]
-    """May load each timeline only when it is asked for; a fetched one stands as `origin/<timeline>`."""
+    """Loaded when they are asked for; a fetched one is named `origin/<timeline>`."""
     git: CommitResolver
     is_path: Callable[[str], bool] = lambda text: False
     dropped: Callable[[str], str | None] = lambda prefix: None
-    """The id in the trash that begins with these digits."""
+    """Returns the id in the trash that begins with some digits."""
     has_remote: bool = False
-    """Whether there is a place from which history can be fetched."""
+    """True if a remote is configured."""
 
     def timeline(self, name: str) -> Timeline | None:
         if name == self.own.name:
@@ -213,34 +217,35 @@ class Catalog:
         return self.others.get(name)
 
     def timelines(self) -> Iterator[Timeline]:
-        """All of them, our own first."""
+        """Yield all timelines, our own first."""
         yield self.own
         for name in self.others:
             if name != self.own.name:
                 yield self.others[name]
 
 
-# --- finding
-
+# Find snapshots of a timeline.
 
 SHORTEST_OLD = 7
-"""Digits of a hash that is long gone, as git cuts it; of so many some begin with any fewer."""
+"""The least number of digits of a commit hash from before a rewrite."""
 EXTERNAL_KEYS = frozenset(("external-id", "checkpoint", "checkpoint-id"))
 
 
 def by_id(timeline: Timeline, prefix: str) -> tuple[Position, ...]:
-    """Those whose id, or whose hash as plain git shows it now, begins with these hex digits."""
+    """Return the snapshots by the first digits of id or commit hash; else by hashes from before a rewrite."""
     digits = prefix.lower()
     found = tuple(
-        spot
-        for spot in timeline.spots()
-        if spot.snapshot.id.startswith(digits) or spot.snapshot.commit.startswith(digits)
+        position
+        for position in timeline.positions()
+        if position.snapshot.id.startswith(digits) or position.snapshot.commit.startswith(digits)
     )
-    return found or tuple(spot for spot in timeline.spots() if _was_once(spot.snapshot, digits))
+    return found or tuple(
+        position for position in timeline.positions() if _was_once(position.snapshot, digits)
+    )
 
 
 def _was_once(snapshot: Snapshot, digits: str) -> bool:
-    """Whether plain git showed it under such a hash, after one rewrite and before the next."""
+    """Return whether the commit of a snapshot had such a hash between two rewrites."""
     if snapshot.id == snapshot.commit or len(digits) < SHORTEST_OLD:
         return False
     return any(one.startswith(digits) or digits.startswith(one) for one in snapshot.were)
@@ -251,55 +256,54 @@ def is_id(text: str) -> bool:
 
 
 def by_name(timeline: Timeline, name: str) -> tuple[Position, ...]:
-    return _first(spot for spot in timeline.spots() if name in spot.snapshot.names)
+    return _first(position for position in timeline.positions() if name in position.snapshot.names)
 
 
 def by_external_id(timeline: Timeline, known_as: str) -> tuple[Position, ...]:
-    """The newest that another program knows by this id: said as that, or as a value of one of these keys."""
+    """Return the newest snapshot with an external id, or with this value under a key for external ids."""
     return _first(
-        spot
-        for spot in timeline.spots()
-        if spot.snapshot.external_id == known_as
-        or any(key in EXTERNAL_KEYS and value == known_as for key, value in spot.snapshot.meta)
+        position
+        for position in timeline.positions()
+        if position.snapshot.external_id == known_as
+        or any(key in EXTERNAL_KEYS and value == known_as for key, value in position.snapshot.meta)
     )
 
 
 def by_head(timeline: Timeline, commit: str) -> tuple[Position, ...]:
-    """The newest that was taken when that code commit was checked out."""
-    return _first(spot for spot in timeline.spots() if spot.snapshot.head == commit)
+    """Return the newest snapshot taken while a code commit was checked out."""
+    return _first(position for position in timeline.positions() if position.snapshot.head == commit)
 
 
 def by_verdict(timeline: Timeline, status: VerdictStatus) -> tuple[Position, ...]:
-    """Those whose own latest verdict is this one, newest first."""
-    return tuple(spot for spot in timeline.spots() if _own_status(spot.snapshot) is status)
+    """Return the snapshots by the result of their latest own check, newest first."""
+    return tuple(position for position in timeline.positions() if _own_status(position.snapshot) is status)
 
 
-def by_printed_time(timeline: Timeline, moment: TimeSpan) -> tuple[Position, ...]:
-    """Those that a list prints with this very time; a day is no such time: it means its end."""
-    if moment.unit not in (TimeUnit.MINUTE, TimeUnit.SECOND):
+def by_printed_time(timeline: Timeline, time: TimeSpan) -> tuple[Position, ...]:
+    """Return the snapshots that a list prints with this time; none for a day, which means its end."""
+    if time.unit not in (TimeUnit.MINUTE, TimeUnit.SECOND):
         return ()
-    return tuple(spot for spot in timeline.spots() if moment.covers(spot.snapshot.at))
+    return tuple(position for position in timeline.positions() if time.covers(position.snapshot.at))
 
 
-def by_time(timeline: Timeline, moment: TimeSpan) -> tuple[Position, ...]:
-    """Those printed with this very time, else the newest taken before it."""
-    printed = by_printed_time(timeline, moment)
-    return printed or _first(spot for spot in timeline.spots() if moment.reaches(spot.snapshot.at))
+def by_time(timeline: Timeline, time: TimeSpan) -> tuple[Position, ...]:
+    """Return the snapshots printed with this time, else the newest one taken before it."""
+    printed = by_printed_time(timeline, time)
+    return printed or _first(
+        position for position in timeline.positions() if time.reaches(position.snapshot.at)
+    )
 
 
-def distinct(spots: Iterable[Position]) -> tuple[Position, ...]:
-    """Each snapshot once: our own copy of it where a fetched one is known too."""
+def distinct(positions: Iterable[Position]) -> tuple[Position, ...]:
+    """Return each snapshot once: our own copy if there is a fetched one too."""
     found: dict[str, Position] = {}
-    for spot in spots:
-        found.setdefault(spot.snapshot.id, spot)
+    for position in positions:
+        found.setdefault(position.snapshot.id, position)
     return tuple(found.values())
 
 
-# --- printing
-
-
 def subject(intent: str) -> str:
-    """The line of an intent that a list prints: its first paragraph in one line, as git's `%s` has it."""
+    """Return the first paragraph of an intent in one line, as git's `%s` prints it."""
     lines: list[str] = []
     for line in intent.split("\n"):
         if line.strip():
@@ -309,13 +313,13 @@ def subject(intent: str) -> str:
     return " ".join(lines) or NO_INTENT
 
 
-# --- what was said of a snapshot
+# Notes of a snapshot: checks and names.
 
 
 def own_verdict(snapshot: Snapshot) -> Verdict | None:
-    """Return the latest verdict that was reached here: neither carried over from an equal tree nor claimed by others.
+    """Return the result of the latest check of our own, neither copied from an equal tree nor claimed by others.
 
-    A check that could not be judged leaves an earlier verdict in its place.
+    A check without a result does not replace an earlier result.
     """
     own = [one for one in snapshot.verdicts if one.carried_from is None and one.claimed_by is None]
     return latest_judged(own)
@@ -337,23 +341,23 @@ def _without_lost_names(snapshot: Snapshot, index: int, holders: Mapping[str, in
 
 
 def _current_holders(snapshots: tuple[Snapshot, ...]) -> dict[str, int]:
-    """For each name the place of the snapshot that was last given it, or last lost it."""
+    """Return for each name the place of the snapshot that got or lost it last."""
     latest: dict[str, tuple[datetime, int]] = {}
     for index, snapshot in enumerate(snapshots):
-        for name, at in _words_on_names(snapshot):
+        for name, at in _name_records(snapshot):
             if name not in latest or at > latest[name][0]:
                 latest[name] = (at, index)
     return {name: index for name, (_, index) in latest.items()}
 
 
 def next_name_time(timeline: Timeline, name: str, now: datetime) -> datetime:
-    """The moment for giving or taking a name: the last word counts, and one second may hold several."""
-    words = (word for snapshot in timeline.snapshots for word in _words_on_names(snapshot))
-    last = max((at for said, at in words if said == name), default=None)
+    """Return the time of a new record about a name: later than all earlier ones, also within one second."""
+    records = (record for snapshot in timeline.snapshots for record in _name_records(snapshot))
+    last = max((at for recorded, at in records if recorded == name), default=None)
     return now if last is None or last < now else last + timedelta(microseconds=1)
 
 
-def _words_on_names(snapshot: Snapshot) -> Iterator[tuple[str, datetime]]:
+def _name_records(snapshot: Snapshot) -> Iterator[tuple[str, datetime]]:
     recorded = set()
     for record in snapshot.records:
         name = record.fields.get("name")
@@ -365,6 +369,6 @@ def _words_on_names(snapshot: Snapshot) -> Iterator[tuple[str, datetime]]:
             yield name, snapshot.at
 
 
-def _first(spots: Iterator[Position]) -> tuple[Position, ...]:
-    spot = next(spots, None)
-    return () if spot is None else (spot,)
+def _first(positions: Iterator[Position]) -> tuple[Position, ...]:
+    position = next(positions, None)
+    return () if position is None else (position,)

@@ -1,9 +1,9 @@
-"""Reads moments of time as people write them, strictly, and prints them so that they can be read back.
+"""Read times as people write them, strictly, and print times so that they can be read back (pure).
 
-What is written covers its whole printed unit: `10:27` is the minute, `2026-11-18` the day, `2 hours ago` one instant.
-A clock that is set back shows some times twice, one that is set forward skips some: the first cover both of their
-occurrences, the second shrink to the instant of the jump. What has no reading here has none at all: nothing is
-guessed. All moments are in UTC, because two datetimes of one zone compare by what the clock on the wall showed.
+A text means its whole unit: `10:27` is a minute, `2026-11-18` a day, `2 hours ago` an instant. When clocks are set back
+some local times occur twice, and a text means both occurrences; when they are set forward some are skipped, and a text
+means the instant of the jump. A text that no form matches is no time: nothing is guessed. All spans are in UTC, because
+Python compares two datetimes of one zone by local time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DAY = timedelta(days=1)
 
 
 class TimeUnit(Enum):
-    """How much time a spelling covers."""
+    """The unit that a text means."""
 
     INSTANT = "instant"
     SECOND = "second"
@@ -33,43 +33,43 @@ class TimeUnit(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TimeSpan:
-    """A stretch of time, both ends within it: `--since` takes its start, `--until` and `@{…}` its end."""
+    """A span of time, both ends included; `--since` uses its start, `--until` and `@{…}` its end."""
 
     start: datetime
     end: datetime
     unit: TimeUnit
     between: tuple[datetime, datetime] | None = None
-    """What lies between the two occurrences, where the clock showed this time twice."""
+    """The gap between the two occurrences of a local time that occurs twice."""
 
     def covers(self, at: datetime) -> bool:
-        """Whether a clock would print this very time at that instant."""
+        """Return whether a clock shows this time at an instant."""
         instant = at.astimezone(UTC)
         if self.between is not None and self.between[0] < instant < self.between[1]:
             return False
         return self.start <= instant <= self.end
 
     def reaches(self, at: datetime) -> bool:
-        """Whether that instant is in this moment or before it."""
+        """Return whether an instant is in this span or before it."""
         return at.astimezone(UTC) <= self.end
 
 
 class InvalidTime(UsageError):
-    """A text that had to be a time is none."""
+    """A text is not a time."""
 
     def __init__(self, text: str) -> None:
         super().__init__(f"not a time: '{text}'", hint=f"a time is one of: {SPELLINGS}")
 
 
-def read_moment(text: str, now: datetime) -> TimeSpan:
-    """The stretch of time that a text means; `InvalidTime` where it means none."""
-    moment = parse_moment(text, now)
-    if moment is None:
+def read_time_span(text: str, now: datetime) -> TimeSpan:
+    """Return the span that a text means; raise `InvalidTime` if it is no time."""
+    span = parse_time_span(text, now)
+    if span is None:
         raise InvalidTime(text)
-    return moment
+    return span
 
 
-def parse_moment(text: str, now: datetime) -> TimeSpan | None:
-    """The stretch of time that a text means, seen from `now` and in its zone; None where it means none."""
+def parse_time_span(text: str, now: datetime) -> TimeSpan | None:
+    """Return the span that a text means at `now` and in its zone; None if it is no time."""
     words = " ".join(text.split()).lower()
     for pattern, read in FORMS:
         if match := re.fullmatch(pattern, words):
@@ -81,7 +81,7 @@ def parse_moment(text: str, now: datetime) -> TimeSpan | None:
 
 
 def printed_time(at: datetime, now: datetime) -> str:
-    """The time as a list prints it: `10:27` where that is read as today's, else with its date."""
+    """Return a time as a list prints it: `10:27` today, with the date otherwise."""
     local = at.astimezone(now.tzinfo)
     minute = local.replace(second=0, microsecond=0)
     to_come = minute.astimezone(UTC) > now.astimezone(UTC)
@@ -91,18 +91,18 @@ def printed_time(at: datetime, now: datetime) -> str:
 
 
 def exact_time(at: datetime, now: datetime) -> str:
-    """The time to the second, with its offset where the clock on the wall showed it twice."""
+    """Return a time to the second, with its offset if this local time occurs twice."""
     local = at.astimezone(now.tzinfo)
     first, last = _instants(local.replace(tzinfo=None, fold=0), _zone_of(now))
     spelled = local if first != last else local.replace(tzinfo=None)
     return spelled.isoformat(" ", "seconds")
 
 
-# --- from the clock on the wall to instants
+# From local times to instants.
 
 
 def _instants(wall: datetime, zone: tzinfo) -> tuple[datetime, datetime]:
-    """The first and the last instant at which a clock of that zone shows `wall`; both the jump where it is skipped."""
+    """Return the first and the last instant with this local time; for a skipped one, the instant of the jump twice."""
     early = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
     late = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
     if early <= late:
@@ -112,7 +112,7 @@ def _instants(wall: datetime, zone: tzinfo) -> tuple[datetime, datetime]:
 
 
 def _jump_between(before: datetime, after: datetime, zone: tzinfo) -> datetime:
-    """The first second that has the later offset of the two."""
+    """Return the first second with the later offset."""
     offset = before.astimezone(zone).utcoffset()
     low, high = 0, int((after - before).total_seconds())
     while high - low > 1:
@@ -124,8 +124,8 @@ def _jump_between(before: datetime, after: datetime, zone: tzinfo) -> datetime:
     return before + timedelta(seconds=high)
 
 
-def _moment_at(wall: datetime, unit: TimeUnit, zone: tzinfo) -> TimeSpan:
-    """The minute or second that begins when the clock shows `wall`."""
+def _span_at(wall: datetime, unit: TimeUnit, zone: tzinfo) -> TimeSpan:
+    """Return the minute or second that begins at a local time."""
     first, last = _instants(wall, zone)
     if first.astimezone(zone).replace(tzinfo=None) != wall:
         return TimeSpan(first, first - TICK, unit)
@@ -147,11 +147,11 @@ def _instant(at: datetime) -> TimeSpan:
 
 def _zone_of(now: datetime) -> tzinfo:
     if now.tzinfo is None:
-        raise TypeError("the present must be handed in with its time zone")
+        raise TypeError("the current time needs a time zone")
     return now.tzinfo
 
 
-# --- the forms, each with its reader
+# The forms, each with the function that reads it.
 
 
 CLOCK = r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2}))?"
@@ -167,12 +167,12 @@ MONTH_NAME = rf"(?P<month>{'|'.join(MONTHS)})"
 MONTH_DAY = r"(?P<day>[0-9]{1,2})"
 MONTH_SPELLINGS = frozenset((*MONTHS, *FULL_MONTHS, "sept"))
 LEAP_YEARS = 9
-"""At most so many years are between two 29 Feb."""
+"""More than the years between two 29 February."""
 MONTH_WORD = r"(?P<name>[a-z]{3,9})"
 ORDINAL_DAY = rf"{MONTH_DAY}(?:st|nd|rd|th)?"
 
-# Hours and less are counted on a stopwatch, days and more on the calendar: yesterday at this time is yesterday at
-# this time, also where the night between had 25 hours.
+# Hours and less are counted in seconds, days and more on the calendar: `1 day ago` is this time yesterday, even if a
+# day of 25 hours is between.
 SECONDS = {"s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hour": 3600}
 CALENDAR_DAYS = {"d": 1, "day": 1, "w": 7, "week": 7}
 CALENDAR_MONTHS = {"month": 1, "year": 12}
@@ -187,10 +187,10 @@ def _clock_of(match: re.Match[str], day: date) -> tuple[datetime, TimeUnit]:
 
 
 def _read_clock(match: re.Match[str], now: datetime) -> TimeSpan:
-    today = _moment_at(*_clock_of(match, now.date()), _zone_of(now))
+    today = _span_at(*_clock_of(match, now.date()), _zone_of(now))
     if today.start <= now.astimezone(UTC):
         return today
-    return _moment_at(*_clock_of(match, now.date() - DAY), _zone_of(now))
+    return _span_at(*_clock_of(match, now.date() - DAY), _zone_of(now))
 
 
 def _read_date(match: re.Match[str], now: datetime) -> TimeSpan:
@@ -199,7 +199,7 @@ def _read_date(match: re.Match[str], now: datetime) -> TimeSpan:
 
 
 def _read_month_day(match: re.Match[str], now: datetime) -> TimeSpan:
-    """Read `13 Nov`: without a year the newest one that is not still to come."""
+    """Read `13 Nov`: without a year, the latest one that is not in the future."""
     if match["name"] not in MONTH_SPELLINGS:
         raise ValueError(match["name"])
     month = MONTHS.index(match["name"][:3]) + 1
@@ -208,11 +208,11 @@ def _read_month_day(match: re.Match[str], now: datetime) -> TimeSpan:
         return _day_or_clock(match, date(int(match["year"]), month, int(match["day"])), zone)
     for year in range(now.year, now.year - LEAP_YEARS, -1):
         try:
-            moment = _day_or_clock(match, date(year, month, int(match["day"])), zone)
+            span = _day_or_clock(match, date(year, month, int(match["day"])), zone)
         except ValueError:
             continue  # 29 Feb
-        if moment.start <= now.astimezone(UTC):
-            return moment
+        if span.start <= now.astimezone(UTC):
+            return span
     raise ValueError(match["name"])
 
 
@@ -223,13 +223,13 @@ def _read_last(match: re.Match[str], now: datetime) -> TimeSpan:
 
 def _read_stamp(match: re.Match[str], now: datetime) -> TimeSpan:
     day = date(int(match["year"]), MONTHS.index(match["month"]) + 1, int(match["day"]))
-    return _moment_at(*_clock_of(match, day), _offset_of(match) or _zone_of(now))
+    return _span_at(*_clock_of(match, day), _offset_of(match) or _zone_of(now))
 
 
 def _day_or_clock(match: re.Match[str], day: date, zone: tzinfo) -> TimeSpan:
     if match["hour"] is None:
         return _whole_day(day, zone)
-    return _moment_at(*_clock_of(match, day), _offset_of(match) or zone)
+    return _span_at(*_clock_of(match, day), _offset_of(match) or zone)
 
 
 def _offset_of(match: re.Match[str]) -> tzinfo | None:
@@ -255,10 +255,10 @@ def _read_weekday(match: re.Match[str], now: datetime) -> TimeSpan:
     back = (now.weekday() - wanted) % 7
     if match["last"] and back == 0:
         back = 7
-    moment = _day_or_clock(match, now.date() - back * DAY, _zone_of(now))
-    if moment.start > now.astimezone(UTC):
+    span = _day_or_clock(match, now.date() - back * DAY, _zone_of(now))
+    if span.start > now.astimezone(UTC):
         return _day_or_clock(match, now.date() - (back + 7) * DAY, _zone_of(now))
-    return moment
+    return span
 
 
 def _read_ago(match: re.Match[str], now: datetime) -> TimeSpan:
@@ -280,7 +280,7 @@ def _days_back(now: datetime, months: int, days: int) -> datetime:
 
 
 def _months_back(wall: datetime, months: int) -> datetime:
-    """The same day of an earlier month, or the last one that month has."""
+    """Return the same day of an earlier month, or the last day of that month."""
     year, month = divmod(wall.year * 12 + wall.month - 1 - months, 12)
     first = wall.replace(year=year, month=month + 1, day=1)
     length = ((first + 31 * DAY).replace(day=1) - first).days
@@ -296,7 +296,7 @@ def _read_now(match: re.Match[str], now: datetime) -> TimeSpan:
     return _instant(now)
 
 
-# Kept as text: compiled when first asked for, a list without times pays nothing for them.
+# Patterns as text: they are compiled when a time is read, not when a list is printed.
 FORMS: tuple[tuple[str, Callable[[re.Match[str], datetime], TimeSpan]], ...] = (
     (CLOCK, _read_clock),
     (rf"(?P<year>[0-9]{{4}})-(?P<month>[0-9]{{2}})-(?P<day>[0-9]{{2}})(?:[ t]{CLOCK}{OFFSET})?", _read_date),
@@ -314,7 +314,7 @@ FORMS: tuple[tuple[str, Callable[[re.Match[str], datetime], TimeSpan]], ...] = (
     ),
     (r"@(?P<seconds>[0-9]{1,12})", _read_unix),
     (r"now", _read_now),
-    # As git's own log prints them: `Wed Nov 18 10:27:31 2026 +0100`, `Wed, 18 Nov 2026 10:27:31 +0100`.
+    # As `git log` prints times: `Wed Nov 18 10:27:31 2026 +0100`, `Wed, 18 Nov 2026 10:27:31 +0100`.
     (rf"(?:{SHORT_DAYS}) {MONTH_NAME} {MONTH_DAY} {CLOCK} (?P<year>[0-9]{{4}}){OFFSET}", _read_stamp),
     (rf"(?:{SHORT_DAYS}), {MONTH_DAY} {MONTH_NAME} (?P<year>[0-9]{{4}}) {CLOCK}{OFFSET}", _read_stamp),
 )

@@ -1,8 +1,8 @@
-"""Titles of snapshots: how a list prints them, and how they are found again by them (pure).
+"""Titles of snapshots: the line that a list prints, finding a snapshot by it, and likely targets of a restore (pure).
 
-An intent is given, or has a substitute: after the subject that names the code commit stands that commit's own subject.
-That says nothing of why a hook took a snapshot, so a title names the cause first, as git's reflog does. The title of
-an operation is short: `restore of 6c12886 (2 paths)`, `undo of be19d7d`.
+A snapshot without an intent gets a substitute: a subject that names the code commit, then the subject of that commit.
+This does not show why a hook took the snapshot, so the title names the cause first, as git's reflog does. The title of
+a restore is short: `restore of 6c12886 (2 paths)`, `undo of be19d7d`.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from git_envhist.lazy import pattern
 from git_envhist.model import IntentSource, RestoreRole, Snapshot, Trigger, VerdictStatus
 
 CAUSES = {Trigger.MANUAL: "capture", Trigger.API: "capture"}
-"""What is said of a cause in the place of its name."""
+"""Titles of causes that differ from the trigger's name."""
 OPERATIONS = {
     RestoreRole.TO: "restore of",
     RestoreRole.UNDO: "undo of",
     RestoreRole.REDO: "redo of",
 }
 AFTER = "snapshot after"
-"""The subject of a snapshot without an intent names the code commit, and does not repeat its subject."""
+"""The first line of the commit of a snapshot without an intent names the code commit; its subject follows."""
 PART = pattern(r" \((?:[0-9,]+ paths?|in part)\)\Z|, in part\Z")
 EARLIER = pattern(rf"(?P<word>restored|undo|redo) (?P<id>[0-9a-f]{{{PRINTED_ID}}})(?P<part>, in part)?")
-"""Intents of operations as earlier versions wrote them; an undo was named after the state that it led to."""
+"""Intents that earlier versions wrote; they named an undo after the state that it led to."""
 DIGITS = pattern(rf"[0-9a-f]{{{PRINTED_ID}}}")
 
 
@@ -34,8 +34,12 @@ def title(snapshot: Snapshot) -> str:
     """Return the line that a list prints for a snapshot."""
     if snapshot.restore is not None:
         return _of_operation(subject(snapshot.intent))
-    if snapshot.intent_source is IntentSource.COMMIT:
-        return f"{_cause(snapshot)}: {_code_subject(snapshot)}"
+    is_named = snapshot.intent_source is IntentSource.COMMIT
+    if is_named and snapshot.trigger is Trigger.CHECKOUT and snapshot.branch:
+        # The newest commit of a branch is older than its checkout, and says nothing about it.
+        return _cause(snapshot)
+    if is_named:
+        return f"{_cause(snapshot)}: {subject(snapshot.intent)}"
     if snapshot.intent_source is IntentSource.NONE and snapshot.trigger not in CAUSES:
         return _cause(snapshot)
     return subject(snapshot.intent)
@@ -48,12 +52,12 @@ def operation_words(part: RestoreRole, meant: str | None, paths: str = "") -> st
 
 
 def substitute_intent(commit: str, code_subject: bytes) -> bytes:
-    """Return the intent of a snapshot that was given none: it names the code commit, then repeats its subject."""
+    """Return the text before the trailers of a snapshot without an intent; `store.message.own_words` reads it."""
     return b"%b %b\n\n%b" % (AFTER.encode(), commit[:PRINTED_ID].encode(), code_subject)
 
 
 def restored_snapshot_id(snapshot: Snapshot) -> str | None:
-    """The id, or its first digits, of the moment that a restore's own words name."""
+    """Return the id, or its first digits, of the snapshot that a restore restored."""
     if snapshot.restored_from is not None or snapshot.restore is not RestoreRole.BEFORE:
         return snapshot.restored_from
     last = snapshot.intent.rpartition(" ")[2]
@@ -61,41 +65,39 @@ def restored_snapshot_id(snapshot: Snapshot) -> str | None:
 
 
 def by_intent(timeline: Timeline, text: str) -> tuple[Position, ...]:
-    """Those whose whole intent, or its printed line, is the text; else the newest that contains it."""
+    """Return the snapshots with this intent or title; else the newest that contains the text."""
     wanted = _words(text)
     if not wanted:
         return ()
     titles = _titles(timeline.snapshots)
     whole = tuple(
-        spot
-        for spot in timeline.spots()
-        if wanted in _whole_intents(spot.snapshot) or titles.get(spot.index) == wanted
+        position
+        for position in timeline.positions()
+        if wanted in _whole_intents(position.snapshot) or titles.get(position.index) == wanted
     )
     return (
         whole
-        or _first(spot for spot in timeline.spots() if wanted in _whole_intents(spot.snapshot)[0])
-        or _first(spot for spot in timeline.spots() if wanted in titles.get(spot.index, ""))
+        or _first(
+            position for position in timeline.positions() if wanted in _whole_intents(position.snapshot)[0]
+        )
+        or _first(position for position in timeline.positions() if wanted in titles.get(position.index, ""))
     )
 
 
-def label_candidates(spots: tuple[Position, ...], now: datetime) -> tuple[str, ...]:
-    """Each snapshot as one can type it, told apart from the rest: id, time to the second, intent."""
-    length = _telling_length([spot.snapshot.id for spot in spots])
+def label_candidates(positions: tuple[Position, ...], now: datetime) -> tuple[str, ...]:
+    """Return a line for each candidate: an unambiguous id, the time to the second, the title."""
+    length = _unique_length([position.snapshot.id for position in positions])
     return tuple(
-        f"{spot.snapshot.id[:length]} {exact_time(spot.snapshot.at, now)} {_printed(spot)[:60]}"
-        for spot in spots
+        f"{position.snapshot.id[:length]} {exact_time(position.snapshot.at, now)} {title(position.snapshot)[:60]}"
+        for position in positions
     )
 
 
-def _telling_length(ids: list[str]) -> int:
+def _unique_length(ids: list[str]) -> int:
     length = PRINTED_ID
     while len({one[:length] for one in ids}) < len(set(ids)):
         length += 1
     return length
-
-
-def _printed(spot: Position) -> str:
-    return title(spot.snapshot)
 
 
 def _titles(snapshots: Sequence[Snapshot]) -> dict[int, str]:
@@ -115,21 +117,16 @@ def _of_operation(intent: str) -> str:
     return f"{word} {earlier['id']}" + (" (in part)" if earlier["part"] else "")
 
 
-def _code_subject(snapshot: Snapshot) -> str:
-    first, _, rest = snapshot.intent.partition("\n\n")
-    return subject(rest) if first.startswith(AFTER) and rest.strip() else subject(snapshot.intent)
-
-
 def is_in_part(snapshot: Snapshot) -> bool:
-    """Return whether a restore brought only a part of the other snapshot."""
+    """Return whether a restore restored only a part of the other snapshot."""
     return snapshot.restore is not RestoreRole.BEFORE and PART.search(subject(snapshot.intent)) is not None
 
 
 def _cause(snapshot: Snapshot) -> str:
-    told = CAUSES.get(snapshot.trigger, snapshot.trigger.value)
+    cause = CAUSES.get(snapshot.trigger, snapshot.trigger.value)
     if snapshot.trigger is Trigger.CHECKOUT and snapshot.branch:
-        return f"{told} {snapshot.branch.removeprefix('refs/heads/')}"
-    return told
+        return f"{cause} {snapshot.branch.removeprefix('refs/heads/')}"
+    return cause
 
 
 def _whole_intents(snapshot: Snapshot) -> tuple[str, str]:
@@ -137,65 +134,68 @@ def _whole_intents(snapshot: Snapshot) -> tuple[str, str]:
 
 
 def _words(text: str) -> str:
-    # Line breaks and runs of blanks are how a text was laid out, not what was said: plain git joins the lines too.
+    # Line breaks and runs of blanks are layout: plain git joins the lines too.
     return " ".join(text.split())
 
 
-def _first(spots: Iterator[Position]) -> tuple[Position, ...]:
-    spot = next(spots, None)
-    return () if spot is None else (spot,)
+def _first(positions: Iterator[Position]) -> tuple[Position, ...]:
+    position = next(positions, None)
+    return () if position is None else (position,)
 
 
-# Choose the snapshots that `git envrestore` without a revision lists (pure).
+# Likely targets: the snapshots that `git envrestore` without a revision lists.
 
 MAX_COUNT = 5
 
 
 def likely_targets(newest_first: Iterable[Snapshot], content: str) -> tuple[Snapshot, ...]:
-    """Return at most five snapshots that differ from what is here now, the newest first.
+    """Return at most five snapshots that differ from the working tree, newest first.
 
     The newest is always among them. The others are the newest that passed its check, the newest with a name, the
-    newest with an intent of a person, and the newest of the rest. Of snapshots with equal content the one that says
-    most is shown; the newest is replaced so only if it records a restore.
+    newest that a person took and that did not fail its check, and the newest of the rest. Of snapshots with equal
+    content the most descriptive one is listed; the newest is replaced by it only if it records a restore.
     """
-    moments = [snapshot for snapshot in newest_first if snapshot.content != content]
+    candidates = [snapshot for snapshot in newest_first if snapshot.content != content]
     newest: dict[str, int] = {}
-    for place, snapshot in enumerate(moments):
-        newest.setdefault(_held_by(snapshot), place)
-    telling: dict[str, Snapshot] = {}
-    for snapshot in sorted(_words_first(moments), key=_says, reverse=True):
-        telling.setdefault(_held_by(snapshot), snapshot)
-    if moments and moments[0].restore is None and moments[0].trigger is not Trigger.RESTORE:
-        telling[_held_by(moments[0])] = moments[0]
+    for place, snapshot in enumerate(candidates):
+        newest.setdefault(_content_of(snapshot), place)
+    descriptive: dict[str, Snapshot] = {}
+    for snapshot in sorted(_restores_last(candidates), key=_descriptiveness, reverse=True):
+        descriptive.setdefault(_content_of(snapshot), snapshot)
+    first = candidates[0] if candidates else None
+    if first is not None and first.restore is None and first.trigger is not Trigger.RESTORE:
+        descriptive[_content_of(first)] = first
     chosen: dict[str, Snapshot] = {}
-    for snapshot in _by_promise(moments):
-        chosen.setdefault(_held_by(snapshot), telling[_held_by(snapshot)])
+    for snapshot in _by_likelihood(candidates):
+        chosen.setdefault(_content_of(snapshot), descriptive[_content_of(snapshot)])
         if len(chosen) == MAX_COUNT:
             break
     return tuple(snapshot for _, snapshot in sorted(chosen.items(), key=lambda one: newest[one[0]]))
 
 
-def _words_first(newest_first: list[Snapshot]) -> list[Snapshot]:
-    """Restores last, the oldest of them first: later ones say of the same state that something came back to it."""
+def _restores_last(newest_first: list[Snapshot]) -> list[Snapshot]:
+    """Put restores last, the oldest first: a later restore of the same state describes it less well."""
     others = [snapshot for snapshot in newest_first if snapshot.restore is None]
     return others + [snapshot for snapshot in newest_first[::-1] if snapshot.restore is not None]
 
 
-def _held_by(snapshot: Snapshot) -> str:
+def _content_of(snapshot: Snapshot) -> str:
     return snapshot.content or snapshot.id
 
 
-def _says(snapshot: Snapshot) -> tuple[bool, bool, bool, bool]:
-    """How much a person would know again: nothing that speaks against it, a name, an outcome, words of their own."""
+def _descriptiveness(snapshot: Snapshot) -> tuple[bool, bool, bool, bool]:
+    """Return a sort key for what a person recognizes: no failed check, a name, a passed check, an own intent."""
     return not _failed(snapshot), bool(snapshot.names), _passed(snapshot), not snapshot.trigger.automatic
 
 
-def _by_promise(moments: list[Snapshot]) -> Iterator[Snapshot]:
-    yield from moments[:1]
-    yield from [snapshot for snapshot in moments if _passed(snapshot)][:1]
-    yield from [snapshot for snapshot in moments if snapshot.names][:1]
-    yield from [snapshot for snapshot in moments if not snapshot.trigger.automatic]
-    yield from moments
+def _by_likelihood(candidates: list[Snapshot]) -> Iterator[Snapshot]:
+    yield from candidates[:1]
+    yield from [snapshot for snapshot in candidates if _passed(snapshot)][:1]
+    yield from [snapshot for snapshot in candidates if snapshot.names][:1]
+    manual = [snapshot for snapshot in candidates if not snapshot.trigger.automatic]
+    yield from [snapshot for snapshot in manual if not _failed(snapshot)]
+    yield from manual
+    yield from candidates
 
 
 def _failed(snapshot: Snapshot) -> bool:

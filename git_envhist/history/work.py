@@ -1,7 +1,7 @@
-"""What is being done, read from the notes of a timeline: its tasks, and what happened outside the machine (pure).
+"""Read tasks, effects and checkpoints of a platform from the notes of a timeline (pure).
 
-Each record tells one event. Those of one task, or of one effect, share a mark; marks sort by the time at which they
-were made. Notes may come from anywhere: what is not such a record is passed over.
+A record is one event; the events of one task or effect share a mark, and marks sort by the time at which they were
+made. Notes may come from a remote, so records of another form are skipped.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from git_envhist.model import (
 
 CONVERSATION = "conversation.json"
 NUMBERED = pattern(r"[0-9]+-(?=.)")
-"""What a capture attaches has a number before its name."""
+"""A capture puts a number before the name of each attachment."""
 TASK, EFFECT, OBSERVED = "task", "effect", "observed"
 TASK_FORMAT = 1
-"""Of what is told of a task; before it had a number, it was the same."""
+"""The version of task records; records without a version have the same form."""
 AGENT_FIELDS = ("agent", "version", "definition")
 STATUSES = {status.value: status for status in TaskStatus}
 ENDED = (TaskStatus.COMPLETED, TaskStatus.SKIPPED)
 
 
 class _Event(NamedTuple):
-    """One record, and the snapshot that it stands on."""
+    """A record, and the snapshot with the note."""
 
     event: str
     mark: str
@@ -46,30 +46,30 @@ class _Event(NamedTuple):
 
 
 class NewerRecord(Damaged):
-    """What is told of a task was told by a later version of this program."""
+    """A later version of this program wrote a record of a task."""
 
     code = "newer-format"
 
     def __init__(self, version: object) -> None:
         super().__init__(
-            f"the tasks are told in format '{version}', this program reads up to '{TASK_FORMAT}'",
-            hint="upgrade git-envhist to go on with them",
+            f"the tasks have format '{version}', this program reads up to '{TASK_FORMAT}'",
+            hint="upgrade git-envhist",
         )
 
 
 def task_record(
     task: str, event: str, text: str, status: TaskStatus, at: datetime, agent: AgentName | None = None
 ) -> NoteRecord:
-    """An event of a task; it is the task's first one where `event` is its mark."""
+    """Return the record of an event of a task; the event of a new task is its mark."""
     fields: dict[str, object] = {"mark": task, "event": event, "text": text, "status": status.value}
     fields["format"] = TASK_FORMAT
-    told = (agent.name, agent.version, agent.definition) if agent else ()
-    fields |= {key: value for key, value in zip(AGENT_FIELDS, told, strict=False) if value}
+    values = (agent.name, agent.version, agent.definition) if agent else ()
+    fields |= {key: value for key, value in zip(AGENT_FIELDS, values, strict=False) if value}
     return NoteRecord(TASK, at, fields)
 
 
 def effect_record(effect: Effect, event: str) -> NoteRecord:
-    """An event of an effect: that it is about to happen, or how it ended."""
+    """Return the record of an effect that is about to happen, or has ended."""
     fields: dict[str, object] = {"mark": effect.mark, "event": event, "text": effect.text}
     fields |= {name: True for name in ("irreversible", "refused") if getattr(effect, name)}
     known = {"command": effect.command, "exit_code": effect.exit_code}
@@ -79,7 +79,7 @@ def effect_record(effect: Effect, event: str) -> NoteRecord:
 
 
 def observed_record(observed: ObservedCheckpoint, event: str) -> NoteRecord:
-    """That a checkpoint of the platform was found."""
+    """Return the record of a checkpoint of the platform."""
     fields: dict[str, object] = {"mark": observed.external_id, "event": event, "text": observed.comment}
     fields["taken_at"] = observed.taken_at.isoformat()
     return NoteRecord(
@@ -88,20 +88,20 @@ def observed_record(observed: ObservedCheckpoint, event: str) -> NoteRecord:
 
 
 def observed_of(snapshots: Iterable[Snapshot]) -> tuple[ObservedCheckpoint, ...]:
-    """The checkpoints of the platform that were found, by the time at which they were made; each as told first."""
+    """Return the recorded checkpoints by the time at which they were taken; the first record of each counts."""
     found: dict[str, ObservedCheckpoint] = {}
-    for told in _events(snapshots, OBSERVED):
-        taken, source = told.record.fields.get("taken_at"), told.record.fields.get("source")
-        taken_at = _moment(taken)
-        if taken_at is not None and told.mark not in found:
+    for event in _events(snapshots, OBSERVED):
+        taken, source = event.record.fields.get("taken_at"), event.record.fields.get("source")
+        taken_at = _read_time(taken)
+        if taken_at is not None and event.mark not in found:
             named = source if isinstance(source, str) else ""
-            found[told.mark] = ObservedCheckpoint(
-                told.mark, taken_at, told.at, told.text, named, told.snapshot
+            found[event.mark] = ObservedCheckpoint(
+                event.mark, taken_at, event.at, event.text, named, event.snapshot
             )
     return tuple(sorted(found.values(), key=lambda one: one.taken_at))
 
 
-def _moment(text: object) -> datetime | None:
+def _read_time(text: object) -> datetime | None:
     try:
         at = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
@@ -110,13 +110,13 @@ def _moment(text: object) -> datetime | None:
 
 
 def tasks_of(snapshots: Iterable[Snapshot], *, whole: bool = False) -> tuple[Task, ...]:
-    """The tasks of a timeline, in the order in which they were added.
+    """Return the tasks of a timeline, in the order in which they were added.
 
-    What a later version told is passed over; `whole`: it is `NewerRecord`, since one cannot go on from a part.
+    Records of a later version are skipped; `whole`: raise `NewerRecord` for them, since a part cannot be resumed.
     """
     tasks: dict[str, Task] = {}
-    for told in _events(snapshots, TASK):
-        fields = told.record.fields
+    for event in _events(snapshots, TASK):
+        fields = event.record.fields
         version, status = fields.get("format", 1), STATUSES.get(str(fields.get("status")))
         if not isinstance(version, int) or version > TASK_FORMAT:
             if whole:
@@ -124,30 +124,30 @@ def tasks_of(snapshots: Iterable[Snapshot], *, whole: bool = False) -> tuple[Tas
             continue
         if status is None:
             continue
-        before = tasks.get(told.mark)
-        begun = before.begun_at if before else None
+        before = tasks.get(event.mark)
+        begun_at = before.begun_at if before else None
         if status is TaskStatus.IN_PROGRESS:
-            begun = told.snapshot
-        tasks[told.mark] = Task(
+            begun_at = event.snapshot
+        tasks[event.mark] = Task(
             before.number if before else len(tasks) + 1,
-            told.mark,
-            before.text if before else told.text,
+            event.mark,
+            before.text if before else event.text,
             status,
-            told.at,
-            told.snapshot,
-            begun,
+            event.at,
+            event.snapshot,
+            begun_at,
             *(value if isinstance(value := fields.get(key), str) else None for key in AGENT_FIELDS),
         )
     return tuple(tasks.values())
 
 
 def next_task(tasks: Sequence[Task]) -> Task | None:
-    """The first one that is neither completed nor skipped."""
+    """Return the first task that is neither completed nor skipped."""
     return next((task for task in tasks if task.status not in ENDED), None)
 
 
 def start_of_task(task: Task, tasks: Sequence[Task]) -> SnapshotId:
-    """The moment that a task starts from: where it was begun, else where the last one before it ended."""
+    """Return the snapshot that a task starts from: where it began, else where the last task before it ended."""
     if task.begun_at is not None and task.status is not TaskStatus.PENDING:
         return task.begun_at
     ended = [one for one in tasks if one.number < task.number and one.status in ENDED]
@@ -163,32 +163,32 @@ def newest_attached(line: Sequence[Snapshot], start: SnapshotId) -> Snapshot | N
 
 
 def attachment_names(snapshot: Snapshot) -> set[str]:
-    """Return the names of what is attached to a snapshot, without the numbers that a capture gives."""
+    """Return the names of a snapshot's attachments, without the numbers that a capture gives."""
     names = (*snapshot.attachments, *(one.name for one in snapshot.attached))
     return {NUMBERED.sub("", name) for name in names}
 
 
 def effects_of(snapshots: Iterable[Snapshot]) -> tuple[Effect, ...]:
-    """What happened outside the machine, the oldest first; each as it was told last."""
+    """Return the effects, oldest first; the last record of each counts."""
     effects: dict[str, Effect] = {}
-    for told in _events(snapshots, EFFECT):
-        fields, before = told.record.fields, effects.get(told.mark)
+    for event in _events(snapshots, EFFECT):
+        fields, before = event.record.fields, effects.get(event.mark)
         command, code = fields.get("command"), fields.get("exit_code")
-        effects[told.mark] = Effect(
-            told.mark,
-            before.text if before else told.text,
-            before.at if before else told.at,
+        effects[event.mark] = Effect(
+            event.mark,
+            before.text if before else event.text,
+            before.at if before else event.at,
             fields.get("irreversible") is True or (before is not None and before.irreversible),
             command if isinstance(command, str) else None,
             code if isinstance(code, int) else None,
-            before.stands_on if before else told.snapshot,
+            before.stands_on if before else event.snapshot,
             fields.get("refused") is True,
         )
     return tuple(effects.values())
 
 
 def effects_since(line: Sequence[Snapshot], target: SnapshotId) -> tuple[Effect, ...]:
-    """What happened at a moment of a timeline, the newest first, or after it; nothing where it stands on another."""
+    """Return the effects at or after a snapshot of a timeline (newest first); none for one of another timeline."""
     for number, snapshot in enumerate(line):
         if snapshot.id == target:
             return tuple(one for one in effects_of(line[: number + 1]) if not one.refused)

@@ -6,12 +6,15 @@ An integration is git itself or one coding agent. Plans contain edits as values;
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 from collections.abc import Mapping
 from typing import Protocol
 
 from git_envhist.config import config_home, data_home
 from git_envhist.consent import TrustedList, trusted_list
 from git_envhist.discovery import own_data
+from git_envhist.errors import EnvhistError
 from git_envhist.git.repository import Repository
 from git_envhist.lazy import dataclass
 from git_envhist.model.work import FileEdit, InstalledPart
@@ -63,6 +66,18 @@ class InstallTarget:
             if self.repository is None or self.everywhere
             else os.path.realpath(self.repository.common_dir)
         )
+
+
+PROGRAM = "git-envhist"
+
+
+def installed_program(environ: Mapping[str, str]) -> str:
+    """Return the absolute path of `git-envhist` of this installation, or of the one on the PATH."""
+    neighbour = os.path.join(os.path.dirname(os.path.abspath(sys.executable)), PROGRAM)
+    found = neighbour if os.access(neighbour, os.X_OK) else shutil.which(PROGRAM, path=environ.get("PATH"))
+    if found is None:
+        raise EnvhistError(f"'{PROGRAM}' is neither in the directory of '{sys.executable}' nor on the PATH")
+    return os.path.abspath(found)
 
 
 NOT_NAMED = "no person enabled hooks for this repository: git envlog install, or git envlog capture"

@@ -20,7 +20,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from git_envhist.disk import cannot_write, remove_if_present, state_directory, sync_directory
+from git_envhist.disk import (
+    Durability,
+    cannot_write,
+    remove_if_present,
+    replace_file,
+    replace_with_symlink,
+    state_directory,
+    sync_directory,
+)
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.lazy import dataclass, field, replace
 from git_envhist.model.work import FileEdit, FileState
@@ -159,22 +167,17 @@ def _write_state(path: str, content: FileState | None) -> None:
     if content is None:
         remove_if_present(path)
         return
-    new = path + NEW
-    remove_if_present(new)
     if content.mode is None:
-        os.symlink(content.data, os.fsencode(new))
+        replace_with_symlink(path, content.data, temporary=path + NEW)
     else:
-        _replace_keeping_mode(new, content.data, content.mode)
-    os.rename(new, path)
-
-
-def _replace_keeping_mode(path: str, data: bytes, mode: int) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fchmod(descriptor, mode)
-        os.fsync(descriptor)
+        replace_file(
+            path,
+            content.data,
+            durability=Durability.FILE,
+            mode=content.mode,
+            exclusive=True,
+            temporary=path + NEW,
+        )
 
 
 FILE = "installed"
@@ -306,14 +309,8 @@ def _replace_record(path: str, record: InstallRecord) -> None:
         {each: _saved_row(saved) for each, saved in rows.items()} for rows in (record.files, record.pending)
     )
     value = {"files": files, "made": record.made, **({"begun": pending} if pending else {})}
-    descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as file:
-        json.dump(value, file)
-        file.flush()
-        # The content in the record exists nowhere else.
-        os.fsync(file.fileno())
-    os.rename(f"{path}.new", path)
-    sync_directory(os.path.dirname(path))
+    # The earlier contents in the record are stored nowhere else.
+    replace_file(path, json.dumps(value).encode("utf-8"), durability=Durability.FULL)
 
 
 def _saved_row(saved: SavedFile) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from git_envhist.disk import state_directory
+from git_envhist.disk import Durability, replace_file, state_directory
 from git_envhist.errors import EnvhistError, GitFailed, Refused
 from git_envhist.git.process import SAFE_GIT, clean_environment, spawn
 from git_envhist.git.repository import Repository
@@ -66,10 +66,8 @@ def hooks_state(state: str) -> str:
 def write_pending(place: str, event: str) -> None:
     """Record that a capture is wanted."""
     state_directory(place)
-    new = os.path.join(place, f"pending.{os.getpid()}")
-    with open(new, "w", encoding="ascii") as file:
-        json.dump([event, time.time()], file)
-    os.rename(new, os.path.join(place, "pending"))
+    data = json.dumps([event, time.time()]).encode("ascii")
+    replace_file(os.path.join(place, "pending"), data, durability=Durability.NONE, unique=True)
 
 
 def read_pending(place: str) -> PendingHook | None:
@@ -108,9 +106,7 @@ def write_outcome(place: str, outcome: HookRun) -> None:
     rows = [_row(one) for one in read_outcomes(place)[-(MAX_RESULTS - 1) :]]
     text = "".join(json.dumps(row) + "\n" for row in [*rows, _row(outcome)])
     path = os.path.join(place, "log")
-    with open(f"{path}.new", "w", encoding="utf-8") as file:
-        file.write(text)
-    os.rename(f"{path}.new", path)
+    replace_file(path, text.encode("utf-8"), durability=Durability.NONE)
 
 
 def read_outcomes(place: str) -> tuple[HookRun, ...]:

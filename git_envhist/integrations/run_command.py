@@ -18,7 +18,7 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -107,6 +107,27 @@ def _by_pipes(words: Sequence[str], keep: Take, out: int) -> int:
 
     with child, forwarding_signals(child.pid):
         copy_until_exit(child.pid, list(targets), take)
+        return status_of(child.wait())
+
+
+def run_quietly(words: Sequence[str], keep: Take, directory: str, environ: Mapping[str, str]) -> int:
+    """Run a program without a terminal to its end and return its status; `keep` gets all of its output."""
+    try:
+        child = subprocess.Popen(
+            words,
+            cwd=directory,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+    except (OSError, ValueError) as error:
+        # ValueError: a word contains a NUL, or half of a surrogate pair.
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise EnvhistError(f"cannot run '{words[0]}': {reason}") from error
+    with child:
+        assert child.stdout is not None
+        copy_until_exit(child.pid, [child.stdout.fileno()], lambda _source, data: keep(data))
         return status_of(child.wait())
 
 

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from git_envhist.disk import locked_now, state_directory
 from git_envhist.errors import EnvhistError, NotARepository, Refused
-from git_envhist.model import CaptureResult, Trigger
+from git_envhist.model import CaptureResult
 
 if TYPE_CHECKING:
-    from git_envhist.api import AroundHistory
+    from git_envhist.context import HistoryContext
 
 
 # Linux inotify: one watch per directory, all events through one descriptor.
@@ -244,16 +244,21 @@ class WatchCallbacks(NamedTuple):
     warn: Callable[[str], None]
 
 
+Capture = Callable[[], CaptureResult]
+"""Open the history again, because its settings may have changed, and capture if something changed."""
+
+
 def watch(
-    open_history: Callable[[], AroundHistory], callbacks: WatchCallbacks, settle: float = SETTLE
+    history: HistoryContext, capture: Capture, callbacks: WatchCallbacks, settle: float = SETTLE
 ) -> None:
     """Capture whenever the environment has settled, until a signal."""
-    for _ in _steps(open_history, callbacks, settle):
+    for _ in _steps(history, capture, callbacks, settle):
         pass
 
 
 def watch_captures(
-    open_history: Callable[[], AroundHistory],
+    history: HistoryContext,
+    capture: Capture,
     warn: Callable[[str], None],
     settle: float = SETTLE,
     longest: float | None = None,
@@ -263,7 +268,7 @@ def watch_captures(
     With `longest`, also yield None at least this often in seconds, so that a waiting caller can be stopped.
     """
     taken: list[CaptureResult] = []
-    for _ in _steps(open_history, WatchCallbacks(taken.append, warn), settle, longest):
+    for _ in _steps(history, capture, WatchCallbacks(taken.append, warn), settle, longest):
         yield from (one for one in taken if one.snapshot is not None)
         taken.clear()
         if longest is not None:
@@ -271,12 +276,12 @@ def watch_captures(
 
 
 def _steps(
-    open_history: Callable[[], AroundHistory],
+    history: HistoryContext,
+    capture: Capture,
     callbacks: WatchCallbacks,
     settle: float,
     longest: float | None = None,
 ) -> Iterator[None]:
-    history = open_history()
     if not history.settings.enabled:
         raise Refused(
             "automatic captures are disabled",
@@ -286,10 +291,10 @@ def _steps(
     with locked_now(lock) as acquired:
         if not acquired:
             raise Refused("another process already watches this environment", hint="git envlog status")
-        yield from _Loop(open_history, callbacks, settle, longest).run(history)
+        yield from _Loop(capture, callbacks, settle, longest).run(history)
 
 
-def _open_inotify(history: AroundHistory) -> Watcher:
+def _open_inotify(history: HistoryContext) -> Watcher:
     """Return an inotify watcher; raises `WatchUnavailable` if there is none."""
     if sys.platform != "linux":
         raise WatchUnavailable
@@ -302,13 +307,13 @@ def _open_inotify(history: AroundHistory) -> Watcher:
 class _Loop:
     def __init__(
         self,
-        open_history: Callable[[], AroundHistory],
+        capture: Capture,
         callbacks: WatchCallbacks,
         settle: float,
         longest: float | None,
     ) -> None:
         self._longest = longest
-        self._open_history = open_history
+        self._take = capture
         self._callbacks = callbacks
         self._poller = PollingWatcher(POLL_FACTOR * settle)
         self._watcher: Watcher = self._poller
@@ -317,7 +322,7 @@ class _Loop:
         self._failed = ""
         """The last error, which is reported once."""
 
-    def run(self, history: AroundHistory) -> Iterator[None]:
+    def run(self, history: HistoryContext) -> Iterator[None]:
         try:
             self._watcher = _open_inotify(history)
         except WatchUnavailable:
@@ -351,8 +356,7 @@ class _Loop:
     def _capture(self) -> None:
         started, added, failed = time.monotonic(), 0, ""
         try:
-            # Open the history again: the settings, and the repository itself, may have changed.
-            captured = self._open_history().capture(trigger=Trigger.WATCH, if_changed=True)
+            captured = self._take()
         except NotARepository:
             raise
         except (EnvhistError, OSError) as error:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 
+from git_envhist.disk import Durability, replace_file
 from git_envhist.git.config import parse_config
 from git_envhist.git.process import SAFE_GIT, clean_environment, spawn
 from git_envhist.git.repository import Repository
@@ -117,9 +118,8 @@ def read_trouble(common_state: str) -> list[str]:
 def save_problems(common_state: str, sentences: Iterable[str]) -> None:
     """Have it shown."""
     path = os.path.join(common_state, FILE)
-    with open(path + ".new", "w", encoding="utf-8", errors="replace") as file:
-        file.write("".join(sentence.replace("\n", " ") + "\n" for sentence in sentences))
-    os.rename(path + ".new", path)
+    text = "".join(sentence.replace("\n", " ") + "\n" for sentence in sentences)
+    replace_file(path, text.encode("utf-8", "replace"), durability=Durability.NONE)
 
 
 def forget_trouble(common_state: str) -> None:

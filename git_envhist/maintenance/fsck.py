@@ -28,13 +28,13 @@ from git_envhist.objects.pack_writer import PackWriter
 from git_envhist.objects.trees import DIRECTORY, decode_tree, object_id
 from git_envhist.rewrite.salvage import RefListing, lost_snapshots, outside_trash, read_refs
 from git_envhist.snapshots.chunks import read_pointer
-from git_envhist.snapshots.layout import MANIFEST, PIECES, shard_path, split_realm
+from git_envhist.snapshots.layout import MANIFEST, PIECES, shard_path, split_root
 from git_envhist.snapshots.log import read_snapshot
 from git_envhist.snapshots.names import RESERVED, true_name
 from git_envhist.snapshots.staging import Staging, open_published, unpublished
-from git_envhist.snapshots.timelines import FILE as TIMELINE
-from git_envhist.snapshots.timelines import read_name
 from git_envhist.worktree.stat_cache import StatCache
+from git_envhist.worktree.timeline_name import FILE as TIMELINE
+from git_envhist.worktree.timeline_name import read_name
 
 # Whether every byte of our packs is what it was: by git's own check, and object by object where that fails.
 #
@@ -163,7 +163,7 @@ def mend(repository: Repository, bad: DamagedPack) -> str:
                 writer.add(kind, data)
             pack = writer.finish()
         staging.publish([pack] if pack else [])
-        staging.settle()
+        staging.make_permanent()
     place = state_directory(os.path.join(repository.common_state, DAMAGED))
     forget_second_names(repository.common_state, repository.pack_dir, [bad.name])
     drop_caches(repository.pack_dir, [bad.name])
@@ -355,7 +355,7 @@ def _true(stored: bytes) -> bytes:
     """A path as people spell it; one of ours as it is."""
     directory, _, name = stored.rpartition(b"/")
     try:
-        _, path = split_realm(directory)
+        _, path = split_root(directory)
         return path + b"/" + true_name(name) if path else true_name(name)
     except (Damaged, ValueError):
         return stored

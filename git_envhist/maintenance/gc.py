@@ -257,7 +257,7 @@ class _Collector:
     def _publish(self, staging: Staging, new: Sequence[Written]) -> None:
         staging.publish([pack for pack, _ in new])
         # No commit speaks for these packs: found in a journal after a power cut, they would be taken back.
-        staging.settle()
+        staging.make_permanent()
         self._remember({pack.name: kind for pack, kind in new})
 
     def _ways(
@@ -330,7 +330,7 @@ def clean(repository: Repository, prune: str | None, tell: Callable[[str], None]
     done = collect(repository, keep_since=keep_since, threads=core_count(), tell=tell, also=spared)
     pack_refs(repository)
     fetched = FetchedStore.of(repository)
-    if fetched.is_there:
+    if fetched.exists:
         tell("packing what was fetched")
         packed = fetched.git.try_run("gc", "--quiet")
         if packed.status != 0:

@@ -199,7 +199,7 @@ def _write_merged(staging: Staging, object_format: str, paths: list[str]) -> lis
         return []
     staging.publish([merged])
     # No commit speaks for the merged pack: found in a journal after a power cut, it would be taken back.
-    staging.settle()
+    staging.make_permanent()
     return replaced
 
 

@@ -244,7 +244,7 @@ def remove_packs(
     _wait_for_others(repository, removes=False)
     forget_second_names(repository.common_state, repository.pack_dir, bases)
     aside = os.path.join(staging.path, ASIDE)
-    staging.holds_others()
+    staging.keep_after_error()
     with system_errors(repository.pack_dir):
         return _let_go(repository, aside, bases, gone, lambda: check(tips))
 

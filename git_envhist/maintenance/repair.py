@@ -41,8 +41,9 @@ from git_envhist.rewrite.salvage import (
 from git_envhist.rewrite.timeline import TimelineRewriter, TimelineState, TimelineTarget
 from git_envhist.snapshots.fetched import FetchedStore
 from git_envhist.snapshots.staging import Staging
-from git_envhist.snapshots.timelines import ensure_timeline, forget_left_behind
+from git_envhist.snapshots.timelines import forget_left_behind
 from git_envhist.worktree.stat_cache import StatCache
+from git_envhist.worktree.timeline_name import ensure_timeline
 
 if TYPE_CHECKING:
     from git_envhist.context import HistoryContext
@@ -101,7 +102,7 @@ def _sources(
                 continue  # nothing of ours was ever sent there
             fetched = FetchedStore.of(repository)
             fetched.ensure()
-            fetched.know(remote.name, remote.url)
+            fetched.set_remote(remote.name, remote.url)
             transport = transport_for(repository, fetched, remote, capturing.environ)
             _ask(transport, sorted(oid.hex() for oid in lost))
             yield f"the remote '{remote.name}'", _fetched(repository, lost)
@@ -115,7 +116,7 @@ def _ask(transport: Transport, names: list[str]) -> None:
 
 def _fetched(repository: Repository, lost: frozenset[bytes]) -> Objects:
     fetched = FetchedStore.of(repository)
-    return dict(_read(repository, fetched, lost)) if fetched.is_there else {}
+    return dict(_read(repository, fetched, lost)) if fetched.exists else {}
 
 
 def _read(
@@ -135,7 +136,7 @@ def _present(capturing: CapturePipeline, lost: frozenset[bytes]) -> Objects:
     # What it remembers may name what was lost.
     StatCache(os.path.join(repository.state, "cache"), crc32).forget()
     found: Objects = {}
-    with capturing.present() as held:
+    with capturing.current_tree() as held:
         for staged in held.finish().packs:
             index = PackIndex(staged.index_path, repository.hash_length)
             with closing(PackFile(staged.pack_path, index, repository.object_format)) as pack:
@@ -155,7 +156,7 @@ def _keep(repository: Repository, found: Objects) -> None:
             writer.add(kind, data)
         pack = writer.finish()
         staging.publish([pack] if pack else [])
-        staging.settle()
+        staging.make_permanent()
 
 
 ROUNDS = 6
@@ -258,7 +259,7 @@ class Repair:
             )
 
         done = TimelineRewriter(self._history).rewrite(timeline, decide, keeps=False)
-        self._history.forget_world()
+        self._history.refresh()
         many = f"{len(older):,} moments are" if len(older) > 1 else "1 moment is"
         self._done.append(f"{many} on '{timeline}' again, which had begun anew")
         self._done += done.warnings
@@ -315,7 +316,7 @@ class Repair:
             return TimelineTarget((*older, *links), begins=True)
 
         done = TimelineRewriter(self._history).rewrite(timeline, decide, keeps=False)
-        self._history.forget_world()
+        self._history.refresh()
         many = f"{len(hurt):,} moments are" if len(hurt) > 1 else "1 moment is"
         self._done.append(f"{many} not whole and set aside; '{timeline}' goes on without")
         self._done += done.warnings

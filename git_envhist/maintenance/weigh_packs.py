@@ -20,7 +20,7 @@ import os
 from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from git_envhist.disk import replace_file
+from git_envhist.disk import Durability, replace_file
 from git_envhist.lazy import dataclass
 from git_envhist.objects.pack_reader import PackFile
 from git_envhist.platform import open_file_only
@@ -171,4 +171,5 @@ def read_kinds(common_state: str) -> dict[str, str]:
 def write_kinds(common_state: str, kinds: Mapping[str, str]) -> None:
     """Keep what the packs are."""
     # One at a time: whoever calls holds the lock of the upkeep.
-    replace_file(os.path.join(common_state, STATE), json.dumps(dict(kinds), indent=0).encode("ascii"))
+    data = json.dumps(dict(kinds), indent=0).encode("ascii")
+    replace_file(os.path.join(common_state, STATE), data, durability=Durability.FULL)

@@ -1,12 +1,12 @@
-"""The whole vocabulary, as frozen dataclasses; read this first: here in outline, then `entries` and `moments`.
+"""The vocabulary of the program, as frozen values. Read this first, then `entries` and `snapshots`.
 
-An *environment* is every path under a working tree. A *snapshot* is one captured moment of it, a *timeline* the
-chain of snapshots of one working tree. An *entry* is one path as it was; a *change* one difference between two
-moments. *Notes* hold what is said about a snapshot afterwards: names, verdicts, remarks. A *fact* is one derived
-statement about a snapshot, and a *story* the facts and files that differ between two.
+An *environment* is every path under a working tree. A *snapshot* is one captured state of it, a *timeline* the chain
+of snapshots of one working tree. An *entry* is one path in a snapshot; a *change* is one difference between two
+snapshots. *Notes* store what is added to a snapshot later: names, verdicts, remarks. A *fact* is one derived
+statement about a snapshot (`numpy 2.1 is installed`), and a *summary* the facts and files that differ between two.
 
-What only some commands speak of (`doings`, `restores`, `upkeep`, `keeping`, `sharing`, `causing`) is loaded when one of
-its words is asked for: of the 60 ms that `git envlog` may take, two went into words that it never says.
+`work`, `restores` and `storage` are loaded when one of their names is first used: `git envlog` uses none of them, and
+loading them takes 2 of its 60 ms.
 """
 
 from __future__ import annotations

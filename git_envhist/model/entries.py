@@ -1,4 +1,4 @@
-"""The words for what stands in an environment, and for what differs between two moments of it."""
+"""Values for the paths of an environment, and for the differences between two snapshots."""
 
 from __future__ import annotations
 
@@ -14,21 +14,30 @@ ObjectId = NewType("ObjectId", bytes)
 """The raw hash of a git object, 20 or 32 bytes."""
 
 SnapshotId = NewType("SnapshotId", str)
-"""The hash, in hex, of the first commit that held a snapshot: its id for ever."""
+"""The hash, in hex, of the first commit of a snapshot. It stays the id after a rewrite."""
 
 TOP = EnvPath(b"")
 
 SQLITE_HEADER = b"SQLite format 3\0"
-"""How a database of SQLite begins."""
+"""The first bytes of an SQLite database."""
 SQLITE_SIDECARS = (b"-wal", b"-journal", b"-shm")
-"""How the names end of what belongs to one: its log, its journal, the memory that its users share."""
+"""The endings of an SQLite database's other files: write-ahead log, rollback journal, shared memory."""
+
+
+def database_of_sidecar(path: bytes) -> bytes | None:
+    """Return the SQLite database that a sidecar file belongs to, by its name; None for any other name."""
+    if not path.endswith(SQLITE_SIDECARS):
+        return None
+    database = path[: path.rindex(b"-")]
+    return database if database and not database.endswith(b"/") else None
+
 
 UNREAD = "?"
-"""The name of a fact that says why nothing else is told of its place."""
+"""The key of a fact that gives the reason why a place has no other facts."""
 
 
 class EntryKind(Enum):
-    """What stands at a path; the value is its letter in a manifest."""
+    """The kind of a path; the value is its letter in a manifest."""
 
     FILE = "f"
     LINK = "l"
@@ -38,11 +47,11 @@ class EntryKind(Enum):
     CHARACTER_DEVICE = "c"
     BLOCK_DEVICE = "b"
     BOUNDARY = "w"
-    """Another working tree of the same repository: seen, never entered."""
+    """Another working tree of the same repository; it is never entered."""
 
 
 class StoredAs(Enum):
-    """How a file's bytes are kept; the value is its word in a manifest."""
+    """The storage of a file's bytes; the value is its word in a manifest."""
 
     PLAIN = "plain"
     SEALED = "sealed"
@@ -67,7 +76,7 @@ class MissingReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One path of the environment as it was at one moment."""
+    """A path of the environment in one snapshot."""
 
     path: EnvPath
     kind: EntryKind
@@ -75,21 +84,17 @@ class Entry:
     """The twelve permission bits."""
     mtime_ns: int
     oid: ObjectId | None = None
-    """The blob in the snapshot's tree (the pointer, where `stored` is not plain); None where a tree holds none."""
+    """The blob in the snapshot's tree, a pointer unless `stored` is plain; None if the tree has no entry."""
     stored: StoredAs = StoredAs.PLAIN
     uid: int | None = None
-    """None: the owner of the directory it stands in."""
+    """None: the owner of its directory."""
     gid: int | None = None
     xattrs: tuple[tuple[bytes, bytes], ...] = ()
     link_group: int | None = None
     """Entries of one snapshot with the same number are hard links to one file."""
     device: int | None = None
     notes: tuple[tuple[str, str], ...] = ()
-    """Further words of the manifest line, e.g. ``("via", "backup")``."""
-
-    @property
-    def in_tree(self) -> bool:
-        return self.oid is not None
+    """Additional words of the manifest line, e.g. ``("via", "backup")``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +107,7 @@ class MissingPath:
 
 
 class ChangeKind(Enum):
-    """The letter git uses for it."""
+    """The kind of a change; the value is git's letter for it."""
 
     ADDED = "A"
     MODIFIED = "M"
@@ -113,26 +118,26 @@ class ChangeKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ChangeSide:
-    """One side of a change: what the path was."""
+    """A side of a change: the path before or after it."""
 
     path: EnvPath
     kind: EntryKind
     mode: int
-    """The twelve permission bits; where the manifest is not known, those that git's mode implies."""
+    """The twelve permission bits; those of git's mode if the manifest is not known."""
     oid: ObjectId | None
     stored: StoredAs = StoredAs.PLAIN
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference between two moments."""
+    """A difference between two snapshots."""
 
     before: ChangeSide | None
     after: ChangeSide | None
     similarity: int | None = None
-    """Percent, where it is a rename."""
+    """Percent, for a rename."""
     attributes: tuple[str, ...] = ()
-    """What else differs: ``mode``, ``owner``, ``xattr``."""
+    """Other differences: ``mode``, ``owner``, ``xattr``."""
 
     @property
     def kind(self) -> ChangeKind:
@@ -155,7 +160,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ChangeCount:
-    """How many paths differ from the snapshot before."""
+    """The number of paths that differ from the previous snapshot."""
 
     added: int = 0
     modified: int = 0
@@ -168,7 +173,7 @@ class ChangeCount:
 
 @dataclass(frozen=True, slots=True)
 class GitChange:
-    """One path as git's own view has it: a letter and the path."""
+    """A path in git's own status: its letter and the path."""
 
     status: str
     path: EnvPath
@@ -176,34 +181,34 @@ class GitChange:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One derived statement about a snapshot."""
+    """A derived statement about a snapshot."""
 
     probe: str
     key: str
     value: str
     at: EnvPath = TOP
-    """The directory that says so; the top for what is said of the machine."""
+    """The directory that the fact is about; the top for facts about the machine."""
     by: str = ""
-    """Who manages it, where the probe's name does not say that: `dpkg`, `rpm`, `brew`."""
+    """The package manager, if the probe's name does not give it: `dpkg`, `rpm`, `brew`."""
     auto: bool = False
-    """It came along with something else; nobody asked for it."""
+    """A dependency: installed for another package, not on request."""
 
 
 class Role(Enum):
-    """The role of a changed thing: packages that a list or the user names come before those that came along."""
+    """The reason why a package is installed. Packages that a list or the user names are shown before dependencies."""
 
     DIRECT = "direct"
     DEVELOPMENT = "development"
     """Named for development, tests or an extra."""
     TRANSITIVE = "transitive"
-    """Another package needs it, and no list names it."""
+    """A dependency of another package that no list names."""
     NESTED = "nested"
     """In the `node_modules` of another package."""
 
 
 @dataclass(frozen=True, slots=True)
 class FactChange:
-    """A fact that differs between two moments."""
+    """A fact that differs between two snapshots."""
 
     probe: str
     key: str
@@ -217,7 +222,7 @@ class FactChange:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotDiff:
-    """Two moments side by side."""
+    """All differences between two snapshots."""
 
     before: str
     after: str

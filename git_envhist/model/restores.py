@@ -1,4 +1,4 @@
-"""The words for going back: what a restore plans, does and leaves alone; what a fork comes to."""
+"""Values for restores and forks: plans and results."""
 
 from __future__ import annotations
 
@@ -13,59 +13,57 @@ from git_envhist.model.work import CheckResult, Effect
 
 
 class DirectoryListing(NamedTuple):
-    """One directory of a snapshot: what it is, and its entries by their true names, with owners and ids filled in."""
+    """A directory of a snapshot: its own entry and its children by name, with owners and ids filled in."""
 
     own: Entry
     entries: dict[bytes, Entry]
 
 
 class DirectoryPair(NamedTuple):
-    """One directory on the two sides of a restore; None where it is no directory there."""
+    """A directory before and after a restore; None on a side where it is not a directory."""
 
-    realm: bytes
-    """Empty: the working tree, the `.git` of nested repositories included; else the name of a further root."""
+    root: bytes
+    """The name of an additional root; empty for the working tree, including the `.git` of nested repositories."""
     path: EnvPath
     before: DirectoryListing | None
     after: DirectoryListing | None
-    left_out: int = 0
-    """So many entries are the same on both sides and in neither listing."""
 
 
 class PlanAction(Enum):
-    """What a restore does at one path."""
+    """The action of a restore at one path."""
 
     WRITE = "write"
     REPLACE = "replace"
     REMOVE = "remove"
     ADJUST = "adjust"
-    """The bytes stay where they are: only mode, time, owner or attributes differ."""
+    """Only mode, time, owner or attributes differ; the bytes are not written."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
-    """One path that a restore changes; a new directory comes with all that is in it."""
+    """A path that a restore changes. A new directory is one step, with everything below it."""
 
-    realm: bytes
+    root: bytes
     path: EnvPath
     action: PlanAction
     before: Entry | None
     after: Entry | None
     below: Sequence[Entry] = ()
-    """What a new directory holds, each directory before its entries."""
+    """The contents of a new directory, each directory before its entries."""
     unit: int | None = None
-    """Steps with the same number are all done or none: a database and what belongs to it."""
+    """Steps with the same number are done together or not at all: a database and its sidecar files."""
 
     @property
     def shown(self) -> EnvPath:
-        """The path as people see it: one of a further root has the root's name in front."""
-        return shown_path(self.realm, self.path)
+        """Return the path as it is displayed, with the name of its additional root in front."""
+        return shown_path(self.root, self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedDirectory:
-    """A directory whose own line is set at the end, because it differs or because its entries change."""
+    """A directory whose own metadata is set at the end, because it differs or because its entries change."""
 
-    realm: bytes
+    root: bytes
     path: EnvPath
     before: Entry | None
     after: Entry | None
@@ -73,7 +71,7 @@ class PlannedDirectory:
 
 @dataclass(frozen=True, slots=True)
 class SkippedPath:
-    """A path that differs from the moment and stays as it is, with all that lies below it; and why."""
+    """A path that differs from the snapshot and is not changed, with everything below it, and the reason."""
 
     path: EnvPath
     why: str
@@ -81,17 +79,15 @@ class SkippedPath:
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """Everything that a restore is going to do, in this order."""
+    """All changes of a restore, in order."""
 
     steps: tuple[PlanStep, ...]
     directories: tuple[PlannedDirectory, ...]
-    unchanged: int
-    """Paths that were compared and are the same on both sides."""
     left_alone: tuple[SkippedPath, ...] = ()
 
     @property
     def counts(self) -> dict[PlanAction, int]:
-        """How many paths each action touches, those in new directories included."""
+        """Return the number of paths of each action, those in new directories included."""
         counts = dict.fromkeys(PlanAction, 0)
         for step in self.steps:
             counts[step.action] += 1
@@ -99,94 +95,94 @@ class RestorePlan:
         return counts
 
 
-def shown_path(realm: bytes, path: EnvPath) -> EnvPath:
-    """A path as people see it: one of a further root has the root's name and `://` in front."""
-    return EnvPath(realm + b"://" + path) if realm else path
+def shown_path(root: bytes, path: EnvPath) -> EnvPath:
+    """Return a path as it is displayed: `nginx://conf.d` for one of an additional root."""
+    return EnvPath(root + b"://" + path) if root else path
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
-    """What a restore did; after a dry run, and where nothing differs, what it would do."""
+    """The result of a restore; after a dry run, or if nothing differs, what it would change."""
 
     target: Snapshot
     plan: RestorePlan
     files: int = 0
-    """How many files the environment had before."""
+    """The number of files in the environment before the restore."""
     safety: Snapshot | None = None
-    """What was here, saved before anything was changed; None where nothing was."""
+    """The snapshot of the state before the restore; None if nothing was changed."""
     moment: Snapshot | None = None
-    """The environment as it is now, on the timeline."""
+    """The snapshot of the state after the restore."""
     verified: int = 0
-    """So many paths were read again and are what the moment says."""
+    """The number of paths that were read again and agree with the snapshot."""
     seconds: float = 0.0
     kept: tuple[SkippedPath, ...] = ()
-    """Paths that somebody changed meanwhile: they stay as they were found."""
+    """Paths that changed while the restore ran; they were not overwritten."""
     losses: tuple[SkippedPath, ...] = ()
-    """What of a path cannot be had here, e.g. an attribute that the file system does not know."""
+    """Parts that could not be restored, e.g. an attribute that the file system does not support."""
     tracked_differing: int | None = None
-    """How many tracked files differ from HEAD now; None where git could not tell."""
+    """The number of tracked files that differ from HEAD now; None if git could not list them."""
     tracked_differed: int | None = None
-    """How many of these differed before, too."""
+    """The number of them that differed before the restore."""
     edits_replaced: tuple[EnvPath, ...] = ()
-    """Tracked files whose uncommitted changes went with what was replaced: `safety` holds them."""
+    """Tracked files whose uncommitted changes were replaced; `safety` contains them."""
     head: str | None = None
-    """Where HEAD went, where it was to move."""
+    """The commit or branch that HEAD was moved to, if it was."""
     relocated: tuple[EnvPath, ...] = ()
-    """What came and named another working tree, and names this one now."""
+    """Restored files that contained the path of another working tree; they contain this one's now."""
     story: tuple[FactChange, ...] = ()
-    """After a dry run: the packages, databases, variables that it would change, from what is here to the moment."""
+    """After a dry run: the packages, databases and variables that it would change."""
     outside: tuple[FactChange, ...] = ()
-    """What of the machine is not as it was: from what is here to the moment."""
+    """Facts about the machine that differ from the snapshot; a restore does not change them."""
     effects: tuple[Effect, ...] = ()
-    """What was done outside the machine since: no restore undoes it."""
+    """Effects outside the machine since the snapshot; no restore undoes them."""
     running: tuple[str, ...] = ()
-    """Processes that were at work in the environment, and still run what was there."""
+    """Processes that run programs of the environment and still use the replaced files."""
     services: tuple[str, ...] = ()
-    """What was done with the state of services, in order; after a dry run what would be."""
+    """The actions on the state of services, in order; after a dry run, the planned ones."""
     roots: tuple[tuple[str, str], ...] = ()
     """The additional roots in which something changes: name and directory."""
     warnings: tuple[str, ...] = ()
     checked: CheckResult | None = None
-    """What the check came to that was to run then."""
+    """The result of the check that ran after the restore."""
 
     @property
     def undo(self) -> Snapshot | None:
-        """The moment to restore so that what was here comes back; None where nothing was changed."""
+        """Return the snapshot whose restore undoes this one; None if nothing was changed."""
         return self.safety
 
     @property
     def exact(self) -> bool:
-        """Whether everything that was to change is as it was."""
+        """Return whether every planned change was made."""
         return not self.kept and not self.losses
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryResult:
-    """How a restore that was broken off came to its end."""
+    """The result of finishing or undoing an interrupted restore."""
 
     undone: bool
-    """Taken back; else finished."""
+    """The restore was undone; otherwise it was finished."""
     kept: tuple[SkippedPath, ...] = ()
     losses: tuple[SkippedPath, ...] = ()
 
     @property
     def exact(self) -> bool:
-        """Whether everything is as it is to be."""
+        """Return whether every planned change was made."""
         return not self.kept and not self.losses
 
 
 @dataclass(frozen=True, slots=True)
 class OutsideReference:
-    """A path of a fork that names the place it was made of: what is run or read there is the original's."""
+    """A path in a fork that refers to the original directory: running or reading it uses the original's files."""
 
     path: EnvPath
     what: str
-    """`link`, `text`, or why it is not rewritten."""
+    """`link`, `text`, or the reason why it is not rewritten."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForkPlan:
-    """What a fork would do."""
+    """The plan of a fork."""
 
     source: Snapshot
     root: str
@@ -194,27 +190,27 @@ class ForkPlan:
     branch: str | None
     relocate: bool
     plan_id: str
-    """Equal for two plans of the same fork; `git envlog fork --plan` takes it."""
+    """The argument of `git envlog fork --plan`; equal for two plans of the same fork."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForkResult:
-    """What a fork came to."""
+    """The result of a fork."""
 
     source: Snapshot
     root: str
     timeline: str
     moment: Snapshot
-    """The first of its own timeline."""
+    """The first snapshot on the fork's timeline."""
     head: str | None
-    """The code commit it stands at; None where that is gone, and for a plain directory."""
+    """The checked-out code commit; None if it is gone, and for a plain directory."""
     branch: str | None
-    """The branch that was made for it."""
+    """The branch that was created for it."""
     orphan: bool
     verified: int
     seconds: float
     pointing: tuple[OutsideReference, ...] = ()
-    """What still names the place it was made of."""
+    """Paths that still refer to the original directory."""
     relocated: tuple[EnvPath, ...] = ()
     left_alone: tuple[SkippedPath, ...] = ()
     kept: tuple[SkippedPath, ...] = ()
@@ -223,5 +219,5 @@ class ForkResult:
 
     @property
     def exact(self) -> bool:
-        """Whether everything is as it was."""
+        """Return whether every path was restored exactly."""
         return not self.kept and not self.losses

@@ -1,4 +1,4 @@
-"""The words for a captured moment, and for what is said of it."""
+"""Values for a snapshot, for the notes added to it, and for the result of a capture."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from git_envhist.model.entries import ChangeCount, EnvPath, GitChange, MissingPa
 
 
 class Trigger(Enum):
-    """What caused a capture."""
+    """The cause of a capture."""
 
     MANUAL = "manual"
     COMMIT = "commit"
@@ -30,18 +30,18 @@ class Trigger(Enum):
 
 
 class RestoreRole(Enum):
-    """What part a moment has in a restore; those that have one are no steps of undo and redo by themselves."""
+    """The role of a snapshot in a restore. Undo and redo skip snapshots that have one."""
 
     BEFORE = "before"
-    """What was here, saved before anything was changed."""
+    """The state before the restore, captured before anything was changed."""
     TO = "to"
-    """Where a restore arrived."""
+    """The state after the restore."""
     UNDO = "undo"
     REDO = "redo"
 
 
 class IntentSource(Enum):
-    """Where the words of an intent come from."""
+    """The origin of a snapshot's intent."""
 
     GIVEN = "given"
     AGENT = "agent"
@@ -51,7 +51,7 @@ class IntentSource(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who, or which agent, took a snapshot."""
+    """The person or agent that took a snapshot."""
 
     name: str
     email: str
@@ -64,13 +64,13 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class AgentName:
-    """The agent in whose name a history is opened."""
+    """The agent that a history is opened for."""
 
     name: str
     version: str | None = None
     session: str | None = None
     definition: str | None = None
-    """A fingerprint of what makes it what it is: its prompts, its tools (`git_envhist.tracking.tasks`)."""
+    """A fingerprint of its prompts and tools (see `git_envhist.tracking.tasks`)."""
 
 
 class VerdictStatus(Enum):
@@ -90,29 +90,29 @@ class Verdict:
     signal: int | None = None
     duration_ms: int | None = None
     output_tail: str = ""
-    """The end of what it wrote, with tokens masked; empty while it is sealed."""
+    """The end of its output, with tokens masked; empty while it is sealed."""
     tree_before: str | None = None
     tree_after: str | None = None
     carried_from: str | None = None
-    """The moment at which it was reached, where an equal one was captured again."""
+    """The snapshot that the check ran on, if this one has the same content and took the verdict over."""
     claimed_by: str | None = None
-    """Who says so, where no key that is here signed it: then it is no more than that."""
+    """The author of an unsigned verdict; None if one of your keys signed it."""
     sealed_output: str = field(default="", repr=False)
-    """The same as `output_tail`, as the note holds it: sealed, in base64."""
+    """`output_tail` as the note stores it: sealed, in base64."""
     timed_out: bool = False
-    """It was ended because it took longer than a check may."""
+    """The check exceeded its timeout and was killed."""
     services: str | None = None
-    """Of a verdict carried over: `differ` where services had another state then, `unknown` where none is known now."""
+    """Set on a verdict taken over: `differ` if services had another state then, `unknown` if none is known now."""
 
     @property
     def changed_something(self) -> bool:
-        """Whether the environment was another one after the check."""
+        """Return whether the check changed the environment."""
         return self.tree_after is not None and self.tree_before != self.tree_after
 
 
 @dataclass(frozen=True, slots=True)
 class TextNote:
-    """What was added to the story of a snapshot later."""
+    """A remark that was added to a snapshot later."""
 
     text: str
     at: datetime
@@ -120,7 +120,7 @@ class TextNote:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """What was attached to a snapshot after it was taken: its name, and the sealed blob that holds it."""
+    """An attachment added to an existing snapshot: its name, and its sealed blob."""
 
     name: str
     blob: str
@@ -128,7 +128,7 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class NoteRecord:
-    """One line of a note: its kind, its moment, and its fields as JSON gave them."""
+    """A line of a note: its kind, its time, and its other fields as parsed JSON."""
 
     kind: str
     at: datetime
@@ -137,11 +137,11 @@ class NoteRecord:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One captured moment: its commit, read, and what the notes say of it."""
+    """A snapshot: its commit, parsed, and the notes on it."""
 
     id: SnapshotId
     commit: str
-    """The hash that plain git shows now; differs from `id` after retention rewrote the chain."""
+    """The hash in git; it differs from `id` after a rewrite of the timeline."""
     tree: str
     timeline: str
     at: datetime
@@ -155,7 +155,7 @@ class Snapshot:
     complete: bool = True
     missing_count: int = 0
     content: str = ""
-    """`Env-Content`: what a verdict is bound to."""
+    """`Env-Content`, the digest that a verdict is bound to."""
     changed: ChangeCount = ChangeCount()
     story: str = ""
     meta: tuple[tuple[str, str], ...] = ()
@@ -167,11 +167,11 @@ class Snapshot:
     format: int = 1
     key: str | None = None
     mac: str | None = None
-    """`Env-Mac` as it stands, unchecked."""
+    """The unchecked value of `Env-Mac`."""
     trusted: bool | None = None
-    """Whether a key that is here signed it; where none did, all it says is a claim. None: nobody looked."""
+    """True if one of your keys signed it; if not, nothing in it is verified. None: not checked yet."""
     author: bytes = field(default=b"", repr=False, compare=False)
-    """The author line of the commit: with `message` and `tree` what a key signs."""
+    """The author line of the commit. A key signs this line, the message and the tree."""
     message: bytes = field(default=b"", repr=False, compare=False)
     """The message of the commit, byte for byte."""
     names: tuple[str, ...] = ()
@@ -179,18 +179,18 @@ class Snapshot:
     remarks: tuple[TextNote, ...] = ()
     records: tuple[NoteRecord, ...] = field(default=(), repr=False)
     attached: tuple[Attachment, ...] = ()
-    """What was attached later, of each name the last."""
+    """Attachments that were added later, the last one of each name."""
 
     @property
     def were(self) -> tuple[str, ...]:
-        """Hashes, cut short, that plain git showed between its first commit and this one."""
-        return were_of(self.message)
+        """Return the abbreviated hashes of its commits between the first one and this one."""
+        return earlier_hashes(self.message)
 
     @property
     def verdict(self) -> Verdict | None:
-        """The latest verdict, own or carried over, else the latest that is claimed; None where nothing was checked.
+        """Return the latest verdict, signed ones before unsigned ones; None if nothing was checked.
 
-        A check that could not be judged says nothing of the snapshot: an earlier verdict keeps its place.
+        A check that ended with an error does not replace an earlier verdict.
         """
         return latest_judged([one for one in self.verdicts if one.claimed_by is None] or self.verdicts)
 
@@ -201,75 +201,75 @@ def latest_judged(verdicts: Sequence[Verdict]) -> Verdict | None:
     return judged[-1] if judged else None
 
 
-def were_of(message: bytes) -> tuple[str, ...]:
-    """What the message of a commit says of the hashes that it had."""
+def earlier_hashes(message: bytes) -> tuple[str, ...]:
+    """Return the abbreviated earlier commit hashes in the `Env-Were` trailer of a message."""
     _, found, rest = message[message.rfind(b"\n\n") + 1 :].partition(b"\nEnv-Were: ")
-    told = rest.partition(b"\n")[0].decode("ascii", "replace").split() if found else ()
-    return tuple(one for one in told if one.isalnum())
+    words = rest.partition(b"\n")[0].decode("ascii", "replace").split() if found else ()
+    return tuple(word for word in words if word.isalnum())
 
 
 @dataclass(frozen=True, slots=True)
 class KeptService:
-    """The state of a service that a capture kept."""
+    """The state of a service that a capture stored."""
 
     name: str
     bytes: int
     summary: str
-    """`3 tables, 5,210 rows`; empty where the format of the dump is not known."""
+    """`3 tables, 5,210 rows`; empty if the format of the dump is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureResult:
-    """What a capture did."""
+    """The result of a capture."""
 
     snapshot: Snapshot | None
-    """None where nothing changed and none was wanted, and after a dry run."""
+    """None if nothing changed, and after a dry run."""
     files: int
     new_files: int
-    """Files that were not there before, or have other bytes; after a dry run those that would be read to know that."""
+    """New files and files with other bytes; after a dry run, the files that would be read to find out."""
     new_bytes: int
     stored_bytes: int
     seconds: float
     missing: tuple[MissingPath, ...] = ()
     warnings: tuple[str, ...] = ()
     directories: tuple[tuple[EnvPath, int, int], ...] = ()
-    """(directory, files, bytes), largest first: what a dry run and a first capture tell."""
+    """(directory, files, bytes), largest first; set by a dry run and by the first capture."""
     first: bool = False
     sealed_first: bool = False
-    """The first time that a file was sealed here: the key was made just now."""
+    """This capture sealed the first file and created the key."""
     verdict: Verdict | None = None
-    """What the check came to that was to run then."""
+    """The result of the check that ran after the capture."""
     services: tuple[KeptService, ...] = ()
 
     @property
     def id(self) -> SnapshotId | None:
-        """The id of the snapshot; None where none was made."""
+        """Return the id of the snapshot, or None if none was taken."""
         return None if self.snapshot is None else self.snapshot.id
 
 
 SnapshotRef = str | Snapshot | CaptureResult
-"""Whatever a verb takes for a moment: words (`@~2`, `good`, an id, a name), a snapshot, or what a capture gave."""
+"""A snapshot as arguments accept it: a revision (`@~2`, `good`, an id, a name), or a value that a verb returned."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotAttachments:
-    """A moment, and what was kept with it."""
+    """A snapshot, and everything stored with it."""
 
     snapshot: Snapshot
     conversation: list[object] | None = None
-    """As it was given; None where none was."""
+    """The conversation as it was given; None if there is none."""
     tool_outputs: list[object] | None = None
     attachments: tuple[tuple[str, bytes], ...] = ()
-    """(name, bytes) of everything attached, these two included; those of the capture have a number in front."""
+    """(name, bytes) of every attachment, these two included; names from the capture begin with a number."""
     missing: tuple[MissingPath, ...] = ()
-    """What of the environment is not in it, and why."""
+    """Paths of the environment that are not in the snapshot, and why."""
     git_changed: tuple[GitChange, ...] = ()
-    """What differed from HEAD then, in git's own view."""
+    """Files that differed from HEAD at the time, in git's own status."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureProgress:
-    """How far a capture has come."""
+    """The progress of a running capture."""
 
     files: int
     bytes: int

@@ -1,4 +1,4 @@
-"""The words for what leaves and what comes: a remote, what a push moves there, what a fetch or a file brought."""
+"""Values for stored timelines: retention and erasure, sharing with remotes, maintenance."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from git_envhist.lazy import dataclass, pattern
 from git_envhist.model.entries import EnvPath
 from git_envhist.model.snapshots import Snapshot
 
-# The words for what is kept and what goes: a policy and its decisions, what was let go, what was erased.
+# Retention and erasure: policies and their decisions, dropped snapshots, purged paths.
 
 BY_POLICY = ("last", "hour", "day", "week")
 NOT_KEPT = "nothing keeps it"
@@ -18,7 +18,7 @@ NOT_KEPT = "nothing keeps it"
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """How much of a timeline is kept beside what always is."""
+    """The number of snapshots of a timeline that are kept in addition to protected ones."""
 
     last: int = 200
     hourly: int = 0
@@ -28,11 +28,11 @@ class RetentionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class PruneDecision:
-    """What becomes of one snapshot, and why."""
+    """The decision about one snapshot, with its reasons."""
 
     snapshot: Snapshot
     reasons: tuple[str, ...]
-    """Why it is kept; none: it goes."""
+    """Why it is kept; empty if it is dropped."""
     why_not: str = NOT_KEPT
 
     @property
@@ -41,7 +41,7 @@ class PruneDecision:
 
     @property
     def always(self) -> bool:
-        """Whether no policy lets it go."""
+        """Return whether the snapshot is protected from every policy."""
         return any(reason.partition(" ")[0] not in BY_POLICY for reason in self.reasons)
 
     @property
@@ -50,7 +50,7 @@ class PruneDecision:
 
 
 class PrunedTimeline(NamedTuple):
-    """What was decided of one timeline."""
+    """The decisions about one timeline."""
 
     timeline: str
     decisions: tuple[PruneDecision, ...]
@@ -59,25 +59,25 @@ class PrunedTimeline(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PruneResult:
-    """What a thinning did, or would do."""
+    """The result of dropping snapshots by policy, or of its dry run."""
 
     timelines: tuple[PrunedTimeline, ...]
     until: date
-    """The first day on which what was let go may be gone for good."""
+    """The first day on which the dropped snapshots may be deleted for good."""
     expired: int = 0
-    """So many left the trash for good."""
+    """The number of snapshots that were deleted from the trash for good."""
     dry_run: bool = False
     warnings: tuple[str, ...] = ()
 
     @property
     def gone(self) -> int:
-        """How many snapshots were let go."""
+        """Return the number of dropped snapshots."""
         return sum(not one.keep for thinned in self.timelines for one in thinned.decisions)
 
 
 @dataclass(frozen=True, slots=True)
 class DropResult:
-    """What was let go, or would be."""
+    """The result of dropping snapshots, or of its dry run."""
 
     snapshots: tuple[Snapshot, ...]
     until: date
@@ -87,7 +87,7 @@ class DropResult:
 
 
 class TrashedSnapshot(NamedTuple):
-    """A snapshot that was let go."""
+    """A dropped snapshot in the trash."""
 
     snapshot: Snapshot
     since: date
@@ -95,71 +95,74 @@ class TrashedSnapshot(NamedTuple):
 
 
 class PushedTimeline(NamedTuple):
-    """A timeline that was pushed while it held what is erased."""
+    """A timeline that was pushed while it contained a purged path."""
 
     remote: str
-    """Its name; empty where it has none here any more."""
+    """Its name; empty if it is not configured any more."""
     shown: str
     timeline: str
 
 
 class RemainingObject(NamedTuple):
-    """An object with the same bytes that is not ours to erase, or stands elsewhere, too."""
+    """An object with the purged bytes that is still stored: not by us, or also at another path."""
 
     oid: str
     where: str
-    """`history`: at another path of a snapshot; `git`: in what git keeps; `unreached`: in git, and nothing needs it."""
+    """`history`: at another path of a snapshot; `git`: in git's own objects; `unreached`: in git, unreachable."""
     path: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class PurgeResult:
-    """What an erasure did, or would do."""
+    """The result of a purge, or of its dry run."""
 
     paths: tuple[EnvPath, ...]
     snapshots: int
-    """So many held one of them."""
+    """The number of snapshots that contained one of the paths."""
     in_trash: int
-    """So many of these in the trash."""
+    """The number of these that are in the trash."""
     sent: tuple[PushedTimeline, ...] = ()
-    """Where it went before."""
+    """Timelines with the paths that were pushed earlier."""
     fetched: bool = False
-    """What was fetched held it, and was taken away."""
+    """Fetched timelines contained the paths and were removed."""
     left: tuple[RemainingObject, ...] = ()
-    """What holds the same bytes still."""
+    """Objects that still contain the same bytes."""
     here: tuple[EnvPath, ...] = ()
-    """Paths that stand in the environment: the next capture holds them, unless they are left out."""
+    """Paths that exist in the environment; the next capture stores them unless they are excluded."""
     attached: int = 0
-    """So many snapshots have attachments, which were not looked into."""
+    """The number of snapshots with attachments, which were not searched."""
     mentioned: int = 0
-    """So many intents name one of the paths: they stay as they were written."""
+    """The number of intents that name one of the paths; they are not changed."""
     dry_run: bool = False
     warnings: tuple[str, ...] = ()
     variable_names: bool = False
-    """Whether the names of variables were erased that were stored without being sealed."""
+    """True if names of variables were erased that were stored unsealed."""
     imported: tuple[str, ...] = ()
-    """Timelines among what was fetched that no remote gives again: an import brought them."""
+    """Removed timelines that came from an import and cannot be fetched again."""
 
 
-WHO = pattern(r"\b([A-Za-z][A-Za-z0-9+.-]*)://([^/\s]*)@")
-"""Of an address, as far as the last @ before the first slash: a password may hold one."""
+USER_PART = pattern(r"\b([A-Za-z][A-Za-z0-9+.-]*)://([^/\s]*)@")
+"""The user part of an address, up to the last `@` before the first slash, because a password may contain one."""
 
 
 def without_password(url: str) -> str:
-    """An address, or a sentence with some, as it may be shown. Over http a name alone may be a token."""
-    return WHO.sub(lambda found: f"{found[1]}://{_shown_user(found[1], found[2])}", url)
+    """Return an address, or a text with addresses, without passwords.
+
+    Over http the user name is removed as well, because it may be a token.
+    """
+    return USER_PART.sub(lambda found: f"{found[1]}://{_shown_user(found[1], found[2])}", url)
 
 
-def _shown_user(scheme: str, who: str) -> str:
-    return "" if scheme.lower().startswith("http") else who.partition(":")[0] + "@"
+def _shown_user(scheme: str, user: str) -> str:
+    return "" if scheme.lower().startswith("http") else user.partition(":")[0] + "@"
 
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """Another repository, and how it is reached."""
+    """A remote repository and its transport settings."""
 
     name: str
-    """What its timelines have before their names: `origin`."""
+    """The name, which is the prefix of its timelines: `origin`."""
     url: str
     push_url: str
     receive_pack: str | None = None
@@ -168,26 +171,26 @@ class Remote:
 
     @property
     def shown(self) -> str:
-        """The address without what a password could be."""
+        """Return the address without a password."""
         return without_password(self.push_url)
 
 
 class PushOutcome(Enum):
-    """What becomes of a timeline at the other side."""
+    """The change of a timeline in the remote repository."""
 
     NEW = "new"
     UPDATED = "updated"
     REWRITTEN = "rewritten"
-    """By lease: what stands there is what we put there, and it was rewritten here since."""
+    """Replaced by a forced push: the remote has the result of an earlier push, and the timeline was rewritten since."""
     SAME = "up-to-date"
     DELETED = "deleted"
     DIVERGED = "diverged"
-    """Somebody else's moments stand there: nothing is sent."""
+    """The remote timeline has snapshots of another repository, so nothing is sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefPush:
-    """One ref of the other side: from where it stands to where it shall."""
+    """The old and the new value of one ref in the remote repository."""
 
     ref: str
     old: str | None
@@ -200,7 +203,7 @@ class RefPush:
 
 @dataclass(frozen=True, slots=True)
 class TimelinePush:
-    """One timeline of a push, with its notes."""
+    """A timeline of a push, with its notes."""
 
     timeline: str
     outcome: PushOutcome
@@ -209,7 +212,7 @@ class TimelinePush:
 
 @dataclass(frozen=True, slots=True)
 class ClassSize:
-    """How much of one class leaves."""
+    """The files of one class that would be sent."""
 
     name: str
     files: int
@@ -218,7 +221,7 @@ class ClassSize:
 
 @dataclass(frozen=True, slots=True)
 class FoundToken:
-    """A token that would leave in the clear: where, and of what kind; never which."""
+    """The path and kind of a token that would be sent unencrypted; never the token itself."""
 
     path: bytes
     kind: str
@@ -226,38 +229,38 @@ class FoundToken:
 
 @dataclass(frozen=True, slots=True)
 class OutgoingScan:
-    """What was found in all that would leave."""
+    """The findings in everything that would be sent."""
 
     shares: tuple[ClassSize, ...] = ()
     databases: tuple[tuple[bytes, int], ...] = ()
     tokens: tuple[FoundToken, ...] = ()
     dumps: tuple[tuple[bytes, int], ...] = ()
     names: tuple[bytes, ...] = ()
-    """Paths whose names look secret, and which are not sealed."""
+    """Paths with secret names that are not sealed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PushResult:
-    """What a push did; after a dry run, what it would do."""
+    """The result of a push, or of its dry run."""
 
     remote: Remote
     timelines: tuple[TimelinePush, ...]
     objects: int
     bytes: int
-    """As they are stored: about what is sent."""
+    """The stored size, which is close to the sent size."""
     parts: int
     look: OutgoingScan
     first: bool
-    """Whether the owner had never agreed to send there."""
+    """True for the first push to that address."""
     problems: tuple[str, ...] = ()
-    """Why it would be refused; only a dry run gets so far."""
+    """Why it would be refused; set by dry runs only."""
     warnings: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
-    """What no earlier push to there was agreed to for: classes, databases, dumps, names that look secret."""
+    """Classes, databases, dumps and secret names that the user has not approved in an earlier push."""
 
 
 class FetchOutcome(Enum):
-    """What became of a timeline here."""
+    """The change of a timeline in this repository."""
 
     NEW = "new"
     UPDATED = "updated"
@@ -268,65 +271,67 @@ class FetchOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FetchResult:
-    """What a fetch brought."""
+    """The result of a fetch."""
 
     remote: Remote
     timelines: tuple[tuple[str, FetchOutcome], ...]
-    """Under their names here."""
+    """(local name, change)."""
     refused: int
-    """So many refs there were not spelled as any of ours."""
+    """The number of remote refs with an invalid name."""
     full: bool
-    """Whether all contents are here."""
+    """True if all contents were fetched."""
     bad: tuple[tuple[str, str], ...] = ()
-    """Timelines that could not be taken, each with the reason; all others came."""
+    """Timelines that were not fetched, each with the reason."""
     heads: tuple[tuple[str, str], ...] = ()
-    """Of each timeline that changed: `signed`, `later`, `unknown-key`, `none` or `altered`."""
+    """The signature of each changed timeline's head: `signed`, `later`, `unknown-key`, `none` or `altered`."""
+    pushed: tuple[str, ...] = ()
+    """Own timelines that were skipped, because the remote has only what was pushed from this repository."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """What was written."""
+    """The result of an export."""
 
     file: str
     bytes: int
     objects: int
     timelines: tuple[tuple[str, tuple[Snapshot, ...]], ...]
-    """Under the names that they have in the file; oldest first."""
+    """By their names in the file, oldest snapshot first."""
     look: OutgoingScan
 
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """What came."""
+    """The result of an import."""
 
     file: str
     name: str
     timelines: tuple[tuple[str, FetchOutcome, int], ...]
-    """(name here, what became of it, how many moments it has)."""
+    """(local name, change, number of snapshots)."""
 
 
-# The words for keeping a history: what a cleaning did, what is damaged, what holds the space.
+# Maintenance: garbage collection, checks, disk usage.
 
 
 @dataclass(frozen=True, slots=True)
 class GcResult:
-    """What a cleaning did."""
+    """The result of a garbage collection."""
 
     packs_before: int
     packs: int
     bytes_before: int
     bytes: int
     removed: int
-    """Objects that nothing reached."""
+    """Unreachable objects that were deleted."""
     kept: int
-    """Objects that nothing reaches, kept because they may have been used of late."""
+    """Unreachable objects that were kept because they may have been used recently."""
     damaged: tuple[str, ...] = ()
-    """What is wrong with packs that were left as they are."""
+    """Problems of packs that were not changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something of the store that is not as it was written."""
+    """A damaged file or object."""
 
     kind: str
     """`pack`, `ref`, `notes`, `cache`, `snapshot`, `gone`: a timeline without its ref, or
@@ -337,19 +342,19 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class BrokenSnapshot:
-    """A snapshot that is not whole."""
+    """An incomplete snapshot."""
 
     commit: str
     timeline: str
     snapshot: Snapshot | None
-    """None where the commit itself cannot be read."""
+    """None if the commit itself cannot be read."""
     paths: tuple[str, ...]
-    """What of it cannot be had; empty where nothing can."""
+    """Paths that cannot be read; empty if nothing can."""
 
 
 @dataclass(frozen=True, slots=True)
 class FsckReport:
-    """What a check of the history found."""
+    """The result of a check of the history."""
 
     quick: bool
     snapshots: int
@@ -359,7 +364,7 @@ class FsckReport:
     faults: tuple[Fault, ...] = ()
     broken: tuple[BrokenSnapshot, ...] = ()
     repaired: tuple[str, ...] = ()
-    """What was done about it, a sentence each."""
+    """Repairs that were made, one sentence each."""
 
     @property
     def is_whole(self) -> bool:
@@ -368,21 +373,21 @@ class FsckReport:
 
 @dataclass(frozen=True, slots=True)
 class SpaceUser:
-    """A moment, a directory or a class, and the space that it holds."""
+    """A snapshot, directory or class, and the space it uses."""
 
     name: str
-    """An id, a path, a class."""
+    """An id, path or class."""
     holds: int
-    """Bytes as they stand in the packs, also those that others hold too."""
+    """Its bytes in the packs, including those shared with others."""
     frees: int
-    """Those that nothing else holds: what goes with it."""
+    """The bytes that nothing else uses, which its removal would free."""
     timeline: str = ""
     snapshot: Snapshot | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DiskUsage:
-    """What holds the space of a history."""
+    """The space used by a history."""
 
     bytes: int
     packs: int
@@ -390,9 +395,9 @@ class DiskUsage:
     in_trash: int
     trash_frees: int
     by_moment: tuple[SpaceUser, ...]
-    """What frees most first."""
+    """Sorted by the space that is freed."""
     by_directory: tuple[SpaceUser, ...]
-    """What holds most first."""
+    """Sorted by the space that is used."""
     by_class: tuple[SpaceUser, ...]
     together: int | None = None
-    """What was asked for, gone together, would free."""
+    """The space that removing all requested snapshots together would free."""

@@ -1,4 +1,4 @@
-"""The words for the work on a timeline: tasks, checks, effects, checkpoints that others made."""
+"""Values for work on a timeline: integrations and hooks, recent changes, tasks, effects, checks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILE_MODE = 0o644
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """What stands at a path: the bytes of a file and its mode, or where a link leads (mode None)."""
+    """The content of a path: the bytes and mode of a file, or the target of a link (mode None)."""
 
     data: bytes
     mode: int | None = FILE_MODE
@@ -26,7 +26,7 @@ class FileState:
 
 @dataclass(frozen=True, slots=True)
 class FileEdit:
-    """One path, before and after; None where nothing stands."""
+    """A path before and after a change; None if it does not exist."""
 
     path: str
     before: FileState | None
@@ -35,30 +35,30 @@ class FileEdit:
 
 @dataclass(frozen=True, slots=True)
 class IntegrationChange:
-    """What was changed for one integration, or would be."""
+    """The changes of one integration, made or planned."""
 
     name: str
     edits: tuple[FileEdit, ...]
     remarks: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
-    """Directories of ours that nobody needs any more."""
+    """Empty directories of ours, to be removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstalledPart:
-    """One thing that is, or should be, in somebody's file."""
+    """A hook or setting of ours that is, or should be, in a file of another program."""
 
     event: str
     active: bool
     place: str
-    """The file that it is in, or should be in."""
+    """The file that contains it, or should."""
     remark: str = ""
-    """What is the matter with it."""
+    """A problem with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingHook:
-    """A hook has called; `seen` tells one mark from the next."""
+    """A call by a hook that is not answered yet; `seen` identifies the mark file."""
 
     event: str
     at: float
@@ -67,7 +67,7 @@ class PendingHook:
 
 @dataclass(frozen=True, slots=True)
 class HookRun:
-    """What one run of a worker came to."""
+    """The result of one run of a hook's worker."""
 
     event: str
     at: float
@@ -81,25 +81,25 @@ class HookRun:
 
 @dataclass(frozen=True, slots=True)
 class IntegrationStatus:
-    """What captures by itself in one repository."""
+    """The installed integrations of one repository, and the results of its hooks."""
 
     enabled: bool
     program: str
     git: tuple[int, ...]
     here: dict[str, tuple[InstalledPart, ...]]
-    """By integration, what is installed for this repository."""
+    """By integration, the parts installed for this repository."""
     everywhere: dict[str, tuple[InstalledPart, ...]]
-    """Likewise for every repository of this user."""
+    """By integration, the parts installed for every repository of this user."""
     outcomes: tuple[HookRun, ...]
-    """What hooks came to, oldest first."""
+    """The latest runs of hooks, oldest first."""
     waiting: PendingHook | None
     warnings: tuple[str, ...]
     watching: bool = False
-    """Whether `git envlog watch` runs here."""
+    """True while `git envlog watch` is running."""
 
 
 class LogEvent(NamedTuple):
-    """Something that somebody did, as a log has it."""
+    """An action found in a log, e.g. a command of the shell."""
 
     at: datetime
     what: str
@@ -108,7 +108,7 @@ class LogEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecentChanges:
-    """What can be told of the time since a moment."""
+    """The changes since a point in time, found without a snapshot."""
 
     root: str
     since: datetime
@@ -116,19 +116,19 @@ class RecentChanges:
     facts: tuple[FactChange, ...]
     changes: tuple[Change, ...]
     times: Mapping[EnvPath, datetime]
-    """When each of the paths changed."""
+    """The time of each path's change."""
     lost: tuple[EnvPath, ...]
-    """Directories that lost something."""
+    """Directories from which entries were removed."""
     unread: tuple[EnvPath, ...]
     commands: tuple[LogEvent, ...]
     head: tuple[LogEvent, ...]
-    """What moved HEAD."""
+    """Movements of HEAD."""
     looked: int
-    """How many entries were looked at."""
+    """The number of entries that were examined."""
 
 
 class TaskStatus(Enum):
-    """How far a task has come."""
+    """The state of a task."""
 
     PENDING = "pending"
     IN_PROGRESS = "in-progress"
@@ -139,28 +139,28 @@ class TaskStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A part of the work on a timeline, as it was told last."""
+    """A part of the work on a timeline, in its latest state."""
 
     number: int
     mark: str
     text: str
     status: TaskStatus
     at: datetime
-    """When that was told."""
+    """The time of the latest state."""
     stands_on: SnapshotId
     """The newest snapshot at that time."""
     begun_at: SnapshotId | None = None
-    """The newest snapshot when it was begun last."""
+    """The newest snapshot when it was last started."""
     agent: str | None = None
-    """The agent that told so last, where one did; and its version."""
+    """The agent that set the latest state, if one did, and its version."""
     agent_version: str | None = None
     definition: str | None = None
-    """The fingerprint of what made that agent what it was."""
+    """The fingerprint of that agent's prompts and tools."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Something done outside the machine: no restore undoes it."""
+    """An action outside the machine, which no restore undoes."""
 
     mark: str
     text: str
@@ -168,57 +168,57 @@ class Effect:
     irreversible: bool = False
     command: str | None = None
     exit_code: int | None = None
-    """None where there was no command, or it never ended."""
+    """None if there was no command, or it did not end."""
     stands_on: SnapshotId | None = None
     """The newest snapshot before it happened."""
     refused: bool = False
-    """It was not approved, and did not happen."""
+    """It was not approved and did not happen."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedCheckpoint:
-    """A checkpoint of the platform below us that was made without us: nobody told why."""
+    """A checkpoint of the platform that was made by another program, without an intent."""
 
     external_id: str
     taken_at: datetime
-    """When it was made, as the platform says."""
+    """The time of the checkpoint, from the platform."""
     at: datetime
-    """When it was found here."""
+    """The time at which it was found."""
     comment: str = ""
     source: str = ""
-    """Which platform, where somebody said so."""
+    """The name of the platform, if known."""
     stands_on: SnapshotId | None = None
     """The newest snapshot when it was found."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One check of one moment, and what it came to."""
+    """A check of one snapshot, and its verdict."""
 
     snapshot: Snapshot
     verdict: Verdict
     ran_at: str | None = None
-    """Where it saw the environment; None where it did not run."""
+    """The directory in which it ran; None if it did not run."""
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class BisectResult:
-    """Where a check began to fail."""
+    """The result of a search for the first failing snapshot."""
 
     command: str
     good: Snapshot
     bad: Snapshot
-    """The first moment where it fails, as far as it could be told."""
+    """The first snapshot that fails, as far as it could be determined."""
     suspects: tuple[Snapshot, ...]
-    """The moments of which one is the first bad, oldest first; more than one where some could not be judged."""
+    """The snapshots of which one is the first bad one, oldest first; several if some could not be checked."""
     tried: tuple[CheckResult, ...]
-    """Every check that ran, in this order."""
+    """Every check that ran, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResumePoint:
-    """What is to be done next, and where it starts from."""
+    """The next task, and the snapshot to start from."""
 
     task: Task
     start: Snapshot
@@ -230,32 +230,32 @@ class ResumePoint:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What came of a command between two moments."""
+    """The result of a command that ran between two snapshots."""
 
     status: int
     before: CaptureResult
     after: CaptureResult | None
     warnings: tuple[str, ...] = ()
     output: bytes = b""
-    """What it wrote, as far as that is kept."""
+    """Its output, as far as it was recorded."""
 
 
-# What whoever waits for a check is told; by itself, since every capture passes here.
+# Callbacks of a check. They are not in `checks`, because every capture imports this module.
 
 
 class CheckListener(NamedTuple):
-    """What whoever waits for a check is told."""
+    """Callbacks that report the progress of a check."""
 
     running: Callable[[str], None] | None = None
-    """The command, before it runs."""
+    """Called with the command before it runs."""
     through: Callable[[bytes], None] | None = None
-    """What it writes, as it comes."""
+    """Called with output of the command as it arrives."""
     waiting: Callable[[], None] | None = None
-    """That another check comes first."""
+    """Called if another check must end first."""
     trying: Callable[[Snapshot, int, int], None] | None = None
-    """The moment that is to be checked next, how many may be the first bad one, how many checks that takes at most."""
+    """Called with the next snapshot to check, the number of suspects, and the maximum number of checks left."""
     tried: Callable[[CheckResult], None] | None = None
-    """What that check came to."""
+    """Called with the result of each check."""
 
 
 UNWATCHED = CheckListener()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,6 @@ from git_envhist.objects.own_packs import OwnPacks
 from git_envhist.objects.pack_reader import KINDS, PackFile
 from git_envhist.objects.trees import DIRECTORY, decode_by_name, decode_tree, object_id
 from git_envhist.platform import open_file_only
-from git_envhist.snapshots.chunks import read_pointer
 
 if TYPE_CHECKING:
     from dulwich.object_store import DiskObjectStore
@@ -599,28 +597,6 @@ class ObjectReader:
         assert entry.oid is not None
         return self.blob(entry.oid)
 
-    def stream_pieces(self, pointer: bytes) -> Iterator[bytes]:
-        """The bytes of a big file, piece by piece, given what stands in the tree for it."""
-        told = read_pointer(pointer)
-        size = 0
-        for run in self._listed(told.tree):
-            for piece in self._listed(run):
-                data = self.blob(piece)
-                size += len(data)
-                if size > told.size:
-                    break
-                yield data
-        if size != told.size:
-            raise Damaged("the pieces of a file are not as long as it is said to be", hint=HINT)
-
-    def count_pieces(self, pointer: bytes) -> Counter[bytes]:
-        """The pieces of a big file, and how often each comes: a hole of terabytes is few, many times."""
-        found: Counter[bytes] = Counter()
-        for run, times in Counter(self._listed(read_pointer(pointer).tree)).items():
-            for piece, often in Counter(self._listed(run)).items():
-                found[piece] += often * times
-        return found
-
     def open_sealed(self, path: EnvPath, blob: bytes) -> bytes:
         """The plain bytes of a sealed file; `SealingError` where the key is not here."""
         if self._open_sealed is None:
@@ -637,7 +613,8 @@ class ObjectReader:
             if name in self.__dict__:
                 self.__dict__.pop(name).close()
 
-    def _listed(self, tree: bytes) -> list[bytes]:
+    def list_children(self, tree: bytes) -> list[bytes]:
+        """Return the ids of a tree's entries, in order; raise `Damaged` if it is no tree or cannot be read."""
         kind, data = self.read(tree)
         if kind != b"tree":
             raise Damaged(f"object {tree.hex()} is no tree of pieces", hint=HINT)

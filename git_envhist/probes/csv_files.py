@@ -16,7 +16,6 @@ HEAD_SIZE = 1 << 16
 DELIMITERS = (",", ";", "\t", "|")
 NUMBER = re.compile(r"[-+]?[0-9]*[.,]?[0-9]+(?:[eE][-+]?[0-9]+)?\Z|\Z")
 MAX_COLUMNS = 2_000
-MAX_FIELD = 1 << 17
 
 
 def wants(directory: bytes) -> bool:

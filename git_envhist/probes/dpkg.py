@@ -13,7 +13,6 @@ from git_envhist.model import Fact
 
 STATUS = "var/lib/dpkg/status"
 STATES = "var/lib/apt/extended_states"
-INSTALLED = "install ok installed"
 """Held packages and half removed ones differ in the first two words; installed is what the last one says."""
 NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{0,200}\Z")
 VERSION = re.compile(r"[0-9A-Za-z.+:~-]{1,200}\Z")

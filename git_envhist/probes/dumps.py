@@ -152,7 +152,9 @@ class _SqlReader:
             self.rows[table] = self.rows.get(table, 0) + number
 
     def _name(self, raw: bytes) -> str:
-        return self._database + re.sub(rb'["`\[\]]', b"", raw).decode("utf-8", "replace").replace("/", "∕")
+        name = re.sub(rb'["`\[\]]', b"", raw).decode("utf-8", "replace").replace("/", "∕")
+        # DuckDB names the default schema where it inserts, and not where it creates.
+        return self._database + name.removeprefix("main.")
 
 
 def _statement(line: bytes, lines: Iterator[bytes]) -> bytes:

@@ -23,7 +23,7 @@ from git_envhist.probes.base import Files, Keyed
 from git_envhist.probes.keys import key_of, text_of
 
 MARK = b"\xff Go buildinf:"
-HEADER, ALIGNED = 32, 16
+HEADER = 32
 INLINE, BIG_ENDIAN = 2, 1
 MAX_LENGTH = 1 << 18
 GO = re.compile(r"(?:go|devel )[0-9A-Za-z][0-9A-Za-z .:+_-]{0,100}\Z")

@@ -10,7 +10,6 @@ from git_envhist.probes.captured_files import Shown, Traced
 from git_envhist.probes.table_files import MAX_FILES, is_own, table_fact
 
 PROBE = "parquet"
-ENDINGS = (b".parquet", b".pq")
 MAGIC = b"PAR1"
 TAIL = 8
 MAX_FOOTER = 8 << 20

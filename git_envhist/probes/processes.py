@@ -184,16 +184,6 @@ def words_of(pid: int, proc: bytes = PROC) -> list[bytes]:
     return told.split(b"\0") if told else []
 
 
-def parent_of(pid: int, proc: bytes = PROC) -> int:
-    """Who started it; 0 where that is not to be known."""
-    try:
-        with open(b"%b/%d/stat" % (proc, pid), "rb") as file:
-            # The name stands in parentheses and may hold anything.
-            return int(file.read().rpartition(b")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
-
-
 def owner_of(pid: int, proc: bytes = PROC) -> int | None:
     """Whose it is."""
     try:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from git_envhist.model import EnvPath, Fact
 
 PROBE = "database"
-SIGN = re.compile(r"([A-Za-z]{1,20}) is at work on it\b")
+SIGN = re.compile(r"([A-Za-z]{1,20}) is using it\b")
 
 
 def facts_of(signs: Iterable[tuple[bytes, str]]) -> Iterator[Fact]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from git_envhist.model import EnvPath, Fact
-from git_envhist.platform import SYSTEM
+from git_envhist.platform import SYSTEM, parent_process
 from git_envhist.probes.base import Keyed, ProbeTarget
 from git_envhist.probes.processes import (
     Listener,
@@ -20,7 +20,6 @@ from git_envhist.probes.processes import (
     open_files,
     others,
     owner_of,
-    parent_of,
     places,
     tcp_listeners,
     unix_listeners,
@@ -198,7 +197,7 @@ def facts_of(place: ProbeTarget, keyed: Keyed) -> Iterator[Fact]:
     wanted = frozenset((*tcp, *unix))
     held = {one.pid: one for one in _holders(os.fsencode(proc), os.fsencode(top), wanted)} if wanted else {}
     for one in held.values():
-        above = held.get(parent_of(one.pid, os.fsencode(proc)))
+        above = held.get(parent_process(one.pid, proc))
         # What was left to a child is the service of whom it was left by.
         own = one.sockets - (above.sockets if above is not None else frozenset())
         if own:

@@ -15,7 +15,6 @@ from typing import Any
 
 from git_envhist.model import Fact
 
-PROBE = "system"
 BREWS = ("opt/homebrew", "usr/local", "home/linuxbrew/.linuxbrew")
 SOURCES = {
     "dpkg": ("var/lib/dpkg/status", "var/lib/apt/extended_states"),

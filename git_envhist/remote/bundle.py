@@ -16,7 +16,14 @@ from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import IO, Protocol
 
-from git_envhist.disk import cannot_write, locked, remove_if_present, state_directory, sync, sync_directory
+from git_envhist.disk import (
+    Durability,
+    cannot_write,
+    locked,
+    replacement,
+    state_directory,
+    sync_directory,
+)
 from git_envhist.errors import Damaged, EnvhistError, Refused
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.limits import (
@@ -32,9 +39,9 @@ from git_envhist.git.limits import (
 from git_envhist.git.process import Git, GitResult, GitStream, why_it_failed
 from git_envhist.lazy import dataclass
 from git_envhist.objects.compress import packing, unpacking
-from git_envhist.remote.remotes import HEADS, NOTES, is_timeline
+from git_envhist.remote.remotes import HEADS_PREFIX, NOTES, is_timeline
 from git_envhist.remote.selection import SelectedSnapshots
-from git_envhist.snapshots.tree_size import TreeSizer, trees_of_moments, trees_of_notes
+from git_envhist.snapshots.tree_size import TreeSizer, trees_of_notes, trees_of_snapshots
 
 # The format of an export file is a tar archive with two members, compressed with zstd: `envhist-export` (one line
 # with the version of the format) and `history.bundle` (a git bundle of the chosen timelines, their notes, and all
@@ -80,47 +87,18 @@ def write_archive(path: str, bundle: str, *, force: bool = False) -> int:
     """Write the file completely or not at all, readable only by its owner; return its size."""
     if not force and os.path.lexists(path):
         raise FileExists(path)
-    new = f"{path}.new-{os.urandom(6).hex()}"
+    temporary = f"{path}.new-{os.urandom(6).hex()}"
     try:
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "wb") as file, open(bundle, "rb") as source:
-            _write_members(file, source, os.fstat(source.fileno()).st_size)
-            file.flush()
-            sync(file.fileno())
-            size = os.fstat(file.fileno()).st_size
-        _rename_to(new, path, force)
+        with replacement(
+            path, durability=Durability.FULL, exclusive=True, replace=force, temporary=temporary
+        ) as descriptor:
+            with open(descriptor, "wb", closefd=False) as file, open(bundle, "rb") as source:
+                _write_members(file, source, os.fstat(source.fileno()).st_size)
+            return os.fstat(descriptor).st_size
+    except FileExistsError as error:
+        raise FileExists(path) from error
     except OSError as error:
-        remove_if_present(new)
         raise cannot_write(error, path) from error
-    except BaseException:
-        remove_if_present(new)
-        raise
-    return size
-
-
-def _rename_to(new: str, path: str, force: bool) -> None:
-    if force:
-        os.replace(new, path)
-    else:
-        try:
-            _rename_to_new(new, path)
-        except FileExistsError as exists:
-            raise FileExists(path) from exists
-    sync_directory(os.path.dirname(path) or ".")
-
-
-def _rename_to_new(new: str, path: str) -> None:
-    """Never replace a file that appeared meanwhile."""
-    try:
-        os.link(new, path)
-    except FileExistsError:
-        raise
-    except OSError:
-        # Some file systems have no hard links; there, reserve the name with an empty file first.
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        os.replace(new, path)
-    else:
-        os.unlink(new)
 
 
 def _write_members(file: IO[bytes], bundle: Readable, size: int) -> None:
@@ -288,7 +266,7 @@ def write_bundle(git: Git, path: str, chosen: Sequence[SelectedSnapshots]) -> No
 
 def refs_of(chosen: Sequence[SelectedSnapshots]) -> dict[str, str]:
     """Return the refs of a bundle."""
-    heads = {HEADS + one.timeline: one.head for one in chosen}
+    heads = {HEADS_PREFIX + one.timeline: one.head for one in chosen}
     return {**heads, **{NOTES + one.timeline: one.notes for one in chosen if one.notes is not None}}
 
 
@@ -316,7 +294,7 @@ def check_bundle(bundle: BundleStream, git_dir: str, objects: str, object_format
     if done.status != 0:
         raise limit_error(done, bounds, objects, "is not whole")
     with CatFile(git) as reader:
-        trees = [*trees_of_notes(git, notes.values()), *trees_of_moments(git, heads.values())]
+        trees = [*trees_of_notes(git, notes.values()), *trees_of_snapshots(git, heads.values())]
         if TreeSizer(reader, 20 if object_format == "sha1" else 32).find_endless(trees) is not None:
             raise DecompressionBomb("the export contains trees with more paths than any environment has")
     return CheckedBundle(heads, notes, git)
@@ -336,10 +314,10 @@ def _read_refs(bundle: BundleStream, object_format: str) -> tuple[dict[str, str]
             object_hash = line.removeprefix(FORMAT).decode("ascii", "replace")
             continue
         found = REF.fullmatch(line.decode("ascii", "replace"))
-        place = next((p for p in (HEADS, NOTES) if found is not None and found[2].startswith(p)), None)
+        place = next((p for p in (HEADS_PREFIX, NOTES) if found is not None and found[2].startswith(p)), None)
         if found is None or place is None or not is_timeline(found[2].removeprefix(place)):
             raise Damaged("the export contains a ref that no export has")
-        (heads if place == HEADS else notes)[found[2].removeprefix(place)] = found[1]
+        (heads if place == HEADS_PREFIX else notes)[found[2].removeprefix(place)] = found[1]
     if (object_hash or "sha1") != object_format:
         raise Damaged(f"the export has the object format '{object_hash or 'sha1'}', not '{object_format}'")
     if not heads or set(notes) - set(heads):

@@ -36,13 +36,13 @@ from git_envhist.remote.bundle import (
     write_bundle,
 )
 from git_envhist.remote.push import TokensFound
-from git_envhist.remote.remotes import HEADS, NAME, NOTES, last_value
+from git_envhist.remote.remotes import HEADS_PREFIX, NAME, NOTES, last_value
 from git_envhist.remote.selection import SelectedSnapshots, build_selected_chain
 from git_envhist.remote.upload import ANONYMOUS, OutgoingObject, is_allowed, objects_to_send, scan_outgoing
 from git_envhist.remote.wrapped_keys import recipients_of, wrapped_for
 from git_envhist.secrets.keys import KeyRing
 from git_envhist.snapshots.fetched import FETCHED_NOTES, REMOTES, FetchedStore, is_fetched, split_name
-from git_envhist.snapshots.log import Tell, read_chain
+from git_envhist.snapshots.log import Warn, read_chain
 
 EXPORT_DIRECTORY = "export"
 MAX_SIZE = 1 << 30
@@ -92,7 +92,7 @@ def export(
         raise FileExists(path)
     timelines = _chosen_timelines(chosen, world)
     fetched = FetchedStore.of(repository)
-    alternates = [repository.objects_dir, *([fetched.objects_dir] if fetched.is_there else [])]
+    alternates = [repository.objects_dir, *([fetched.objects_dir] if fetched.exists else [])]
     with working_directory(repository.common_state, EXPORT_DIRECTORY, waiting) as work:
         git = create_temporary_repository(
             os.path.join(work, "export.git"), repository.object_format, alternates
@@ -161,7 +161,7 @@ def _chains(
 
 def _objects_to_export(git: Git, chosen: Sequence[SelectedSnapshots]) -> list[OutgoingObject]:
     refs = refs_of(chosen)
-    heads = [oid for ref, oid in refs.items() if ref.startswith(HEADS)]
+    heads = [oid for ref, oid in refs.items() if ref.startswith(HEADS_PREFIX)]
     notes = [oid for ref, oid in refs.items() if ref.startswith(NOTES)]
     return objects_to_send(git, heads, notes, (), {})
 
@@ -181,7 +181,7 @@ class NameTaken(Refused):
 
 
 def import_archive(
-    repository: Repository, path: str, name: str | None, tell: Tell, waiting: Callable[[], None] | None = None
+    repository: Repository, path: str, name: str | None, tell: Warn, waiting: Callable[[], None] | None = None
 ) -> ImportResult:
     """Store the timelines of a file as `<name>/<timeline>`; the default name is that of the file."""
     fetched = FetchedStore.of(repository)
@@ -195,12 +195,12 @@ def import_archive(
         fetched.ensure()
         bundle_content = check_bundle(bundle, fetched.path, objects, repository.object_format)
         counts = {timeline: _count(bundle_content, timeline, tell) for timeline in bundle_content.heads}
-        with fetched.receiving(waiting):
+        with fetched.lock_for_receiving(waiting):
             chosen = name or _free_name(repository, fetched, path, bundle_content)
             moves = _moves(fetched, chosen, bundle_content)
             before = fetched.packs()
             move_checked_packs(objects, fetched.objects_dir)
-            fetched.vouch(fetched.packs() - before)
+            fetched.add_checked_packs(fetched.packs() - before)
             _store_refs(fetched, chosen, bundle_content)
     outcomes = tuple(
         (f"{chosen}/{timeline}", moves[timeline], counts[timeline]) for timeline in sorted(counts)
@@ -208,10 +208,10 @@ def import_archive(
     return ImportResult(path, chosen, outcomes)
 
 
-def _count(bundle_content: CheckedBundle, timeline: str, tell: Tell) -> int:
+def _count(bundle_content: CheckedBundle, timeline: str, tell: Warn) -> int:
     """Return the number of snapshots; reads each one, and reports those that cannot be read."""
     count = sum(
-        1 for _ in read_chain(bundle_content.git, bundle_content.heads[timeline], notes=False, tell=tell)
+        1 for _ in read_chain(bundle_content.git, bundle_content.heads[timeline], notes=False, warn=tell)
     )
     if not count:
         raise Damaged(f"'{timeline}' contains no readable snapshot: nothing was imported")
@@ -266,13 +266,13 @@ def _is_ancestor(fetched: FetchedStore, bundle_content: CheckedBundle, old: str,
 
 
 def _store_refs(fetched: FetchedStore, name: str, bundle_content: CheckedBundle) -> None:
-    fetched.own(name)
+    fetched.mark_imported(name)
     timelines = [f"update {REMOTES}{name}/{line} {oid}\n" for line, oid in bundle_content.heads.items()]
     fetched.git.run(*SYNCED, "update-ref", "--no-deref", "--stdin", stdin="".join(timelines).encode("ascii"))
     for line, oid in bundle_content.notes.items():
         _join_notes(fetched, f"{FETCHED_NOTES}{name}/{line}", oid)
     # The file may be deleted later, so keep nothing that refers to it.
-    fetched.settle(
+    fetched.sync(
         [f"{REMOTES}{name}/{line}" for line in bundle_content.heads]
         + [f"{FETCHED_NOTES}{name}/{line}" for line in bundle_content.notes]
     )
@@ -300,4 +300,4 @@ def _refuse_remote(repository: Repository, fetched: FetchedStore, name: str) -> 
 
 
 def _is_remote(repository: Repository, fetched: FetchedStore, name: str) -> bool:
-    return last_value(repository.read_config(), f"remote.{name}.url") is not None or fetched.knows(name)
+    return last_value(repository.read_config(), f"remote.{name}.url") is not None or fetched.has_remote(name)

@@ -27,7 +27,7 @@ from git_envhist.objects.pack_index import PackIndex
 from git_envhist.objects.trees import DIRECTORY, decode_tree
 from git_envhist.remote.errors import RemoteFailed, RemoteTimeout, bomb_error, fetch_error
 from git_envhist.remote.remotes import (
-    HEADS,
+    HEADS_PREFIX,
     OUR_REFS,
     RemoteRefs,
     Transport,
@@ -39,7 +39,7 @@ from git_envhist.remote.remotes import (
 )
 from git_envhist.remote.verify_fetched import CheckedHeads, Checker, FindKey, no_key
 from git_envhist.secrets.ssh_signatures import SshSettings
-from git_envhist.snapshots.chunks import pieces_path, read_pointer
+from git_envhist.snapshots.chunks import chunks_path, read_pointer
 from git_envhist.snapshots.fetched import (
     ARRIVING,
     FETCHED_NOTES,
@@ -47,12 +47,12 @@ from git_envhist.snapshots.fetched import (
     REMOTES,
     FetchedStore,
     split_name,
-    without_fetched,
+    without_fetched_objects,
 )
 from git_envhist.snapshots.layout import MANIFEST, shard_path, stored_places
 from git_envhist.snapshots.names import RESERVED, stored_name
 from git_envhist.snapshots.notes import list_crossed
-from git_envhist.snapshots.tree_size import TreeSizer, trees_of_moments, trees_of_notes
+from git_envhist.snapshots.tree_size import TreeSizer, trees_of_notes, trees_of_snapshots
 
 # Check fetched packs before anything reads them. Commits, trees and notes are read whole by every command that lists
 # a history, and a few bytes of a pack may stand for gigabytes of them. git checks checksums and formats, not sizes,
@@ -93,11 +93,11 @@ class ArrivedPacks:
 
     def mark_checked(self) -> None:
         """Record that all packs were checked, so that packs of an interrupted fetch can be recognised."""
-        self._fetched.vouch(self._sized - self._known)
+        self._fetched.add_checked_packs(self._sized - self._known)
 
     def remove_arrived(self) -> None:
         """Remove everything that arrived and was not accepted."""
-        self._fetched.forget_arriving()
+        self._fetched.delete_arriving()
         place = self._fetched.pack_dir
         for name in self._fetched.packs() - self._known:
             for ending in ENDINGS:
@@ -171,8 +171,8 @@ def fetch_objects(
         return
     fetched = FetchedStore.of(repository)
     remote = find_fetched_remote(repository, fetched.git, split_name(snapshot.timeline)[0])
-    with fetched.receiving(waiting):
-        fetched.know(remote.name, remote.url)
+    with fetched.lock_for_receiving(waiting):
+        fetched.set_remote(remote.name, remote.url)
         try:
             arrivals = ArrivedPacks(fetched)
             fetch_batches(transport_for(repository, fetched, remote, environ), missing)
@@ -262,7 +262,7 @@ def _chunk_trees(fetched: FetchedStore, tree: str, path: EnvPath) -> Iterator[st
             found = reader.read(oid)
             if found is not None and found.data.startswith(POINTER):
                 try:
-                    outer, inner = pieces_path(read_pointer(found.data).tree)
+                    outer, inner = chunks_path(read_pointer(found.data).tree)
                 except Damaged:
                     continue
                 yield outer + inner
@@ -296,18 +296,18 @@ def fetch(
     remote = find_remote(repository, word, directory)
     fetched = FetchedStore.of(repository)
     fetched.ensure()
-    with fetched.receiving(waiting):
+    with fetched.lock_for_receiving(waiting):
         if fetched.was_imported(remote.name):
             raise Refused(
                 f"'{remote.name}' is the name of an imported file",
                 hint=f"rename the remote: git remote rename {remote.name} <name>",
             )
-        fetched.know(remote.name, remote.url)
+        fetched.set_remote(remote.name, remote.url)
         transport = transport_for(repository, fetched, remote, environ, step)
         ssh = SshSettings.of(repository.read_config())
         checker = Checker(fetched.git, repository.object_format, find_key, ssh, environ)
         heads = CheckedHeads(fetched, remote.name, checker, accept=accept_rollback)
-        return _Fetch(fetched, transport, without_fetched(repository).git, full, heads).run()
+        return _Fetch(fetched, transport, without_fetched_objects(repository).git, full, heads).run()
 
 
 class _RefMapping(NamedTuple):
@@ -329,21 +329,23 @@ class _Fetch:
         self._remote = transport.remote
         self._full = full
         name = self._remote.name
-        self._heads_refs = _RefMapping(HEADS, f"{ARRIVING}heads/{name}/", f"{REMOTES}{name}/")
+        self._heads_refs = _RefMapping(HEADS_PREFIX, f"{ARRIVING}heads/{name}/", f"{REMOTES}{name}/")
         self._notes_refs = _RefMapping(FETCHED_NOTES, f"{ARRIVING}notes/{name}/", f"{FETCHED_NOTES}{name}/")
 
     def run(self) -> FetchResult:
         remote_refs = self._remote_refs = read_remote_refs(self._transport.list_refs(*OUR_REFS[:2]))
-        self._fetched.mend()
+        self._fetched.delete_broken_refs()
         heads, notes = self._stored(self._heads_refs.goal), self._stored(self._notes_refs.goal)
         # Packs of an interrupted fetch were not checked, so everything counts as new.
-        known = self._fetched.begin(self._remote.name)
+        known = self._fetched.begin_fetch(self._remote.name)
         all_new = known is not None
-        wanted = [
+        news = [
             name
             for name in sorted({*remote_refs.heads, *remote_refs.notes})
-            if self._is_changed(name, remote_refs) and not self._was_pushed_from_here(name, remote_refs)
+            if self._is_changed(name, remote_refs)
         ]
+        pushed = tuple(name for name in news if self._was_pushed_from_here(name, remote_refs))
+        wanted = [name for name in news if name not in pushed]
         full, bad = self._fetch_or_split(remote_refs, wanted, known, all_new=all_new)
         bad += [(f"{self._remote.name}/{name}", why) for name, why in self._signed.refused.items()]
         after, known_notes = self._stored(self._heads_refs.goal), self._stored(self._notes_refs.goal)
@@ -352,13 +354,15 @@ class _Fetch:
         }
         if fresh_notes:
             list_crossed(self._fetched, self._own, {f"{self._remote.name}/{name}" for name in fresh_notes})
-        self._fetched.end(self._remote.name)
+        self._fetched.end_fetch(self._remote.name)
         outcomes = tuple(
             (f"{self._remote.name}/{name}", self._outcome(heads.get(name), after.get(name)))
             for name in sorted({*heads, *after})
             if f"{self._remote.name}/{name}" not in dict(bad)
         )
-        return FetchResult(self._remote, outcomes, remote_refs.refused, full, tuple(bad), self._signed.states)
+        return FetchResult(
+            self._remote, outcomes, remote_refs.refused, full, tuple(bad), self._signed.states, pushed
+        )
 
     def _is_changed(self, name: str, remote_refs: RemoteRefs) -> bool:
         stored = self._stored(self._heads_refs.goal).get(name), self._stored(self._notes_refs.goal).get(name)
@@ -366,14 +370,16 @@ class _Fetch:
 
     def _was_pushed_from_here(self, name: str, remote_refs: RemoteRefs) -> bool:
         """Return whether the remote has only commits of our own timeline, and none of them was fetched from there."""
-        if HEADS + name not in self._own_refs or name in self._stored(self._heads_refs.goal):
+        if HEADS_PREFIX + name not in self._own_refs or name in self._stored(self._heads_refs.goal):
             return False
-        heads = self._is_ours(remote_refs.heads.get(name), HEADS + name)
+        heads = self._is_ours(remote_refs.heads.get(name), HEADS_PREFIX + name)
         return heads and self._is_ours(remote_refs.notes.get(name), FETCHED_NOTES + name)
 
     @cached_property
     def _own_refs(self) -> frozenset[str]:
-        return frozenset(self._own.run("for-each-ref", "--format=%(refname)", HEADS).decode().splitlines())
+        return frozenset(
+            self._own.run("for-each-ref", "--format=%(refname)", HEADS_PREFIX).decode().splitlines()
+        )
 
     def _is_ours(self, commit: str | None, ref: str) -> bool:
         if commit is None:
@@ -463,7 +469,7 @@ class _Fetch:
         """Fetch refs whose hash differs from ours to their place of arrival."""
         arrived = self._stored(mapping.arrives)
         # Delete refs of an interrupted fetch that have another hash on the remote by now.
-        self._fetched.move(
+        self._fetched.update_refs(
             [f"delete {mapping.arrives}{name}" for name in arrived if remote_refs.get(name) != arrived[name]]
         )
         wanted = [
@@ -488,9 +494,9 @@ class _Fetch:
         arrivals.check_sizes(self._remote, arrived_notes.values())
         git = self._fetched.git
         if all_new:
-            trees = trees_of_moments(git, {**heads, **arrived}.values())
+            trees = trees_of_snapshots(git, {**heads, **arrived}.values())
         else:
-            trees = trees_of_moments(git, arrived.values(), heads.values())
+            trees = trees_of_snapshots(git, arrived.values(), heads.values())
         arrivals.check_trees(self._remote, [*trees_of_notes(git, arrived_notes.values()), *trees])
         stored = self._stored(self._notes_refs.goal)
         kept = {name: oid for name, oid in stored.items() if name in self._remote_refs.notes}
@@ -499,7 +505,7 @@ class _Fetch:
         self._signed.check(changed, {**heads, **arrived}, {**kept, **arrived_notes})
         moves = [*self._moves(self._heads_refs, arrived, self._remote_refs.heads)]
         moves += self._moves(self._notes_refs, arrived_notes, self._remote_refs.notes)
-        self._fetched.move(moves)
+        self._fetched.update_refs(moves)
         self._signed.save()
         return trees
 

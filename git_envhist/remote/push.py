@@ -31,7 +31,7 @@ from git_envhist.model.storage import (
 from git_envhist.remote.errors import NO_ATOMIC_PUSH, RemoteFailed, remote_error
 from git_envhist.remote.remotes import (
     CODE_REFS,
-    HEADS,
+    HEADS_PREFIX,
     NOTES,
     OUR_REFS,
     LocalTimeline,
@@ -330,16 +330,16 @@ class _Push:
 
     def _last_pushed(self, remote_refs: RemoteRefs) -> dict[str, str]:
         """Return the refs of the remote that have the hash of our last push."""
-        remote_hashes = {HEADS + name: oid for name, oid in remote_refs.heads.items()}
+        remote_hashes = {HEADS_PREFIX + name: oid for name, oid in remote_refs.heads.items()}
         remote_hashes |= {NOTES + name: oid for name, oid in remote_refs.notes.items()}
         return {ref: oid for ref, oid in self._remote_state.put if remote_hashes.get(ref) == oid}
 
     def _local_timelines(self) -> list[LocalTimeline]:
-        heads, notes = self._repository.list_refs(HEADS), self._repository.list_refs(NOTES)
+        heads, notes = self._repository.list_refs(HEADS_PREFIX), self._repository.list_refs(NOTES)
         names = match_timelines(
-            [ref.removeprefix(HEADS) for ref in heads], self._options.timelines, self._own
+            [ref.removeprefix(HEADS_PREFIX) for ref in heads], self._options.timelines, self._own
         )
-        return [LocalTimeline(name, heads[HEADS + name], notes.get(NOTES + name)) for name in names]
+        return [LocalTimeline(name, heads[HEADS_PREFIX + name], notes.get(NOTES + name)) for name in names]
 
     def _parts(self) -> Parts:
         if not self._remote_state.upload:
@@ -350,7 +350,7 @@ class _Push:
     def _objects_to_send(
         self, moves: Sequence[RefPush], remote_refs: RemoteRefs, parts: Parts
     ) -> list[OutgoingObject]:
-        heads = [move.new for move in moves if move.new is not None and move.ref.startswith(HEADS)]
+        heads = [move.new for move in moves if move.new is not None and move.ref.startswith(HEADS_PREFIX)]
         notes = [move.new for move in moves if move.new is not None and move.ref.startswith(NOTES)]
         grafts = self._grafts(moves, remote_refs, parts, parts.own_uploads(remote_refs.uploads).values())
         return objects_to_send(parts.git, heads, notes, remote_refs.all, grafts)

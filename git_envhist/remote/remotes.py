@@ -13,7 +13,8 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
 
 from git_envhist.config import parse_duration, parse_size
 from git_envhist.errors import EnvhistError, UsageError
@@ -29,10 +30,13 @@ from git_envhist.git.limits import (
 )
 from git_envhist.git.process import COMMAND as SAFE_COMMAND
 from git_envhist.git.process import Git, GitResult
-from git_envhist.git.repository import Repository
+from git_envhist.git.repository import TIMELINE_REFS, Repository
 from git_envhist.lazy import dataclass
 from git_envhist.model.storage import PushOutcome, RefPush, Remote, TimelinePush, without_password
 from git_envhist.remote.errors import fetch_error, no_output_error
+
+if TYPE_CHECKING:
+    from git_envhist.remote.upload import RemoteState
 
 # The environment of git: transport settings and credentials. An address may contain a password, which is written to
 # no file and no message of ours; git gets it through the environment.
@@ -73,7 +77,7 @@ def _quoted(word: str) -> str:
 # Which refs of the remote a push moves (pure): forward, with a lease if we rewrote our own chain, or not at all. Refs
 # that are not spelled like ours are skipped and counted.
 
-HEADS, NOTES, UPLOAD = "refs/envhist/heads/", "refs/notes/envhist/", "refs/envhist/upload/"
+HEADS_PREFIX, NOTES, UPLOAD = "refs/envhist/heads/", "refs/notes/envhist/", "refs/envhist/upload/"
 _WORD = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 TIMELINE = re.compile(rf"{_WORD}/{_WORD}")
 MAX_REFS = 100_000
@@ -124,8 +128,8 @@ def read_remote_refs(listed: Iterable[tuple[str, str]]) -> RemoteRefs:
     for number, (ref, oid) in enumerate(listed):
         if number >= MAX_REFS:
             refused += 1
-        elif ref.startswith(HEADS) and is_timeline(ref[len(HEADS) :]):
-            heads[ref[len(HEADS) :]] = oid
+        elif ref.startswith(HEADS_PREFIX) and is_timeline(ref[len(HEADS_PREFIX) :]):
+            heads[ref[len(HEADS_PREFIX) :]] = oid
         elif ref.startswith(NOTES) and is_timeline(ref[len(NOTES) :]):
             notes[ref[len(NOTES) :]] = oid
         elif ref.startswith(UPLOAD) and is_timeline(ref[len(UPLOAD) :]):
@@ -177,7 +181,7 @@ def plan_deletion(timelines: Iterable[str], remote: RemoteRefs) -> tuple[Timelin
     """Return the moves that delete timelines on the remote."""
     found = []
     for timeline in timelines:
-        places = ((HEADS, remote.heads.get(timeline)), (NOTES, remote.notes.get(timeline)))
+        places = ((HEADS_PREFIX, remote.heads.get(timeline)), (NOTES, remote.notes.get(timeline)))
         moves = tuple(RefPush(place + timeline, old, None) for place, old in places if old is not None)
         found.append(TimelinePush(timeline, PushOutcome.DELETED if moves else PushOutcome.SAME, moves))
     return tuple(found)
@@ -201,7 +205,7 @@ def _plan_one(
 ) -> TimelinePush:
     moves, outcomes = [], []
     for ref, old, new in (
-        (HEADS + one.timeline, remote.heads.get(one.timeline), one.head),
+        (HEADS_PREFIX + one.timeline, remote.heads.get(one.timeline), one.head),
         (NOTES + one.timeline, remote.notes.get(one.timeline), one.notes),
     ):
         if new is None or old == new:
@@ -285,6 +289,42 @@ def find_fetched_remote(repository: Repository, fetched: Git, name: str) -> Remo
             f"there is no longer a remote called '{name}'", hint="run git remote add, then git envlog fetch"
         )
     return Remote(name, url, url)
+
+
+def pushed_tip(repository: Repository, remote_name: str, timeline: str) -> str | None:
+    """Return the commit that the last push left at a remote as the tip of an own timeline; None where there is none.
+
+    After an interrupted push the remote may have the tip before it; the older of the two is there in any case.
+    """
+    from git_envhist.remote.upload import read_remote_state  # loaded late: only own timelines need it
+
+    state, config = repository.common_state, repository.read_config()
+    if last_value(config, f"remote.{remote_name}.url") is not None:
+        memory = read_remote_state(state, remote_key(_configured(repository, config, remote_name)))
+    else:
+        memory = _memory_by_address(state, remote_name)
+    tips = [oid for ref, oid in memory.put if ref == TIMELINE_REFS + timeline]
+    if not tips:
+        return None
+    # An octopus of one commit is this commit, if it exists.
+    done = repository.git.ask("merge-base", "--octopus", *tips)
+    return done.out.decode("ascii").strip() or None if done.status == 0 else None
+
+
+def _memory_by_address(state: str, remote_name: str) -> RemoteState:
+    """Return what is remembered of a remote that was given by address."""
+    from git_envhist.remote.upload import (  # loaded late: only own timelines need it
+        RemoteState,
+        read_remote_state,
+        remotes_directory,
+    )
+
+    with suppress(FileNotFoundError):
+        for key in sorted(os.listdir(remotes_directory(state))):
+            memory = read_remote_state(state, key)
+            if memory.address and name_for(memory.address) == remote_name:
+                return memory
+    return RemoteState()
 
 
 def own_config(repository: Repository) -> Config:

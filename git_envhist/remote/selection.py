@@ -18,7 +18,7 @@ from git_envhist.objects.commits import encode_commit, parse_commit
 from git_envhist.snapshots.layout import ATTACHMENTS
 from git_envhist.snapshots.message import FindKey, is_signed, mac_input, split_mac, with_mac
 from git_envhist.snapshots.names import stored_name
-from git_envhist.snapshots.notes import NO_FILES, ObjectReader, add_records
+from git_envhist.snapshots.notes import NO_FILES, NamedObjectReader, add_records
 
 WAS = re.compile(rb"^Env-Was: ", re.MULTILINE)
 KEY = re.compile(rb"^Env-Key: ", re.MULTILINE)
@@ -42,7 +42,7 @@ class SelectedSnapshots:
 
 
 def build_selected_chain(
-    reader: ObjectReader,
+    reader: NamedObjectReader,
     writer: Writer,
     timeline: str,
     snapshots: Sequence[Snapshot],
@@ -70,7 +70,7 @@ def build_selected_chain(
     return SelectedSnapshots(timeline, tip, notes, tuple(snapshots))
 
 
-def _attached_in_notes(reader: ObjectReader, snapshot: Snapshot) -> Iterator[tuple[bytes, bytes]]:
+def _attached_in_notes(reader: NamedObjectReader, snapshot: Snapshot) -> Iterator[tuple[bytes, bytes]]:
     """Yield the attached files of a snapshot in the notes: (path in their tree, sealed bytes)."""
     key = snapshot.id.encode("ascii")
     for one in snapshot.attached:
@@ -81,7 +81,7 @@ def _attached_in_notes(reader: ObjectReader, snapshot: Snapshot) -> Iterator[tup
 
 
 def _commit(
-    reader: ObjectReader, writer: Writer, snapshot: Snapshot, parent: str | None, find_key: FindKey
+    reader: NamedObjectReader, writer: Writer, snapshot: Snapshot, parent: str | None, find_key: FindKey
 ) -> str:
     if snapshot.parent == parent:
         return snapshot.commit

@@ -17,14 +17,13 @@ from git_envhist.git.process import Git
 from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, Repository
 from git_envhist.lazy import dataclass, replace
 from git_envhist.objects.commits import parse_commit
-from git_envhist.secrets.keys import KeyRing
+from git_envhist.secrets.keys import KeyRing, SigningKey
 from git_envhist.secrets.ssh_signatures import SshSettings, ssh_sign
 from git_envhist.snapshots.heads import (
     NAME,
     NAMESPACE,
     NO_NOTES,
     Head,
-    SigningKey,
     is_signed_by,
     notes_without_head,
     read_head,

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import quote, unquote
 
 from git_envhist.diff.classes import CLASSES, DATABASES, PACKAGES, class_of, is_dump
-from git_envhist.disk import cannot_write, state_directory, sync_directory
+from git_envhist.disk import Durability, cannot_write, replace_file, state_directory
 from git_envhist.errors import Damaged, GitFailed, SealingError
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.process import Git, quote_alternate
@@ -481,12 +481,7 @@ def write_remote_state(common_state: str, key: str, state: RemoteState) -> None:
     directory = state_directory(remotes_directory(common_state))
     path = os.path.join(directory, key)
     try:
-        with open(path + ".new", "w", encoding="ascii") as file:
-            file.write("\n".join([*lines, ""]))
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(path + ".new", path)
-        sync_directory(directory)
+        replace_file(path, "\n".join([*lines, ""]).encode("ascii"), durability=Durability.FULL)
     except OSError as error:
         raise cannot_write(error, directory) from error
 

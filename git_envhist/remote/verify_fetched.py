@@ -14,9 +14,10 @@ from git_envhist.errors import Damaged
 from git_envhist.git.process import Git
 from git_envhist.lazy import dataclass
 from git_envhist.remote.sign import state_of_notes
+from git_envhist.secrets.keys import SigningKey
 from git_envhist.secrets.ssh_signatures import SshSettings, ssh_signer
 from git_envhist.snapshots.fetched import FetchedStore
-from git_envhist.snapshots.heads import NAMESPACE, Head, SigningKey, is_signed_by
+from git_envhist.snapshots.heads import NAMESPACE, Head, is_signed_by
 from git_envhist.snapshots.notes import every_note
 from git_envhist.snapshots.records import VERDICT, parse_records
 from git_envhist.snapshots.seen_heads import BY_KEY, BY_SSH, Seen, digest_of, read_seen, write_seen
@@ -60,7 +61,7 @@ class RolledBack(Altered):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HeadCheck:
     """The result of a check."""
 
     state: HeadState
@@ -78,18 +79,18 @@ class Checker:
     ssh: SshSettings
     environ: Mapping[str, str]
 
-    def check(self, name: str, tip: str, notes: str | None, seen: Seen | None) -> Verdict:
+    def check(self, name: str, tip: str, notes: str | None, seen: Seen | None) -> HeadCheck:
         """Check a timeline; raises `RolledBack` or `Altered` if it does not match its signed head."""
         now, head = state_of_notes(self.git, notes, self.object_format)
         if head is None:
             if seen is not None:
                 raise RolledBack(f"it has no signed head, but had one before (number {seen.number})")
-            return Verdict(HeadState.NONE)
+            return HeadCheck(HeadState.NONE)
         signer = self._signer(head)
         if signer is None:
             if seen is not None:
                 raise Altered(f"its head was signed by '{seen.signer}' before, and now by an unknown key")
-            return Verdict(HeadState.UNKNOWN)
+            return HeadCheck(HeadState.UNKNOWN)
         if head.timeline != name:
             raise Altered(f"its head was signed for another timeline: '{head.timeline}'")
         if seen is not None and head.number < seen.number:
@@ -99,7 +100,7 @@ class Checker:
         if seen is not None and head.number == seen.number and digest_of(head) != seen.digest:
             raise Altered(f"two different heads have the number {head.number}")
         is_later = self._is_later(head, tip) | self._has_later_notes(head, now, notes)
-        return Verdict(HeadState.LATER if is_later else HeadState.SIGNED, Seen.of(head, *signer))
+        return HeadCheck(HeadState.LATER if is_later else HeadState.SIGNED, Seen.of(head, *signer))
 
     def _signer(self, head: Head) -> tuple[str, str] | None:
         if head.ssh is not None:
@@ -188,11 +189,11 @@ class CheckedHeads:
         if found.seen is not None:
             self._seen[name_here] = found.seen
 
-    def _as_new(self, name: str, tip: str, notes: str | None) -> Verdict:
+    def _as_new(self, name: str, tip: str, notes: str | None) -> HeadCheck:
         try:
             return self._checker.check(name, tip, notes, None)
         except Altered:
-            return Verdict(HeadState.ALTERED)
+            return HeadCheck(HeadState.ALTERED)
 
     def save(self) -> None:
         """Record the verified heads, so that no server can send an older state from now on."""

@@ -33,7 +33,7 @@ def is_link_to(directory: int, name: bytes, entry: Entry) -> bool:
     return entry.oid is not None and _blob_id([target], len(target), len(entry.oid)) == entry.oid
 
 
-def has_bytes(descriptor: int, size: int, realm: bytes, entry: Entry, contents: Contents) -> bool:
+def has_bytes(descriptor: int, size: int, root: bytes, entry: Entry, contents: Contents) -> bool:
     """Whether an open file of this size holds what the snapshot says."""
     if entry.oid is None or entry.stored is StoredAs.FINGERPRINT:
         return False
@@ -45,7 +45,7 @@ def has_bytes(descriptor: int, size: int, realm: bytes, entry: Entry, contents: 
                 return _blob_id((data,), size, len(entry.oid)) == entry.oid
         return _blob_id(_blocks(descriptor), size, len(entry.oid)) == entry.oid
     at = 0
-    for block in file_blocks(contents, shown_path(realm, entry.path), entry, contents.blob(entry.oid)):
+    for block in file_blocks(contents, shown_path(root, entry.path), entry, contents.blob(entry.oid)):
         if not file_equals(descriptor, block, at):
             return False
         at += len(block)
@@ -62,7 +62,7 @@ def file_equals(descriptor: int, data: bytes, at: int) -> bool:
     return found == data
 
 
-def content_matches(directory: int, name: bytes, realm: bytes, entry: Entry, contents: Contents) -> bool:
+def content_matches(directory: int, name: bytes, root: bytes, entry: Entry, contents: Contents) -> bool:
     """Whether what bears a name has the bytes of an entry; False where it cannot be read."""
     if entry.kind is EntryKind.LINK:
         return is_link_to(directory, name, entry)
@@ -74,7 +74,7 @@ def content_matches(directory: int, name: bytes, realm: bytes, entry: Entry, con
         return False
     try:
         found = os.fstat(descriptor)
-        return stat.S_ISREG(found.st_mode) and has_bytes(descriptor, found.st_size, realm, entry, contents)
+        return stat.S_ISREG(found.st_mode) and has_bytes(descriptor, found.st_size, root, entry, contents)
     finally:
         os.close(descriptor)
 
@@ -85,7 +85,7 @@ def prover(contents: Contents) -> Callable[[PlanStep, int, bytes], bool]:
     def prove(step: PlanStep, directory: int, name: bytes) -> bool:
         try:
             return step.before is not None and content_matches(
-                directory, name, step.realm, step.before, contents
+                directory, name, step.root, step.before, contents
             )
         except EnvhistError:
             return False

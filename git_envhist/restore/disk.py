@@ -43,12 +43,12 @@ class RestoreDisk:
         self._reached: dict[tuple[bytes, bytes], tuple[int, int]] = {}
         """(device, inode) of each directory that was reached name by name."""
 
-    def slots(self, realm: bytes) -> Slots:
-        return self._slots[realm]
+    def slots(self, root: bytes) -> Slots:
+        return self._slots[root]
 
-    def home_of(self, realm: bytes) -> int:
+    def home_of(self, root: bytes) -> int:
         """The open directory in which the slots' own directory stands."""
-        return self._homes[realm][0]
+        return self._homes[root][0]
 
     @property
     def tops_with_slots(self) -> tuple[int, ...]:
@@ -56,7 +56,7 @@ class RestoreDisk:
         return tuple(home for home, name in self._homes.values() if name == PRIVATE)
 
     @property
-    def realms(self) -> Mapping[bytes, Slots]:
+    def roots(self) -> Mapping[bytes, Slots]:
         return self._slots
 
     @property
@@ -64,19 +64,19 @@ class RestoreDisk:
         return tuple(self._slots.values())
 
     @contextmanager
-    def directory(self, realm: bytes, path: EnvPath) -> Iterator[int]:
+    def directory(self, root: bytes, path: EnvPath) -> Iterator[int]:
         """An open directory of the environment; OSError where it is gone, or no directory any more."""
-        descriptor = self.reach(realm, path)
+        descriptor = self.reach(root, path)
         try:
             yield descriptor
         finally:
             os.close(descriptor)
 
     @contextmanager
-    def parent(self, realm: bytes, path: EnvPath) -> Iterator[tuple[int, bytes]]:
+    def parent(self, root: bytes, path: EnvPath) -> Iterator[tuple[int, bytes]]:
         """The open directory that a path stands in, and its name there."""
         above, _, name = path.rpartition(b"/")
-        with self.directory(realm, EnvPath(above)) as descriptor:
+        with self.directory(root, EnvPath(above)) as descriptor:
             yield descriptor, name
 
     @contextmanager
@@ -84,16 +84,16 @@ class RestoreDisk:
         """The same for many paths that are only looked at: the directory of the last one stays open for the next."""
         held: tuple[bytes, bytes, int] | None = None
 
-        def parent(realm: bytes, path: EnvPath) -> tuple[int, bytes]:
+        def parent(root: bytes, path: EnvPath) -> tuple[int, bytes]:
             nonlocal held
             above, _, name = path.rpartition(b"/")
-            if held is None or held[:2] != (realm, above):
+            if held is None or held[:2] != (root, above):
                 # Let go of before it is closed: what cannot be entered next must not have it closed twice.
                 last, held = held, None
                 if last is not None:
                     os.close(last[2])
-                below = self.reach(realm, above)
-                held = (realm, above, below)
+                below = self.reach(root, above)
+                held = (root, above, below)
             return held[2], name
 
         try:
@@ -102,21 +102,21 @@ class RestoreDisk:
             if held is not None:
                 os.close(held[2])
 
-    def look(self, realm: bytes, path: EnvPath) -> DiskEntry | None:
+    def look(self, root: bytes, path: EnvPath) -> DiskEntry | None:
         """What stands at a path; None where nothing does."""
         try:
-            with self.parent(realm, path) as (directory, name):
+            with self.parent(root, path) as (directory, name):
                 return look(directory, name)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    def open_up(self, realm: bytes, path: EnvPath) -> None:
+    def open_up(self, root: bytes, path: EnvPath) -> None:
         """Let us into a directory that is closed to its owner; what it was is set again at the end."""
         with suppress(FileNotFoundError, NotADirectoryError):
             if not path:
-                self._open_top(self._base(realm))
+                self._open_top(self._base(root))
                 return
-            with self.parent(realm, path) as (directory, name):
+            with self.parent(root, path) as (directory, name):
                 found = look(directory, name)
                 if found is not None and found.is_directory and found.mode & 0o700 != 0o700:
                     self.hands.chmod(directory, name, found.mode & 0o7777 | 0o700)
@@ -126,17 +126,17 @@ class RestoreDisk:
         if mode & 0o700 != 0o700:
             self.hands.fchmod(base, mode | 0o700)
 
-    def dress_directory(self, realm: bytes, path: EnvPath, entry: Entry, lose: Lose) -> None:
+    def dress_directory(self, root: bytes, path: EnvPath, entry: Entry, lose: Lose) -> None:
         """Give a directory what its own line says."""
-        with self.directory(realm, path) as descriptor:
+        with self.directory(root, path) as descriptor:
             self.dresser.directory(descriptor, entry, lose)
 
     def clear(self) -> None:
         """Remove every slot, and the private directories where nothing is kept in them."""
-        for realm, slots in self._slots.items():
+        for root, slots in self._slots.items():
             slots.empty()
-            with _time_kept(self.hands, *self._homes[realm]), suppress(OSError):
-                self.hands.rmdir(*self._homes[realm])
+            with _time_kept(self.hands, *self._homes[root]), suppress(OSError):
+                self.hands.rmdir(*self._homes[root])
 
     def close(self) -> None:
         for slots in self._slots.values():
@@ -145,10 +145,10 @@ class RestoreDisk:
         for descriptor in descriptors | {slots.private for slots in self._slots.values()}:
             os.close(descriptor)
 
-    def reach(self, realm: bytes, path: bytes) -> int:
+    def reach(self, root: bytes, path: bytes) -> int:
         """A descriptor of a directory, to be closed: opened name by name; or, where it was reached so before, by one
         call that must find the very same."""
-        base, known = self._base(realm), self._reached.get((realm, path))
+        base, known = self._base(root), self._reached.get((root, path))
         if known is not None:
             opened = self.hands.open_beneath(base, path)
             if opened is not None:
@@ -156,14 +156,14 @@ class RestoreDisk:
                     return opened
                 os.close(opened)
         opened = open_directory(base, path, forbidden=self._forbidden)
-        self._reached[realm, path] = _identity(opened)
+        self._reached[root, path] = _identity(opened)
         return opened
 
-    def _base(self, realm: bytes) -> int:
+    def _base(self, root: bytes) -> int:
         try:
-            return self._bases[realm]
+            return self._bases[root]
         except KeyError:  # what was a root of the environment once
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), realm) from None
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), root) from None
 
 
 def _identity(descriptor: int) -> tuple[int, int]:
@@ -185,15 +185,15 @@ def open_restore_disk(
     slots: dict[bytes, Slots] = {}
     homes: dict[bytes, tuple[int, bytes]] = {}
     above = os.open(private, DIRECTORY)
-    for realm, place in bases.items():
-        opened[realm] = os.open(place, DIRECTORY)
-        ours = (above, b"realm-" + realm.hex().encode("ascii"))
-        at_top = (opened[realm], PRIVATE)
-        within = can_rename(hands, above, opened[realm])
-        homes[realm] = ours if within else at_top
-        path = os.path.join(os.fsencode(private) if within else place, homes[realm][1])
-        with _time_kept(hands, *homes[realm]):
-            slots[realm] = Slots(open_private(hands, *homes[realm]), hands, path)
+    for root, place in bases.items():
+        opened[root] = os.open(place, DIRECTORY)
+        ours = (above, b"realm-" + root.hex().encode("ascii"))
+        at_top = (opened[root], PRIVATE)
+        within = can_rename(hands, above, opened[root])
+        homes[root] = ours if within else at_top
+        path = os.path.join(os.fsencode(private) if within else place, homes[root][1])
+        with _time_kept(hands, *homes[root]):
+            slots[root] = Slots(open_private(hands, *homes[root]), hands, path)
     return RestoreDisk(opened, slots, {**homes, b"/": (above, b"")}, hands, forbidden=forbidden)
 
 

@@ -102,7 +102,7 @@ class _Applier:
         for own in reversed(self._journal.directories):
             sides = [side for side in (own.before, own.after) if side is not None]
             if any(side.mode & 0o700 != 0o700 for side in sides):
-                self._door.open_up(own.realm, own.path)
+                self._door.open_up(own.root, own.path)
 
     def forward(self, staged: StagedStep) -> None:
         unit = staged.step.unit
@@ -132,7 +132,7 @@ class _Applier:
             elif not self._is_left(own):
                 why = self._dress(own, entry)
                 if why is not None:
-                    self._left.append(SkippedPath(shown_path(own.realm, own.path), why))
+                    self._left.append(SkippedPath(shown_path(own.root, own.path), why))
 
     def applied(self) -> ApplyResult:
         return ApplyResult(tuple(self._left), tuple(self._losses))
@@ -156,7 +156,7 @@ class _Applier:
         assert known is not None
         assert step.before is not None
         assert step.after is not None
-        with self._door.parent(step.realm, step.path) as (directory, name):
+        with self._door.parent(step.root, step.path) as (directory, name):
             now = look(directory, name)
             if now is None:
                 raise StepSkipped(GONE)
@@ -167,8 +167,8 @@ class _Applier:
     def _dress(self, own: PlannedDirectory, entry: Entry | None) -> str | None:
         if entry is None:
             return None
-        losing = self._losing(shown_path(own.realm, own.path))
-        return self._try(lambda: self._door.dress_directory(own.realm, own.path, entry, losing))
+        losing = self._losing(shown_path(own.root, own.path))
+        return self._try(lambda: self._door.dress_directory(own.root, own.path, entry, losing))
 
     def _take_back(self, unit: int) -> None:
         """A unit of which one step cannot be made is not touched at all."""
@@ -188,11 +188,11 @@ class _Applier:
 
     def _leave(self, staged: StagedStep, why: str) -> None:
         self._left.append(SkippedPath(staged.step.shown, why))
-        self._left_paths.add((staged.step.realm, staged.step.path))
+        self._left_paths.add((staged.step.root, staged.step.path))
 
     def _is_left(self, own: PlannedDirectory) -> bool:
         # What somebody else put where a directory should have come is not ours to dress.
-        return own.before is None and (own.realm, own.path) in self._left_paths
+        return own.before is None and (own.root, own.path) in self._left_paths
 
     def _losing(self, shown: bytes) -> Lose:
         return lambda what: self._losses.append((shown, what))
@@ -226,10 +226,10 @@ def finish(
     sync_changed(door, journal)
     set_phase(directory, Phase.UNDONE if undone else Phase.DONE)
     kept, begun = [], written_at(directory)
-    asides = {realm: slots.asides() for realm, slots in door.realms.items()}
+    asides = {root: slots.asides() for root, slots in door.roots.items()}
     for staged in journal.staged:
-        is_aside = staged.slot in asides[staged.step.realm]
-        slots = door.slots(staged.step.realm)
+        is_aside = staged.slot in asides[staged.step.root]
+        slots = door.slots(staged.step.root)
         if is_aside:
             _keep_aside(slots, staged)
         if not _is_gone(slots, staged, undone, begun, prove):
@@ -390,4 +390,4 @@ def _dress_tops(
     for own in journal.directories:
         entry = side_of(own)
         if own.path == TOP and entry is not None:
-            door.dress_directory(own.realm, own.path, entry, lambda what: None)
+            door.dress_directory(own.root, own.path, entry, lambda what: None)

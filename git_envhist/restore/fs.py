@@ -30,7 +30,6 @@ NO_FLAGS = frozenset((errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUP
 NO_LINKS = frozenset((errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EXDEV))
 NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | NOFOLLOW
 PATH_ONLY = getattr(os, "O_PATH", 0)
-MAKE_WRITABLE = 0o700
 
 
 class OpenHow(ctypes.Structure):

@@ -202,11 +202,11 @@ class SubmodulePointers(NamedTuple):
             entry = pair.after.entries.get(NAME) if pair.after is not None and pair.path else None
             spared = None if entry is None else self._judge(pair, entry)
             if entry is not None and spared is not None:
-                found[shown_path(pair.realm, entry.path)] = spared
+                found[shown_path(pair.root, entry.path)] = spared
         return found
 
     def _judge(self, pair: DirectoryPair, entry: Entry) -> SkippedSubmodule | None:
-        base = self.bases.get(pair.realm)
+        base = self.bases.get(pair.root)
         if base is None or entry.kind is not EntryKind.FILE or entry.stored is not StoredAs.PLAIN:
             return None
         directory = os.path.join(os.path.realpath(base), pair.path)

@@ -39,20 +39,19 @@ from git_envhist.model import (
 )
 from git_envhist.objects.reader import ObjectReader
 from git_envhist.objects.trees import object_id
-from git_envhist.platform import DIRECTORY, SYSTEM, open_itself
+from git_envhist.platform import DIRECTORY, SYSTEM, list_mounts, open_itself
 from git_envhist.restore.disk_entry import look
 from git_envhist.restore.fs import DiskCalls
 from git_envhist.restore.options import RestoreOptions
 from git_envhist.restore.processes import holders
 from git_envhist.restore.scope import HOLDS_MOUNT, LEFT_OUT_NOW, MOUNTED, above
 from git_envhist.restore.slots import FAN_OUT
-from git_envhist.snapshots.chunks import read_pointer
+from git_envhist.snapshots.chunks import count_chunks, read_pointer
 from git_envhist.text import show
 
 # What a restore refuses, before anything is changed, and the option that overrides it where one is sane.
 
 DOT_GIT = b".git"
-SHOWN = 3
 LOCKS = (b"index.lock", b"HEAD.lock", b"config.lock", b"packed-refs.lock", b"shallow.lock")
 
 
@@ -133,10 +132,10 @@ def _mounts(missing: Iterable[MissingPath]) -> dict[EnvPath, MissingPath]:
 
 def refuse_open_databases(plan: RestorePlan, bases: Mapping[bytes, bytes]) -> None:
     """A database that another process has open would go on being written to where nobody sees it."""
-    tops = {realm: os.path.realpath(base) for realm, base in bases.items()}
+    tops = {root: os.path.realpath(base) for root, base in bases.items()}
     # Directories are left out, whatever their names: the scan's own processes keep them open, and no database is one.
     victims = {
-        os.path.join(tops[step.realm], step.path): step
+        os.path.join(tops[step.root], step.path): step
         for step in plan.steps
         if step.before is not None and step.before.kind is EntryKind.FILE
     }
@@ -151,7 +150,7 @@ def refuse_open_databases(plan: RestorePlan, bases: Mapping[bytes, bytes]) -> No
 def refuse_locked_repositories(plan: RestorePlan, bases: Mapping[bytes, bytes]) -> None:
     """The `.git` of a nested repository is not touched while a git is at work in it."""
     for repository, step in _nested(plan.steps):
-        top = os.path.join(bases[step.realm], repository)
+        top = os.path.join(bases[step.root], repository)
         for lock in LOCKS:
             if os.path.lexists(os.path.join(top, lock)):
                 raise Refused(
@@ -183,8 +182,8 @@ def _nested(steps: Iterable[PlanStep]) -> Iterator[tuple[bytes, PlanStep]]:
         names = step.path.split(b"/")
         if DOT_GIT in names:
             repository = b"/".join(names[: names.index(DOT_GIT) + 1])
-            if (step.realm, repository) not in seen:
-                seen.add((step.realm, repository))
+            if (step.root, repository) not in seen:
+                seen.add((step.root, repository))
                 yield repository, step
 
 
@@ -212,7 +211,6 @@ def _count(number: int) -> str:
 TOLD = 10
 USUAL = 255
 """The longest name of a file on nearly every file system, in bytes."""
-MOUNTINFO = "/proc/self/mountinfo"
 FOREIGN_TYPES = frozenset((b"vfat", b"msdos", b"exfat", b"drvfs"))
 """File systems made for another system, whose rules hold whoever mounts them."""
 WINDOWS_OPTIONS = frozenset((b"windows_names", b"aname=drvfs"))
@@ -221,7 +219,7 @@ DEVICE = re.compile(rb"(?:con|prn|aux|nul|com[1-9]|lpt[1-9])(?:\.|\Z)", re.IGNOR
 
 Change = Callable[[str], str]
 Directory = tuple[bytes, EnvPath]
-"""A realm and a directory in it."""
+"""A root and a directory in it."""
 
 
 class NameRules(NamedTuple):
@@ -252,10 +250,10 @@ def refuse_names(plan: RestorePlan, bases: Mapping[bytes, bytes], *, empty: bool
     """`Refused` where the plan brings names that their place cannot hold; `empty`: nothing stands at the place yet."""
     coming = arrivals(plan)
     found: list[str] = []
-    for realm in sorted({realm for realm, _ in coming}):
-        if realm in bases:
-            manner = manner_of(bases[realm], empty=empty)
-            found += _problems(realm, coming, plan, manner, bases[realm])
+    for root in sorted({root for root, _ in coming}):
+        if root in bases:
+            manner = manner_of(bases[root], empty=empty)
+            found += _problems(root, coming, plan, manner, bases[root])
     if found:
         more = f"; and {len(found) - TOLD:,} more" if len(found) > TOLD else ""
         raise Refused(
@@ -271,7 +269,7 @@ def arrivals(plan: RestorePlan) -> dict[Directory, list[bytes]]:
         comes = [] if step.after is None or step.before is not None else [step.path]
         for path in (*comes, *(entry.path for entry in step.below)):
             above, _, name = path.rpartition(b"/")
-            found[step.realm, EnvPath(above)].append(name)
+            found[step.root, EnvPath(above)].append(name)
     return found
 
 
@@ -309,21 +307,21 @@ def manner_of(base: bytes, *, empty: bool = False) -> NameRules:
 
 
 def _problems(
-    realm: bytes, coming: Mapping[Directory, list[bytes]], plan: RestorePlan, manner: NameRules, base: bytes
+    root: bytes, coming: Mapping[Directory, list[bytes]], plan: RestorePlan, manner: NameRules, base: bytes
 ) -> Iterator[str]:
-    removed = {step.path for step in plan.steps if step.realm == realm and step.action is PlanAction.REMOVE}
+    removed = {step.path for step in plan.steps if step.root == root and step.action is PlanAction.REMOVE}
     folds = manner.folds_case or manner.folds_form
     for (where, directory), names in coming.items():
-        if where != realm:
+        if where != root:
             continue
         for name in names:
             why = why_not(name, manner)
             if why is not None:
-                yield f"{_shown(realm, directory, name)} {why}"
+                yield f"{_shown(root, directory, name)} {why}"
         if folds:
             stays = [name for name in _listed(base, directory) if _join(directory, name) not in removed]
             for one, other in clashes(names, stays, manner):
-                yield f"{_shown(realm, directory, one)} and {_shown(realm, directory, other)} are one name there"
+                yield f"{_shown(root, directory, one)} and {_shown(root, directory, other)} are one name there"
 
 
 def _listed(base: bytes, directory: EnvPath) -> list[bytes]:
@@ -374,16 +372,13 @@ def _reserves(base: bytes) -> bool:
     device = os.stat(base).st_dev
     wanted = b"%d:%d" % (os.major(device), os.minor(device))
     try:
-        with open(MOUNTINFO, "rb") as file:
-            lines = [line.split() for line in file]
-    except OSError:
+        mounts = [mount for mount in list_mounts() if mount.device == wanted]
+    except (OSError, IndexError, ValueError):
         return False
-    for fields in lines:
-        if len(fields) > 5 and fields[2] == wanted and b"-" in fields:
-            kind, _, *options = fields[fields.index(b"-") + 1 :]
-            words = set(re.split(rb"[,;]", b",".join(options)))
-            if kind in FOREIGN_TYPES or not words.isdisjoint(WINDOWS_OPTIONS):
-                return True
+    for mount in mounts:
+        options = set(re.split(rb"[,;]", b",".join(mount.options)))
+        if mount.file_system in FOREIGN_TYPES or not options.isdisjoint(WINDOWS_OPTIONS):
+            return True
     return False
 
 
@@ -396,8 +391,8 @@ def _join(directory: bytes, name: bytes) -> EnvPath:
     return EnvPath(directory + b"/" + name if directory else name)
 
 
-def _shown(realm: bytes, directory: bytes, name: bytes) -> str:
-    return f"'{show(shown_path(realm, _join(directory, name)))}'"
+def _shown(root: bytes, directory: bytes, name: bytes) -> str:
+    return f"'{show(shown_path(root, _join(directory, name)))}'"
 
 
 # Whether there is room for all that a restore brings, told before anything is saved or made.
@@ -447,13 +442,13 @@ def _by_device(plan: RestorePlan, bases: Mapping[bytes, bytes], state: bytes) ->
     place_of, ours = _one_a_device(bases, state)
     found = {ours: SpaceNeeded(0, [])}
     groups: set[tuple[bytes, int]] = set()
-    for realm, entry in _entries(plan):
-        coming = found.setdefault(place_of[realm], SpaceNeeded(0, []))
-        found[place_of[realm]] = coming._replace(paths=coming.paths + 1)
+    for root, entry in _entries(plan):
+        coming = found.setdefault(place_of[root], SpaceNeeded(0, []))
+        found[place_of[root]] = coming._replace(paths=coming.paths + 1)
         if entry.link_group is not None:
-            if (realm, entry.link_group) in groups:
+            if (root, entry.link_group) in groups:
                 continue
-            groups.add((realm, entry.link_group))
+            groups.add((root, entry.link_group))
         if entry.kind is EntryKind.FILE and entry.oid is not None:
             coming.files.append(entry)
     return found
@@ -462,16 +457,16 @@ def _by_device(plan: RestorePlan, bases: Mapping[bytes, bytes], state: bytes) ->
 def _one_a_device(bases: Mapping[bytes, bytes], state: bytes) -> tuple[dict[bytes, bytes], bytes]:
     """Return one directory of each root's file system, and the one of the file system of `state`."""
     devices: dict[int, bytes] = {}
-    places = {realm: devices.setdefault(os.stat(place).st_dev, place) for realm, place in bases.items()}
+    places = {root: devices.setdefault(os.stat(place).st_dev, place) for root, place in bases.items()}
     return places, devices.setdefault(os.stat(state).st_dev, state)
 
 
 def _entries(plan: RestorePlan) -> Iterator[tuple[bytes, Entry]]:
     for step in plan.steps:
         if step.after is not None and step.action is not PlanAction.ADJUST:
-            yield step.realm, step.after
+            yield step.root, step.after
             for entry in step.below:
-                yield step.realm, entry
+                yield step.root, entry
 
 
 def _at_most(files: Iterable[Entry], contents: ObjectReader) -> int:
@@ -501,7 +496,7 @@ def _in_pieces(pointer: bytes, contents: ObjectReader, sizes: HeaderReader, room
     size = read_pointer(pointer).size
     if size <= room:
         return size
-    counted = contents.count_pieces(pointer)
+    counted = count_chunks(contents, pointer)
     known = sizes.of_many(counted)
     return sum(
         known[piece].size * often
@@ -532,16 +527,16 @@ def keeping_unread(pairs: Sequence[DirectoryPair], unread: Collection[EnvPath]) 
 def _keeping(pair: DirectoryPair, unread: Collection[EnvPath]) -> DirectoryPair:
     if pair.before is None or pair.after is None:
         return pair
-    own = _joined(pair.realm, pair.before.own, pair.after.own, unread)
+    own = _joined(pair.root, pair.before.own, pair.after.own, unread)
     known = pair.before.entries
     entries = {
-        name: _joined(pair.realm, known[name], entry, unread) if name in known else entry
+        name: _joined(pair.root, known[name], entry, unread) if name in known else entry
         for name, entry in pair.after.entries.items()
     }
     return pair._replace(after=DirectoryListing(own, entries))
 
 
-def _joined(realm: bytes, before: Entry, after: Entry, unread: Collection[EnvPath]) -> Entry:
-    if before.kind is not after.kind or shown_path(realm, after.path) not in unread:
+def _joined(root: bytes, before: Entry, after: Entry, unread: Collection[EnvPath]) -> Entry:
+    if before.kind is not after.kind or shown_path(root, after.path) not in unread:
         return after
     return replace(after, xattrs=tuple(sorted({**dict(before.xattrs), **dict(after.xattrs)}.items())))

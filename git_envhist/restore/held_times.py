@@ -17,18 +17,18 @@ class HeldTimes:
         self._door = door
         self._scratch: dict[bytes, int] = {}
 
-    def is_held_as(self, realm: bytes, wanted_ns: int, found_ns: int) -> bool:
-        """Whether a file of a realm has the time `found_ns` after it was given `wanted_ns`."""
+    def is_held_as(self, root: bytes, wanted_ns: int, found_ns: int) -> bool:
+        """Whether a file of a root has the time `found_ns` after it was given `wanted_ns`."""
         try:
-            if realm not in self._scratch:
-                self._scratch[realm] = self._make(realm)
-            self._door.hands.futime(self._scratch[realm], wanted_ns)
-            return os.fstat(self._scratch[realm]).st_mtime_ns == found_ns
+            if root not in self._scratch:
+                self._scratch[root] = self._make(root)
+            self._door.hands.futime(self._scratch[root], wanted_ns)
+            return os.fstat(self._scratch[root]).st_mtime_ns == found_ns
         except OSError:
             return False
 
-    def _make(self, realm: bytes) -> int:
-        private = self._door.slots(realm).private
+    def _make(self, root: bytes) -> int:
+        private = self._door.slots(root).private
         name = b"time-%d" % os.getpid()
         descriptor = self._door.hands.create(private, name)
         self._door.hands.unlink(private, name)

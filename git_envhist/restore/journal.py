@@ -15,6 +15,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import Any, NamedTuple
 
+from git_envhist.disk import Durability, replace_file, sync_directory, write_all
 from git_envhist.errors import Damaged
 from git_envhist.lazy import dataclass, replace
 from git_envhist.model import (
@@ -27,7 +28,7 @@ from git_envhist.model import (
     PlanStep,
     StoredAs,
 )
-from git_envhist.platform import DIRECTORY, NOFOLLOW, open_itself
+from git_envhist.platform import NOFOLLOW, open_itself
 from git_envhist.restore.disk import RestoreDisk
 from git_envhist.restore.disk_entry import DiskEntry
 from git_envhist.restore.swap import StagedStep
@@ -53,9 +54,9 @@ class Phase(Enum):
 
 
 class SlotLocation(NamedTuple):
-    """Where the slots of a realm stood when a journal was written."""
+    """Where the slots of a root stood when a journal was written."""
 
-    realm: bytes
+    root: bytes
     device: int
     inode: int
 
@@ -75,7 +76,7 @@ def write_journal(directory: str, journal: RestoreJournal | bytes) -> None:
     """Make a journal, or its text, durable; from here on the restore has begun."""
     if _unlink(directory, PHASE):
         # Left by a restore that was killed in its very last step: it is not this one's.
-        _sync(directory)
+        sync_directory(directory)
     for phase in (Phase.DONE, Phase.UNDONE):
         _fill(os.path.join(directory, _reserved(phase)), _phase_text(phase))
     _write(directory, JOURNAL, journal if isinstance(journal, bytes) else journal_text(journal))
@@ -113,7 +114,7 @@ def set_phase(directory: str, phase: Phase) -> None:
     """Remember how far the restore came; on a full disk too if the journal was written by this version."""
     if _is_durable(directory, _reserved(phase), _phase_text(phase)):
         os.rename(os.path.join(directory, _reserved(phase)), os.path.join(directory, PHASE))
-        _sync(directory)
+        sync_directory(directory)
     elif not _is_durable(directory, PHASE, _phase_text(phase)):
         _write(directory, PHASE, _phase_text(phase))
 
@@ -130,7 +131,7 @@ def read_phase(directory: str) -> Phase:
 def remove_journal(directory: str) -> None:
     """Forget a restore that is over: the journal first and for good, so that its phase is never missing beside it."""
     if _unlink(directory, JOURNAL):
-        _sync(directory)
+        sync_directory(directory)
     for name in (PHASE, *RESERVED):
         _unlink(directory, name)
 
@@ -144,23 +145,16 @@ def _phase_text(phase: Phase) -> bytes:
 
 
 def _write(directory: str, name: str, data: bytes) -> None:
-    path = os.path.join(directory, name)
-    _fill(path + ".new", data, durable=True)
-    os.rename(path + ".new", path)
-    _sync(directory)
+    replace_file(os.path.join(directory, name), data, durability=Durability.FULL, exclusive=True)
 
 
-def _fill(path: str, data: bytes, *, durable: bool = False) -> None:
+def _fill(path: str, data: bytes) -> None:
     """Make a new file with these bytes, in the place of a leftover of the same name."""
     with suppress(FileNotFoundError):
         os.unlink(path)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | NOFOLLOW, 0o600)
     try:
-        done = 0
-        while done < len(data):
-            done += os.write(descriptor, data[done : done + (1 << 24)])
-        if durable:
-            os.fsync(descriptor)
+        write_all(descriptor, data, 0)
     finally:
         os.close(descriptor)
 
@@ -178,14 +172,6 @@ def _is_durable(directory: str, name: str, data: bytes) -> bool:
     finally:
         os.close(descriptor)
     return True
-
-
-def _sync(directory: str) -> None:
-    descriptor = os.open(directory, DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _read(directory: str, name: str) -> bytes | None:
@@ -217,7 +203,7 @@ def _journal_to_json(journal: RestoreJournal) -> dict[str, Any]:
         "steps": [_staged_to_json(staged) for staged in journal.staged],
         "directories": [_directory_to_json(own) for own in journal.directories],
         "notes": dict(journal.notes),
-        "spots": [[_text(spot.realm), spot.device, spot.inode] for spot in journal.spots],
+        "spots": [[_text(spot.root), spot.device, spot.inode] for spot in journal.spots],
     }
 
 
@@ -226,7 +212,7 @@ def _journal_from_json(value: Mapping[str, Any]) -> RestoreJournal:
     staged = tuple(_staged_from_json(row) for row in value["steps"])
     directories = tuple(_directory_from_json(row) for row in value["directories"])
     spots = tuple(
-        SlotLocation(_bytes(realm), int(device), int(inode)) for realm, device, inode in value["spots"]
+        SlotLocation(_bytes(root), int(device), int(inode)) for root, device, inode in value["spots"]
     )
     return RestoreJournal(staged, directories, notes, spots)
 
@@ -235,26 +221,26 @@ def _staged_to_json(staged: StagedStep) -> list[Any]:
     step = staged.step
     below = [_entry_to_json(entry) for entry in step.below]
     entries = [_entry_to_json(step.before), _entry_to_json(step.after)]
-    place = [_text(step.realm), _text(step.path), step.action.value, step.unit]
+    place = [_text(step.root), _text(step.path), step.action.value, step.unit]
     return [place, entries, below, staged.slot, staged.new, staged.victim]
 
 
 def _staged_from_json(row: list[Any]) -> StagedStep:
-    (realm, path, action, unit), (before, after), below, slot, new, victim = row
+    (root, path, action, unit), (before, after), below, slot, new, victim = row
     inside = tuple(entry for entry in map(_entry_from_json, below) if entry is not None)
     sides = _entry_from_json(before), _entry_from_json(after)
     number = None if unit is None else int(unit)
-    step = PlanStep(_bytes(realm), _path(path), PlanAction(action), *sides, inside, number)
+    step = PlanStep(_bytes(root), _path(path), PlanAction(action), *sides, inside, number)
     return StagedStep(step, int(slot), _seen(new), _seen(victim))
 
 
 def _directory_to_json(own: PlannedDirectory) -> list[Any]:
-    return [_text(own.realm), _text(own.path), _entry_to_json(own.before), _entry_to_json(own.after)]
+    return [_text(own.root), _text(own.path), _entry_to_json(own.before), _entry_to_json(own.after)]
 
 
 def _directory_from_json(row: list[Any]) -> PlannedDirectory:
-    realm, path, before, after = row
-    return PlannedDirectory(_bytes(realm), _path(path), _entry_from_json(before), _entry_from_json(after))
+    root, path, before, after = row
+    return PlannedDirectory(_bytes(root), _path(path), _entry_from_json(before), _entry_from_json(after))
 
 
 def _entry_to_json(entry: Entry | None) -> list[Any] | None:
@@ -311,17 +297,17 @@ def _path(value: str) -> EnvPath:
 
 
 def spots_of(door: RestoreDisk) -> tuple[SlotLocation, ...]:
-    """Where the slots of each realm stand."""
-    found = {realm: os.fstat(slots.private) for realm, slots in door.realms.items()}
-    return tuple(SlotLocation(realm, seen.st_dev, seen.st_ino) for realm, seen in sorted(found.items()))
+    """Where the slots of each root stand."""
+    found = {root: os.fstat(slots.private) for root, slots in door.roots.items()}
+    return tuple(SlotLocation(root, seen.st_dev, seen.st_ino) for root, seen in sorted(found.items()))
 
 
 def with_current_devices(journal: RestoreJournal, door: RestoreDisk) -> RestoreJournal | None:
     """The journal with the numbers that the devices have now; None where it was not written here."""
-    here = {spot.realm: spot for spot in spots_of(door)}
+    here = {spot.root: spot for spot in spots_of(door)}
     now: dict[int, int] = {}
     for spot in journal.spots:
-        there = here.get(spot.realm)
+        there = here.get(spot.root)
         # A root that is configured no more is missed by its own steps.
         if there is not None and spot.inode != there.inode:
             return None

@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from git_envhist.capture.pipeline import CaptureOptions, CapturePipeline
 from git_envhist.capture.scope import CaptureScope
 from git_envhist.capture.worker import KnownWrites
 from git_envhist.discovery import refuse_home
-from git_envhist.disk import state_directory, sync_directory
+from git_envhist.disk import Durability, remove_if_present, replace_file, state_directory, sync_directory
 from git_envhist.errors import EnvhistError, Refused, in_words
 from git_envhist.git.process import Git
 from git_envhist.git.repository import Repository
@@ -181,7 +181,7 @@ class RestoreContext:
         """What captures here; what a restore saves is saved whole, whatever a capture may add."""
         mine = self.capturing
         settings = replace(mine.settings, budget=UNLIMITED)
-        return CapturePipeline(mine.repository, settings, mine.keys, mine.how, mine.environ)
+        return replace(mine, settings=settings)
 
     def place(self, extent: CaptureScope) -> RestoreTarget:
         """Where the environment stands, and where a restore of it works."""
@@ -226,9 +226,9 @@ def publish_now(
     """
     words = os.fsencode(operation_words(part, undone or source, paths))
     request = CaptureOptions(words, trigger=Trigger.RESTORE, restore=part, restored_from=source)
-    with capturing.hold(request, since) as held:
+    with capturing.capture_tree(request, since) as held:
         if target is not None:
-            held.told_as(target)
+            held.reuse_facts_of(target)
         return held.publish(request).snapshot, differing(held)
 
 
@@ -391,12 +391,7 @@ def _stands_at(phase: Phase, leads_to: str) -> str | None:
 def write_way(private: str, way: RecoveryGoal) -> None:
     """Make it durable that a way is being gone."""
     path = os.path.join(state_directory(private), WAY)
-    with open(path + ".new", "w", encoding="ascii") as file:
-        json.dump(way._asdict(), file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(path + ".new", path)
-    sync_directory(private)
+    replace_file(path, json.dumps(way._asdict()).encode("ascii"), durability=Durability.FULL)
 
 
 def read_way(private: str) -> RecoveryGoal | None:
@@ -412,8 +407,7 @@ def read_way(private: str) -> RecoveryGoal | None:
 
 def forget_way(private: str) -> None:
     """It came to its end."""
-    with suppress(FileNotFoundError):
-        os.unlink(os.path.join(private, WAY))
+    if remove_if_present(os.path.join(private, WAY)):
         # Back from a power cut it would lead away from whatever was made here since.
         sync_directory(private)
 
@@ -439,7 +433,7 @@ class RestoreRunner:
             refuse_home(repository.root, self.here.capturing.environ)
         capturing = self.here.unbounded()
         with capturing.locked(CaptureOptions(waiting=wish.waiting, dry_run=wish.dry_run)):
-            capturing.refuse_broken_off()
+            capturing.refuse_unfinished_restore()
             capturing.sweep_staged()
             return self.go(capturing, wish, part, choose)
 
@@ -461,7 +455,7 @@ class RestoreRunner:
             courses[0].foresee(tip)
 
         request = CaptureOptions(progress=wish.progress, dumps=wish.dumps, dry_run=wish.dry_run)
-        with capturing.hold(request, meanwhile=meanwhile) as held:
+        with capturing.capture_tree(request, meanwhile=meanwhile) as held:
             course = courses[0]
             decided = course.decide(held)
         if decided.saved is None:
@@ -542,6 +536,7 @@ def verify_safety_capture(plan: RestorePlan, open_contents: Callable[[], ObjectR
 
 
 PART = "part"
+SAVED_BEFORE = {RestoreRole.TO: "restore of", RestoreRole.UNDO: "undo to", RestoreRole.REDO: "redo to"}
 LESS = "less"
 """Of the moment not all was asked for."""
 
@@ -588,8 +583,8 @@ class RestoreOperation:
         """What is to be done, and what is here saved; nothing to be done after a dry run, and where nothing differs."""
         wish = self.wish
         planned = self._plan_from(held)
-        planned = replace(planned, roots=roots_changed(planned.plan, held.taken.survey.bases))
-        refuse_names(planned.plan, held.taken.survey.bases)
+        planned = replace(planned, roots=roots_changed(planned.plan, held.taken.scope.bases))
+        refuse_names(planned.plan, held.taken.scope.bases)
         planned = add_machine_facts(planned, held, wish)
         if wish.planned is not None:
             wish.planned(planned)
@@ -603,7 +598,7 @@ class RestoreOperation:
         safety = self._save(held, planned.target)
         if wish.saved is not None:
             wish.saved(safety)
-        saved = SafetyCapture.of(held, safety, self.here.place(held.taken.survey), planned.plan)
+        saved = SafetyCapture.of(held, safety, self.here.place(held.taken.scope), planned.plan)
         return RestoreDecision(planned, saved, rest if self.beside is None else self.beside.way.rest)
 
     def carry_out(
@@ -693,7 +688,7 @@ class RestoreOperation:
             hidden = hidden_by_mounts(plan, held.taken.out_of_reach)
             losses = (*closed_paths(plan), *planner.unreached, *hidden)
             return RestoreResult(target, plan, held.taken.files, losses=losses, warnings=warnings)
-        pairs, findings = self._inspect(target, held.taken.survey.bases)
+        pairs, findings = self._inspect(target, held.taken.scope.bases)
         plan = planner.plan(finished.tree, target.tree, wish, findings)
         if not wish.dry_run:
             write_blobs(held.context.repository.git, findings.blobs)
@@ -719,7 +714,7 @@ class RestoreOperation:
             )
 
     def _guard(self, held: CapturedTree, planned: RestoreResult) -> FollowUp:
-        bases = held.taken.survey.bases
+        bases = held.taken.scope.bases
         refuse_unsaved(planned.plan, held.taken.gathered.missing)
         refuse_locked_repositories(planned.plan, bases)
         git = held.context.repository.git
@@ -732,7 +727,7 @@ class RestoreOperation:
 
     def _save(self, held: CapturedTree, target: Snapshot) -> Snapshot:
         # Without the words of the target: who looks for these does not mean this moment.
-        words = f"before the restore of {target.id[:7]}"
+        words = f"before the {SAVED_BEFORE[self.part]} {target.id[:7]}"
         request = CaptureOptions(os.fsencode(words), trigger=Trigger.RESTORE, restore=RestoreRole.BEFORE)
         safety = held.publish(request).snapshot
         assert safety is not None
@@ -766,7 +761,7 @@ class RestoreOperation:
         edits = tuple(
             step.path
             for step in planned.plan.steps
-            if not step.realm and step.before is not None and step.path in (saved.differed or ())
+            if not step.root and step.before is not None and step.path in (saved.differed or ())
         )
         return replace(
             done,

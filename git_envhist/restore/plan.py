@@ -13,7 +13,6 @@ from typing import NamedTuple
 from git_envhist.errors import Damaged
 from git_envhist.lazy import dataclass, replace
 from git_envhist.model import (
-    SQLITE_SIDECARS,
     TOP,
     DirectoryListing,
     DirectoryPair,
@@ -28,6 +27,7 @@ from git_envhist.model import (
     StoredAs,
     shown_path,
 )
+from git_envhist.model.entries import database_of_sidecar
 
 # Which hard links a restore has to make anew (pure).
 #
@@ -36,7 +36,7 @@ from git_envhist.model import (
 # to link to what is there would need nobody else to have a name of it, and to write to it everybody to agree.
 
 Key = tuple[bytes, EnvPath]
-"""A realm and a path in it."""
+"""A root and a path in it."""
 
 
 class LeafPair(NamedTuple):
@@ -142,7 +142,11 @@ def split_units(removals: Iterable[PlanStep], arrivals: Iterable[PlanStep]) -> t
     early, late = [], []
     for step in arrivals:
         step = _numbered(step, units)
-        if step.unit is not None and step.action is PlanAction.REPLACE and _owner(step.path) is not None:
+        if (
+            step.unit is not None
+            and step.action is PlanAction.REPLACE
+            and database_of_sidecar(step.path) is not None
+        ):
             early.append(replace(step, action=PlanAction.REMOVE, after=None))
             late.append(replace(step, action=PlanAction.WRITE, before=None))
         else:
@@ -152,27 +156,20 @@ def split_units(removals: Iterable[PlanStep], arrivals: Iterable[PlanStep]) -> t
 
 
 def _numbered(step: PlanStep, units: dict[tuple[bytes, EnvPath], int]) -> PlanStep:
-    unit = units.get((step.realm, step.path))
+    unit = units.get((step.root, step.path))
     return step if unit is None else replace(step, unit=unit)
 
 
 def _units(steps: list[PlanStep]) -> Iterator[tuple[tuple[bytes, EnvPath], int]]:
-    displaced = {(step.realm, step.path) for step in steps if step.action is not PlanAction.ADJUST}
+    displaced = {(step.root, step.path) for step in steps if step.action is not PlanAction.ADJUST}
     numbers: dict[tuple[bytes, EnvPath], int] = {}
-    for realm, path in displaced:
-        owner = _owner(path)
-        if owner is not None and (realm, owner) in displaced:
-            number = numbers.setdefault((realm, owner), len(numbers))
-            yield (realm, path), number
-            yield (realm, owner), number
-
-
-def _owner(path: EnvPath) -> EnvPath | None:
-    """The database that a file of this name belongs to."""
-    for suffix in SQLITE_SIDECARS:
-        if path.endswith(suffix) and not path.endswith(b"/" + suffix) and path != suffix:
-            return EnvPath(path.removesuffix(suffix))
-    return None
+    for root, path in displaced:
+        database = database_of_sidecar(path)
+        owner = EnvPath(database or b"")
+        if database is not None and (root, owner) in displaced:
+            number = numbers.setdefault((root, owner), len(numbers))
+            yield (root, path), number
+            yield (root, owner), number
 
 
 PRIVATE = b".envhist-restore"
@@ -223,8 +220,8 @@ def skip_reason(after: Entry) -> str | None:
 
 class _Planner:
     def __init__(self, pairs: Iterable[DirectoryPair], rules: PlanRules) -> None:
-        listed = sorted(pairs, key=lambda pair: (pair.realm, pair.path.split(b"/")))
-        self._pairs: dict[Key, DirectoryPair] = {(pair.realm, pair.path): pair for pair in listed}
+        listed = sorted(pairs, key=lambda pair: (pair.root, pair.path.split(b"/")))
+        self._pairs: dict[Key, DirectoryPair] = {(pair.root, pair.path): pair for pair in listed}
         self._rules = rules
         linked = dict(_linked(listed))
         check_links(linked)
@@ -236,7 +233,6 @@ class _Planner:
         self._removals: list[PlanStep] = []
         self._arrivals: list[PlanStep] = []
         self._left: list[SkippedPath] = []
-        self._unchanged = 0
 
     def look_at_entries(self) -> None:
         """Decide about all that is no directory, from the top down."""
@@ -249,17 +245,17 @@ class _Planner:
     def look_at_directories_that_go(self) -> None:
         """Decide about directories that are none in the target, the deepest first."""
         for key in sorted(self._going, key=_depth, reverse=True):
-            realm, path = key
+            root, path = key
             own, after = self._before(key).own, self._going[key]
             if key not in self._kept and key not in self._holding and self._holds(key):
                 continue
             if key not in self._kept and key not in self._holding:
                 action = PlanAction.REMOVE if after is None else PlanAction.REPLACE
-                self._add(PlanStep(realm, path, action, own, after))
+                self._add(PlanStep(root, path, action, own, after))
                 continue
-            self._holding.add((realm, _parent(path)))
+            self._holding.add((root, _parent(path)))
             if after is not None:
-                self._left.append(SkippedPath(shown_path(realm, path), HOLDS_KEPT))
+                self._left.append(SkippedPath(shown_path(root, path), HOLDS_KEPT))
 
     def _holds(self, key: Key) -> bool:
         """Whether a directory stays for what is in it."""
@@ -270,18 +266,17 @@ class _Planner:
         return why is not None
 
     def plan(self) -> RestorePlan:
-        removals = sorted(self._removals, key=lambda step: (step.realm, -step.path.count(b"/"), step.path))
-        arrivals = sorted(self._arrivals, key=lambda step: (step.realm, step.path.split(b"/")))
+        removals = sorted(self._removals, key=lambda step: (step.root, -step.path.count(b"/"), step.path))
+        arrivals = sorted(self._arrivals, key=lambda step: (step.root, step.path.split(b"/")))
         return RestorePlan(
             split_units(removals, arrivals),
             tuple(self._directories()),
-            self._unchanged,
             tuple(sorted(self._left, key=lambda left: left.path)),
         )
 
     def _is_kept(self, key: Key, pair: DirectoryPair) -> bool:
-        realm, path = key
-        why = self._rules.keep(shown_path(realm, path), True)
+        root, path = key
+        why = self._rules.keep(shown_path(root, path), True)
         if why is None and not path and pair.after is None:
             why = NOT_CAPTURED
         if why is None and self._rules.keep_new and self._going.get(key, path) is None:
@@ -289,13 +284,12 @@ class _Planner:
         # What only the target has is asked about where it would be written.
         if why is None or (pair.before is None and path):
             return False
-        self._leave(realm, path, why)
+        self._leave(root, path, why)
         self._kept.add(key)
         return True
 
     def _look_into(self, key: Key, pair: DirectoryPair) -> None:
         before, after = _entries(pair.before), _entries(pair.after)
-        self._unchanged += pair.left_out
         for name in sorted(before.keys() | after.keys()):
             path = EnvPath(pair.path + b"/" + name if pair.path else name)
             if path == PRIVATE:
@@ -310,7 +304,6 @@ class _Planner:
                 self._let_go(key, after)
             return
         if before is not None and after is not None and same(before, after) and key not in self._renewed:
-            self._unchanged += 1
             return
         why = self._why_left(key, before, after)
         if why is not None:
@@ -329,24 +322,24 @@ class _Planner:
         self._going[key] = None if why is not None else after
 
     def _bring(self, key: Key, before: Entry | None) -> None:
-        realm, path = key
+        root, path = key
         pair = self._pairs[key]
         assert pair.after is not None
         action = PlanAction.WRITE if before is None else PlanAction.REPLACE
-        self._add(PlanStep(realm, path, action, before, pair.after.own, tuple(self._below(key))))
+        self._add(PlanStep(root, path, action, before, pair.after.own, tuple(self._below(key))))
 
     def _below(self, key: Key) -> Iterator[Entry]:
         todo = [key]
         while todo:
-            realm, directory = todo.pop()
-            for entry in _entries(self._pairs[realm, directory].after).values():
-                why = self._why_left((realm, entry.path), None, entry)
+            root, directory = todo.pop()
+            for entry in _entries(self._pairs[root, directory].after).values():
+                why = self._why_left((root, entry.path), None, entry)
                 if why is not None:
-                    self._leave(realm, entry.path, why)
+                    self._leave(root, entry.path, why)
                 elif entry.kind is EntryKind.DIRECTORY:
-                    own = self._pairs[realm, entry.path].after
+                    own = self._pairs[root, entry.path].after
                     assert own is not None
-                    todo.append((realm, entry.path))
+                    todo.append((root, entry.path))
                     yield own.own
                 else:
                     yield entry
@@ -374,20 +367,20 @@ class _Planner:
             return NOT_SAVED
         return NEW if after is None and self._rules.keep_new else None
 
-    def _leave(self, realm: bytes, path: EnvPath, why: str) -> None:
-        self._left.append(SkippedPath(shown_path(realm, path), why))
+    def _leave(self, root: bytes, path: EnvPath, why: str) -> None:
+        self._left.append(SkippedPath(shown_path(root, path), why))
         if path:
-            self._holding.add((realm, _parent(path)))
+            self._holding.add((root, _parent(path)))
 
     def _add(self, step: PlanStep) -> None:
         (self._removals if step.action is PlanAction.REMOVE else self._arrivals).append(step)
         if step.action is not PlanAction.ADJUST:
-            self._touched.add((step.realm, _parent(step.path)))
+            self._touched.add((step.root, _parent(step.path)))
 
     def _directories(self) -> Iterator[PlannedDirectory]:
         found = [*self._standing(), *self._coming(), *self._leaving()]
         # The deepest first: what is set above must not be undone by what is set below.
-        return iter(sorted(found, key=lambda own: (_depth((own.realm, own.path)), own.path), reverse=True))
+        return iter(sorted(found, key=lambda own: (_depth((own.root, own.path)), own.path), reverse=True))
 
     def _standing(self) -> Iterator[PlannedDirectory]:
         for key, pair in self._pairs.items():
@@ -400,7 +393,7 @@ class _Planner:
     def _coming(self) -> Iterator[PlannedDirectory]:
         for step in self._arrivals:
             if step.after is not None and step.after.kind is EntryKind.DIRECTORY:
-                yield PlannedDirectory(step.realm, step.path, None, step.after)
+                yield PlannedDirectory(step.root, step.path, None, step.after)
 
     def _leaving(self) -> Iterator[PlannedDirectory]:
         for key in self._going:
@@ -427,7 +420,7 @@ def _linked(pairs: Iterable[DirectoryPair]) -> Iterator[tuple[Key, LeafPair]]:
         }
         for name in names:
             path = EnvPath(pair.path + b"/" + name if pair.path else name)
-            yield (pair.realm, path), LeafPair(_leaf(before.get(name)), _leaf(after.get(name)))
+            yield (pair.root, path), LeafPair(_leaf(before.get(name)), _leaf(after.get(name)))
 
 
 def _leaf(entry: Entry | None) -> Entry | None:

@@ -37,7 +37,7 @@ from git_envhist.model import (
     shown_path,
 )
 from git_envhist.objects.reader import ObjectReader
-from git_envhist.paths import REALM_MARK, join, path_below_root, root_name_of
+from git_envhist.paths import ROOT_PREFIX, join, path_below_root, root_name_of
 from git_envhist.restore.execute import ExecuteResult
 from git_envhist.restore.git_state import SkippedSubmodule, SubmodulePointers, skip_submodules
 from git_envhist.restore.guards import keeping_unread
@@ -53,6 +53,7 @@ from git_envhist.restore.scope import (
     holding_mounts,
 )
 from git_envhist.restore.untrusted import Findings
+from git_envhist.snapshots.chunks import stream_chunks
 from git_envhist.snapshots.manifest import BUDGET
 from git_envhist.snapshots.names import RESERVED, true_path
 from git_envhist.snapshots.records import ROOT_MARK
@@ -79,7 +80,7 @@ Row = tuple[int, int, int, int, int]
 
 
 class CapturedRows:
-    """Rows by realm and path."""
+    """Rows by root and path."""
 
     def __init__(self, records: DirectoryRecords) -> None:
         self._records = records
@@ -87,10 +88,10 @@ class CapturedRows:
         self._of_directory: dict[bytes, Row] = {}
         """The rows of one directory: a restore asks in the order of the paths, and may ask for very many."""
 
-    def __call__(self, realm: bytes, path: EnvPath) -> Row | None:
+    def __call__(self, root: bytes, path: EnvPath) -> Row | None:
         """What was seen at a path; None where that was too young to be relied on, or is not known any more."""
         above, _, name = path.rpartition(b"/")
-        directory = _recorded(realm, above)
+        directory = _recorded(root, above)
         if directory != self._directory:
             self._directory, self._of_directory = directory, self._rows(directory)
         row = self._of_directory.get(name)
@@ -118,14 +119,14 @@ def changed_since(held: CapturedTree, commit: str, plan: RestorePlan) -> KnownWr
     Where the capture had to look into a directory that is not touched, it looks again whether that is as it was; where
     it found what it could not have, at all that is in it.
     """
-    changed: dict[bytes, set[bytes]] = {_recorded(own.realm, own.path): set() for own in plan.directories}
+    changed: dict[bytes, set[bytes]] = {_recorded(own.root, own.path): set() for own in plan.directories}
     whole: set[bytes] = set()
     for step in plan.steps:
         above, _, name = step.path.rpartition(b"/")
-        changed.setdefault(_recorded(step.realm, above), set()).add(name)
+        changed.setdefault(_recorded(step.root, above), set()).add(name)
         for entry in (step.before, step.after):
             if entry is not None and entry.kind is EntryKind.DIRECTORY:
-                whole.add(_recorded(step.realm, step.path))
+                whole.add(_recorded(step.root, step.path))
     for path in held.taken.gathered.directories:
         changed.setdefault(path, set())
         if not _is_complete(held.taken.records, path):
@@ -141,14 +142,14 @@ def written_records(since: KnownWrites, plan: RestorePlan, carried: ExecuteResul
     told: dict[bytes, dict[bytes, WrittenFile | None]] = {path: {} for path in since.directories}
     for step in plan.steps:
         above, _, name = step.path.rpartition(b"/")
-        entry, row = step.after, carried.rows.get((step.realm, step.path))
+        entry, row = step.after, carried.rows.get((step.root, step.path))
         if entry is not None and (row is None or entry.oid is None or not _is_plain(entry)):
             return since
-        found = told.setdefault(_recorded(step.realm, above), {})
+        found = told.setdefault(_recorded(step.root, above), {})
         found[name] = (
             None if entry is None or row is None or entry.oid is None else WrittenFile(row, entry.oid)
         )
-    return replace(since, landed=told)
+    return replace(since, written=told)
 
 
 def _is_plain(entry: Entry) -> bool:
@@ -178,17 +179,17 @@ def read_again(contents: ObjectReader, plan: RestorePlan) -> None:
         if entry is not None and entry.oid is not None:
             blob = contents.blob(entry.oid)
             if entry.stored is StoredAs.PIECES:
-                for _ in contents.stream_pieces(blob):
+                for _ in stream_chunks(contents, blob):
                     pass
             elif entry.stored is StoredAs.SEALED:
                 contents.open_sealed(step.shown, blob)
 
 
-def _recorded(realm: bytes, path: bytes) -> bytes:
+def _recorded(root: bytes, path: bytes) -> bytes:
     """A directory as records call it."""
-    if not realm:
+    if not root:
         return path
-    return join(REALM_MARK + realm, path) if path else REALM_MARK + realm
+    return join(ROOT_PREFIX + root, path) if path else ROOT_PREFIX + root
 
 
 # What differs between what is here and a moment, given what differs between the newest snapshot and that moment.
@@ -212,11 +213,11 @@ def pairs_from_scan(
     paths: nothing is restored from a directory that could not be read."""
     if merged.gone or merged.before.keys() != merged.changed.keys():
         return None
-    found: dict[Key, DirectoryPair] = {(pair.realm, pair.path): pair for pair in pairs}
+    found: dict[Key, DirectoryPair] = {(pair.root, pair.path): pair for pair in pairs}
     try:
         changed = {_key(path): path for path in merged.changed}
         unread = [stored_directory(path) for key, path in changed.items() if key not in found]
-        found.update(((pair.realm, pair.path), pair) for pair in read(unread))
+        found.update(((pair.root, pair.path), pair) for pair in read(unread))
         for key, path in changed.items():
             if key not in found:
                 raise NeedsFullCompare
@@ -236,17 +237,15 @@ def _brought_up(pair: DirectoryPair, old: DirectoryRecord, new: DirectoryRecord)
     if pair.before is None or pair.after is None:
         raise NeedsFullCompare
     before, after = dict(pair.before.entries), dict(pair.after.entries)
-    left_out = pair.left_out
     was, now = _Entries(pair.path, old), _Entries(pair.path, new)
     for index in _changed(old, new):
         name = new.names[index]
         if name not in before:
             # Nothing was told of it: it was the same on both sides.
             after[name] = was.at(index)
-            left_out -= 1
         before[name] = now.at(index)
     own = DirectoryListing(_own(pair.path, new), before)
-    return DirectoryPair(pair.realm, pair.path, own, DirectoryListing(pair.after.own, after), left_out)
+    return DirectoryPair(pair.root, pair.path, own, DirectoryListing(pair.after.own, after))
 
 
 def _refuse_unusual(old: DirectoryRecord, new: DirectoryRecord) -> None:
@@ -355,7 +354,7 @@ class Planner:
     ) -> None:
         self._git = git
         self._contents = contents
-        self._survey = survey = taken.survey
+        self._survey = survey = taken.scope
         self._now = CapturedExtent.of(survey.ignore, survey.exclude, taken.out_of_reach)
         self._guess = guess
         self._taken = taken
@@ -389,10 +388,10 @@ class Planner:
         if findings is None:
             plan = make_plan(pairs, rules)
         else:
-            mine = pairs if wish.roots else [pair for pair in pairs if not pair.realm]
+            mine = pairs if wish.roots else [pair for pair in pairs if not pair.root]
             plan = make_plan(map(findings.sanitised, mine), findings.rules(rules))
-            others = sorted({pair.realm for pair in pairs}.difference(pair.realm for pair in mine))
-            left = tuple(SkippedPath(EnvPath(realm + ROOT_MARK), ROOTS_UNASKED) for realm in others)
+            others = sorted({pair.root for pair in pairs}.difference(pair.root for pair in mine))
+            left = tuple(SkippedPath(EnvPath(root + ROOT_MARK), ROOTS_UNASKED) for root in others)
             plan = replace(plan, left_alone=(*plan.left_alone, *left))
         self.unreached = tuple(_unreached(plan, pairs))
         return plan if chosen is None or plan.steps else _without_ways(plan, frozenset(chosen))
@@ -403,9 +402,7 @@ class Planner:
         if self._now.ignored is None:
             return mounts
         captured = {
-            shown_path(pair.realm, pair.path): pair.before.entries
-            for pair in pairs
-            if pair.before is not None
+            shown_path(pair.root, pair.path): pair.before.entries for pair in pairs if pair.before is not None
         }
         left_out = holding_left_out(self._now, self._survey.bases, captured)
         return lambda path: mounts(path) or left_out(path)
@@ -416,14 +413,14 @@ def _unreached(plan: RestorePlan, pairs: Iterable[DirectoryPair]) -> Iterator[Sk
     held = {left.path: left for left in plan.left_alone if left.why == HOLDS_LEFT_OUT}
     for pair in pairs if held else ():
         for entry in pair.after.entries.values() if pair.after is not None else ():
-            left = held.get(shown_path(pair.realm, entry.path))
+            left = held.get(shown_path(pair.root, entry.path))
             if left is not None and entry.kind is not EntryKind.DIRECTORY:
                 yield left
 
 
 def _without_ways(plan: RestorePlan, chosen: frozenset[bytes]) -> RestorePlan:
     """Where none of what was chosen changes, nothing is done to the directories that it lies in."""
-    own = (one for one in plan.directories if shown_path(one.realm, one.path) in chosen)
+    own = (one for one in plan.directories if shown_path(one.root, one.path) in chosen)
     return replace(plan, directories=tuple(own))
 
 
@@ -434,7 +431,7 @@ def chosen_paths(
     if not wish.pathspecs and wish.classes is None:
         return None
     paths = dict(_paths(pairs))
-    tops = {shown_path(pair.realm, TOP) for pair in pairs if pair.path == TOP}
+    tops = {shown_path(pair.root, TOP) for pair in pairs if pair.path == TOP}
     chosen: Collection[bytes] = {*paths, *tops}
     if wish.pathspecs:
         directories = [path for path, is_directory in paths.items() if is_directory]
@@ -477,8 +474,8 @@ def closed_paths(plan: RestorePlan) -> tuple[SkippedPath, ...]:
 
 def roots_changed(plan: RestorePlan, bases: Mapping[bytes, bytes]) -> tuple[tuple[str, str], ...]:
     """Return the additional roots in which a plan changes something, each with its directory."""
-    realms = {step.realm for step in plan.steps} | {own.realm for own in plan.directories}
-    return tuple((os.fsdecode(realm), os.fsdecode(bases[realm])) for realm in sorted(realms) if realm)
+    roots = {step.root for step in plan.steps} | {own.root for own in plan.directories}
+    return tuple((os.fsdecode(root), os.fsdecode(bases[root])) for root in sorted(roots) if root)
 
 
 def tracked(git: Git) -> frozenset[bytes]:
@@ -491,17 +488,15 @@ def _paths(pairs: Iterable[DirectoryPair]) -> Iterator[tuple[bytes, bool]]:
     """Every path that may differ, and whether it is a directory; a directory may differ though its entries do not."""
     for pair in pairs:
         if pair.path != TOP:
-            yield shown_path(pair.realm, pair.path), True
+            yield shown_path(pair.root, pair.path), True
         for listing in (pair.before, pair.after):
             if listing is not None:
                 for entry in listing.entries.values():
-                    yield shown_path(pair.realm, entry.path), entry.kind is EntryKind.DIRECTORY
+                    yield shown_path(pair.root, entry.path), entry.kind is EntryKind.DIRECTORY
 
 
 def forbidden_places(survey: CaptureScope) -> frozenset[tuple[int, int]]:
     """(device, inode) of each directory inside the environment that is none of it: git's own, other working trees."""
-    from git_envhist.paths import path_below_root, root_name_of
-
     found = set()
     for path in survey.pruned:
         base = survey.bases.get(root_name_of(path))

@@ -15,14 +15,13 @@ from git_envhist.diff.classes import INSTALLED
 from git_envhist.git.process import COMMAND
 from git_envhist.git.refs import callers
 from git_envhist.model import RestorePlan
-from git_envhist.platform import START
+from git_envhist.platform import START, parent_process
 from git_envhist.probes.processes import (
     GONE,
     PROC,
     is_serving,
     open_files,
     others,
-    parent_of,
     places,
     target,
     words_of,
@@ -96,8 +95,8 @@ class AffectedPaths(NamedTuple):
 
     @classmethod
     def by(cls, plan: RestorePlan, bases: Mapping[bytes, bytes]) -> AffectedPaths:
-        tops = {realm: os.path.realpath(base) for realm, base in bases.items()}
-        paths = {os.path.join(tops[step.realm], step.path): step.before is not None for step in plan.steps}
+        tops = {root: os.path.realpath(base) for root, base in bases.items()}
+        paths = {os.path.join(tops[step.root], step.path): step.before is not None for step in plan.steps}
         replaced = frozenset(path for path, stood in paths.items() if stood)
         return cls(tuple(sorted(tops.values())), tuple(sorted(paths)), replaced)
 
@@ -180,7 +179,7 @@ def _works_for_us(pid: int) -> bool:
     words = words_of(pid)
     if any(word.startswith(OUR_STARTS) or OUR_PROGRAM.search(word) for word in words[:MAX_WORDS]):
         return True
-    return (parent_of(pid) == os.getpid() and words == words_of(os.getpid())) or _is_our_git(pid)
+    return (parent_process(pid) == os.getpid() and words == words_of(os.getpid())) or _is_our_git(pid)
 
 
 def _is_our_git(pid: int) -> bool:
@@ -188,7 +187,7 @@ def _is_our_git(pid: int) -> bool:
     for _ in range(MAX_ABOVE):
         if words_of(pid)[: len(OUR_GIT)] == OUR_GIT:
             return True
-        pid = parent_of(pid)
+        pid = parent_process(pid)
     return False
 
 

@@ -40,7 +40,7 @@ def _end(restoring: RestoreRunner, goal: str) -> ExecuteResult:
     here = restoring.here
     capturing = here.unbounded()
     with capturing.locked(CaptureOptions()):
-        place = here.place(capturing.survey(None))
+        place = here.place(capturing.read_scope(None))
         late: list[str] = []
 
         def last(journal: RestoreJournal) -> None:

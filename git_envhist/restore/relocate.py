@@ -26,7 +26,7 @@ from git_envhist.model import EntryKind, EnvPath, OutsideReference, PlanStep, Re
 from git_envhist.platform import DIRECTORY, open_itself
 from git_envhist.restore.fs import DiskCalls, open_directory
 from git_envhist.restore.planning import tracked
-from git_envhist.snapshots.timelines import current_timeline
+from git_envhist.worktree.timeline_name import current_timeline
 
 # Which places a fork may point back to: where the moment was taken, and where the first of these trees stands.
 
@@ -195,7 +195,7 @@ def written_by(steps: Iterable[PlanStep]) -> Iterator[PathReference]:
     """The files and links that some steps brought, or brought back."""
     for step in steps:
         entries = (step.after or step.before, *step.below)
-        for entry in entries if not step.realm else ():
+        for entry in entries if not step.root else ():
             if entry is not None and entry.kind in (EntryKind.FILE, EntryKind.LINK):
                 yield PathReference(entry.path, entry.kind is EntryKind.LINK)
 

@@ -14,13 +14,13 @@ from git_envhist.restore.swap import CAME, CHANGED, GONE
 from git_envhist.restore.write_entry import Contents
 
 Known = Callable[[bytes, EnvPath], "tuple[int, int, int, int, int] | None"]
-"""(realm, path) -> device, inode, size, mtime and ctime, as the capture of the side before had them."""
+"""(root, path) -> device, inode, size, mtime and ctime, as the capture of the side before had them."""
 Parent = Callable[[bytes, EnvPath], tuple[int, bytes]]
-"""(realm, path) -> the open directory that it stands in, and its name there."""
+"""(root, path) -> the open directory that it stands in, and its name there."""
 UNIT = "what belongs to it is left alone"
 
 
-def nothing_is_known(realm: bytes, path: EnvPath) -> tuple[int, int, int, int, int] | None:
+def nothing_is_known(root: bytes, path: EnvPath) -> tuple[int, int, int, int, int] | None:
     """Without a capture's word the bytes themselves are looked at."""
     return None
 
@@ -37,12 +37,12 @@ class ReplacedEntries:
     def of(self, steps: Iterable[PlanStep]) -> Iterator[tuple[int, DiskEntry | None]]:
         """The number of each step and who stands at its path, less those that are left alone."""
         steps = list(steps)
-        vacated = {(step.realm, step.path) for step in steps if step.action is PlanAction.REMOVE}
+        vacated = {(step.root, step.path) for step in steps if step.action is PlanAction.REMOVE}
         found: list[tuple[int, PlanStep, DiskEntry | None]] = []
         broken: set[int] = set()
         with self._door.staying() as parent:
             for number, step in enumerate(steps):
-                victim, why = self._look(parent, step, (step.realm, step.path) in vacated)
+                victim, why = self._look(parent, step, (step.root, step.path) in vacated)
                 if why is None:
                     found.append((number, step, victim))
                     continue
@@ -57,7 +57,7 @@ class ReplacedEntries:
 
     def _look(self, parent: Parent, step: PlanStep, vacated: bool) -> tuple[DiskEntry | None, str | None]:
         try:
-            directory, name = parent(step.realm, step.path)
+            directory, name = parent(step.root, step.path)
             now = look(directory, name)
             if step.before is None:
                 return None, CAME if now is not None and not vacated else None
@@ -77,12 +77,12 @@ class ReplacedEntries:
         if before.kind is EntryKind.DIRECTORY:
             return True
         row = (now.device, now.inode, now.size, now.mtime_ns, now.ctime_ns)
-        if self._known(step.realm, step.path) == row:
+        if self._known(step.root, step.path) == row:
             return True
         if SYSTEM.proc and read_xattrs(b"/proc/self/fd/%d/%b" % (directory, name)) != dict(before.xattrs):
             return False
         if step.action is not PlanAction.ADJUST and not content_matches(
-            directory, name, step.realm, before, self._contents
+            directory, name, step.root, before, self._contents
         ):
             return False
         # What was read must be what was looked at.

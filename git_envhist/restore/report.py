@@ -29,6 +29,7 @@ from git_envhist.objects.reader import ObjectReader
 from git_envhist.platform import open_file_only
 from git_envhist.probes import PACKAGES, PROBES, machine_probes, tree_probes
 from git_envhist.restore.options import RestoreOptions
+from git_envhist.snapshots.chunks import stream_chunks
 from git_envhist.snapshots.layout import UNSTABLE
 from git_envhist.snapshots.manifest import BUDGET
 from git_envhist.snapshots.names import RESERVED
@@ -43,7 +44,7 @@ SHOWN = 3
 def report_damage_in_target(plan: RestorePlan, open_contents: Callable[[], ObjectReader]) -> Iterator[None]:
     """What cannot be read of the moment is told by its paths, before anything is touched."""
     coming = [
-        (shown_path(step.realm, entry.path), entry)
+        (shown_path(step.root, entry.path), entry)
         for step in plan.steps
         for entry in (step.after, *step.below)
         if entry is not None
@@ -88,7 +89,7 @@ def _is_whole(contents: ObjectReader, path: EnvPath, entry: Entry) -> bool:
     try:
         blob = contents.blob(entry.oid)
         if entry.stored is StoredAs.PIECES:
-            for _ in contents.stream_pieces(blob):
+            for _ in stream_chunks(contents, blob):
                 pass
         elif entry.stored is StoredAs.SEALED:
             contents.open_sealed(path, blob)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from git_envhist.context import HistoryContext
 from git_envhist.disk import system_errors
 from git_envhist.errors import EnvhistError, UnfinishedRestore
 from git_envhist.git.cat_file import CatFile
-from git_envhist.git.repository import TRASH_REFS
+from git_envhist.git.repository import TRASH_REFS, Repository
 from git_envhist.history.resolve import NOTHING_CAPTURED
 from git_envhist.history.timeline import subject
 from git_envhist.history.work import effects_since
@@ -29,14 +30,13 @@ from git_envhist.restore.operation import Choose, Now, RestoreContext, RestoreRu
 from git_envhist.restore.options import NO_WISH, RestoreOptions
 from git_envhist.restore.states import Difference, State, States, UndoStack, read_undo_stack
 from git_envhist.secrets.seal import unseal
-from git_envhist.snapshots.timelines import current_timeline
+from git_envhist.worktree.timeline_name import current_timeline
 
 if TYPE_CHECKING:
     from git_envhist.capture.pipeline import CapturePipeline
     from git_envhist.git.repository import Repository
     from git_envhist.restore.execute import ExecuteResult
     from git_envhist.restore.services import ServiceRestore
-    from git_envhist.secrets.keys import KeyRing
 
 
 # The snapshot that undo or redo restores, chosen from the timeline and the environment now.
@@ -74,7 +74,7 @@ class Stepping:
         here, further = State(now.content, now.tree), steps + now.further
         self.skipped = ""
         with self._compared(now) as states:
-            walk = read_undo_stack(reversed(self._log()), states)
+            walk = read_undo_stack(reversed(self._log()), states, states.caches_alone)
             self.left = None if walk.here is None or walk.is_new(here) else walk.here.id
             stop, dropped = walk.back(further, here), self._dropped(further, here, states)
             if dropped is not None and not _is_as_good(stop, dropped, states):
@@ -88,7 +88,7 @@ class Stepping:
         assert now is not None
         here = State(now.content, now.tree)
         with self._compared(now) as states:
-            walk = read_undo_stack(reversed(self._log()), states)
+            walk = read_undo_stack(reversed(self._log()), states, states.caches_alone)
             stop, is_new = walk.forward(steps, here), walk.is_new(here)
         if stop is not None:
             return stop
@@ -112,7 +112,7 @@ class Stepping:
         if timeline is None or not capturing.repository.list_refs(TRASH_REFS):
             return None
         line, gone = self._with_trash(timeline)
-        stop = read_undo_stack(line, states).back(steps, here) if line else None
+        stop = read_undo_stack(line, states, states.caches_alone).back(steps, here) if line else None
         return stop if stop is not None and stop.id in gone else None
 
     def _tell_dropped(self, dropped: Snapshot, stop: Snapshot | None) -> None:
@@ -143,21 +143,6 @@ def _why_none(walk: UndoStack, steps: int, here: State) -> NothingToUndo:
     )
 
 
-class HistoryContext(Protocol):
-    """What the verbs need of a history."""
-
-    @property
-    def keys(self) -> KeyRing: ...
-    @property
-    def repository(self) -> Repository: ...
-    def forget_world(self) -> None: ...
-    def log(self, limit: int | None = None, timeline: str | None = None) -> list[Snapshot]: ...
-    def resolve(self, text: str) -> Snapshot: ...
-    def judge(self, snapshot: Snapshot) -> Snapshot: ...
-    def bring(self, snapshot: Snapshot, *paths: EnvPath) -> Snapshot: ...
-    def open_sealed(self, path: EnvPath, blob: bytes) -> bytes: ...
-
-
 FEW = 50
 """Most restores go no further back than so many moments."""
 
@@ -165,18 +150,26 @@ FEW = 50
 class Restorer:
     """Back, forth, elsewhere."""
 
-    def __init__(self, history: HistoryContext, capturing: CapturePipeline, with_trash: WithTrash) -> None:
+    def __init__(
+        self,
+        history: HistoryContext,
+        capturing: CapturePipeline,
+        with_trash: WithTrash,
+        tidy: Callable[[Repository], None],
+    ) -> None:
+        """`tidy` is called after a restore that took a snapshot, when the locks are released."""
         self._history = history
         self._capturing = capturing
         here = RestoreContext(capturing, history.judge, history.open_sealed, history.resolve)
         self._with_trash = with_trash
+        self._tidy = tidy
         self._here = here
         self._restoring = RestoreRunner(here)
 
     def to(self, snapshot: Snapshot, wish: RestoreOptions = NO_WISH) -> RestoreResult:
         """To a moment."""
         if wish.foreign or self._history.judge(snapshot).trusted:
-            self._history.bring(snapshot, TOP)
+            self._history.with_contents(snapshot, TOP)
         restored = self._go(wish, RestoreRole.TO, lambda _: snapshot)
         here = self._capturing
         if restored.target.timeline == current_timeline(here.repository, here.settings):
@@ -209,7 +202,7 @@ class Restorer:
     def broken_off(self) -> bool:
         """Whether a restore was begun here that nobody ended."""
         try:
-            self._capturing.refuse_broken_off()
+            self._capturing.refuse_unfinished_restore()
         except UnfinishedRestore:
             return True
         return False
@@ -222,7 +215,7 @@ class Restorer:
     def write_to(self, snapshot: Snapshot, directory: str, wish: RestoreOptions = NO_WISH) -> RestoreResult:
         """A moment, written into a directory of its own; nothing here is touched."""
         with self._told():
-            self._history.bring(snapshot, TOP)
+            self._history.with_contents(snapshot, TOP)
             written = self._restoring.write_to(snapshot, directory, wish)
         if not self._is_captured(directory):
             return written
@@ -246,9 +239,12 @@ class Restorer:
 
     def give_back_attachments(self, snapshot: Snapshot, directory: str) -> list[str]:
         """Write what was attached to a moment into a directory."""
-        from git_envhist.tracking.attachments import read_attachments, write_attachments
+        from git_envhist.tracking.attachments import (  # loaded late: few snapshots have attachments
+            read_attachments,
+            write_attachments,
+        )
 
-        self._history.bring(snapshot, TOP)
+        self._history.with_contents(snapshot, TOP)
         with CatFile(self._history.repository.git) as reader:
             return write_attachments(directory, read_attachments(reader, snapshot, self._open_attachment))
 
@@ -268,12 +264,10 @@ class Restorer:
                 how = self._bringing if wish.services else self._restoring
                 restored = how.restore(wish, part, chosen)
             if restored.moment is not None:
-                from git_envhist.maintenance.merge_packs import AFTER_RESTORE, merge_packs_after
-
-                merge_packs_after(self._capturing.repository, AFTER_RESTORE)
+                self._tidy(self._capturing.repository)
             return replace(restored, effects=effects.get(restored.target.id, ()))
         finally:
-            self._history.forget_world()
+            self._history.refresh()
 
     def _effects_since(self, target: Snapshot) -> tuple[Effect, ...]:
         newest = self._history.log(FEW)
@@ -283,7 +277,7 @@ class Restorer:
     def _is_captured(self, directory: str) -> bool:
         if self._history.repository.bare:
             return False
-        bases = self._capturing.survey(None).bases.values()
+        bases = self._capturing.read_scope(None).bases.values()
         inside = os.path.realpath(os.fsencode(directory)) + b"/"
         git_dir = os.path.realpath(os.fsencode(self._history.repository.git_dir)) + b"/"
         return not inside.startswith(git_dir) and any(

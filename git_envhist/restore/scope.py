@@ -16,7 +16,7 @@ from typing import NamedTuple
 from git_envhist.errors import Damaged
 from git_envhist.git.cat_file import CatFile
 from git_envhist.model import EnvPath, MissingPath, MissingReason
-from git_envhist.paths import REALM_MARK, join
+from git_envhist.paths import ROOT_PREFIX, join
 from git_envhist.restore.plan import NOT_CHOSEN
 from git_envhist.snapshots.layout import MISSING, RULES
 from git_envhist.snapshots.names import RESERVED
@@ -59,8 +59,8 @@ class CapturedExtent(NamedTuple):
         """Whether the rules name a path, or a directory that it lies in."""
         if self.ignored is None:
             return False
-        realm, mark, below = path.partition(ROOT_MARK)
-        top, names = (REALM_MARK + realm, below.split(b"/")) if mark else (b"", path.split(b"/"))
+        root, mark, below = path.partition(ROOT_MARK)
+        top, names = (ROOT_PREFIX + root, below.split(b"/")) if mark else (b"", path.split(b"/"))
         here = top
         for depth, name in enumerate(names):
             if name and self.ignored(here, name, directory or depth + 1 < len(names)):

@@ -75,7 +75,7 @@ class ServiceRestore:
     ) -> RestoreResult:
         done: list[str] = []
         losses: list[SkippedPath] = []
-        with self.capturing.dumped(CaptureOptions()) as dumps:
+        with self.capturing.service_dumps(CaptureOptions()) as dumps:
             if dumps.failed:
                 name, why = dumps.failed[0]
                 raise Refused(

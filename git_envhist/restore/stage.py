@@ -43,7 +43,7 @@ NO_STEP = -1
 class StagedItem(NamedTuple):
     """One thing to be made: where, and for which step if it is that step's own."""
 
-    realm: bytes
+    root: bytes
     directory: bytes
     """Below the private directory."""
     name: bytes
@@ -63,11 +63,11 @@ def spots_of(steps: Iterable[PlanStep]) -> Iterator[StagedItem]:
         if step.after is None or step.action is PlanAction.ADJUST:
             continue
         if step.after.kind is not EntryKind.DIRECTORY:
-            yield StagedItem(step.realm, slot_directory(number), slot_name(number), step.after, number)
+            yield StagedItem(step.root, slot_directory(number), slot_name(number), step.after, number)
             continue
         for path, entries in by_directory(number, step, lambda entry: entry.kind is not EntryKind.DIRECTORY):
             for entry in entries:
-                yield StagedItem(step.realm, path, name_of(entry), entry, NO_STEP)
+                yield StagedItem(step.root, path, name_of(entry), entry, NO_STEP)
 
 
 def by_directory(
@@ -203,14 +203,14 @@ class _Stager:
     def _prepare_slots(self, steps: Sequence[PlanStep]) -> None:
         numbers: dict[bytes, list[int]] = {}
         for number, step in enumerate(steps):
-            numbers.setdefault(step.realm, []).append(number)
-        for realm, wanted in numbers.items():
-            self._door.slots(realm).prepare(wanted)
+            numbers.setdefault(step.root, []).append(number)
+        for root, wanted in numbers.items():
+            self._door.slots(root).prepare(wanted)
 
     def _make_directories(self, number: int, step: PlanStep) -> None:
         if not brings_directory(step):
             return
-        slots = self._door.slots(step.realm)
+        slots = self._door.slots(step.root)
         directory, name = slots.at(number)
         self._door.hands.mkdir(directory, name)
         for path, names in by_directory(number, step, lambda entry: entry.kind is EntryKind.DIRECTORY):
@@ -247,13 +247,13 @@ class _Stager:
         """The attributes of directories that come, once all is in them; the deepest first."""
         if not brings_directory(step):
             return
-        slots = self._door.slots(step.realm)
+        slots = self._door.slots(step.root)
         dresser = AttributeSetter(self._door.hands)
         base = slot_directory(number) + b"/" + slot_name(number)
         for entry in reversed([entry for entry in step.below if entry.kind is EntryKind.DIRECTORY]):
             descriptor = open_directory(slots.private, base + entry.path[len(step.path) :])
             try:
-                dresser.directory(descriptor, entry, self._losing(shown_path(step.realm, entry.path)))
+                dresser.directory(descriptor, entry, self._losing(shown_path(step.root, entry.path)))
             finally:
                 os.close(descriptor)
         self._made[number] = slots.look(number)
@@ -290,9 +290,7 @@ class _Worker:
         made = {}
         for spot in batch.spots:
             directory = self._enter(spot)
-            found = self._maker.make(
-                directory, spot.name, spot.entry, shown_path(spot.realm, spot.entry.path)
-            )
+            found = self._maker.make(directory, spot.name, spot.entry, shown_path(spot.root, spot.entry.path))
             if spot.number != NO_STEP:
                 made[spot.number] = found
         return made
@@ -300,7 +298,7 @@ class _Worker:
     def link(self, leader: StagedItem, spot: StagedItem) -> dict[int, DiskEntry | None]:
         """Make one more name of a file that is made already."""
         if not same_bytes(
-            self._contents, (leader.realm, leader.entry), (spot.realm, spot.entry)
+            self._contents, (leader.root, leader.entry), (spot.root, spot.entry)
         ) or not self._linked(leader, spot):
             return self.make(Batch((spot,)))
         found = look(self._enter(spot), spot.name)
@@ -313,7 +311,7 @@ class _Worker:
         return self._maker.losses
 
     def _linked(self, leader: StagedItem, spot: StagedItem) -> bool:
-        source = open_directory(self._door.slots(leader.realm).private, leader.directory)
+        source = open_directory(self._door.slots(leader.root).private, leader.directory)
         try:
             self._door.hands.link(source, leader.name, self._enter(spot), spot.name)
         except FileNotFoundError:
@@ -321,20 +319,20 @@ class _Worker:
         except OSError as error:
             if error.errno not in NO_LINKS:
                 raise
-            self._maker.losses.append((shown_path(spot.realm, spot.entry.path), "hard link"))
+            self._maker.losses.append((shown_path(spot.root, spot.entry.path), "hard link"))
             return False
         finally:
             os.close(source)
         return True
 
     def _enter(self, spot: StagedItem) -> int:
-        if self._open != (spot.realm, spot.directory):
+        if self._open != (spot.root, spot.directory):
             if self._descriptor >= 0:
                 descriptor, self._descriptor, self._open = self._descriptor, -1, None
                 os.close(descriptor)
-            private = self._door.slots(spot.realm).private
+            private = self._door.slots(spot.root).private
             self._descriptor = open_directory(private, spot.directory)
-            self._open = (spot.realm, spot.directory)
+            self._open = (spot.root, spot.directory)
         return self._descriptor
 
 

@@ -6,8 +6,9 @@ cursor along them. Anything new while the cursor is back takes the place of the 
 these, and they stay on the timeline like everything else.
 
 Equal bytes are not yet an equal state. Owners and attributes make a new one; times and hard links alone make one only
-where a restore set them, for every build changes times. Of equal states the newest snapshot is the one that undo
-returns to, with the times that were there last.
+where a restore set them, for every build changes times. The environment that a restore replaces is no new state if it
+differs in caches alone: a check that compiled a module is not a change that a person wants to undo. Of equal states
+the newest snapshot is the one that undo returns to, with the times that were there last.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import NamedTuple
 
+from git_envhist.diff.classes import CACHE_DIRECTORIES
 from git_envhist.diff.walk import differing_directories, same_environment
 from git_envhist.errors import EnvhistError
 from git_envhist.history.titles import is_in_part
@@ -32,7 +34,7 @@ class Difference(IntEnum):
 
     NONE = 0
     TIMES = 1
-    """In times or hard links alone."""
+    """In times, hard links or caches alone."""
     MORE = 2
 
 
@@ -49,6 +51,12 @@ class State(NamedTuple):
 
 Compare = Callable[[State, State], Difference]
 """Say how two states of the same content differ."""
+CompareCaches = Callable[[State, State], bool]
+"""Say whether two states of different content differ in caches alone."""
+
+
+def _never(one: State, other: State) -> bool:
+    return False
 
 
 @dataclass(slots=True)
@@ -57,12 +65,13 @@ class UndoStack:
 
     compare: Compare
     stops: list[Snapshot] = field(default_factory=list)
-    """Each state by its newest snapshot, or by the oldest one that is equal to that in everything."""
+    """Each state by its newest snapshot, or by the oldest one that is equal to that in everything, HEAD included."""
     cursor: int = -1
     cut_off: tuple[Snapshot, ...] = ()
     """States that redo would have reached, had nothing new come after the last undo."""
     arrived: Snapshot | None = None
     """Where the last step led, which may differ from its stop: in an owner that could not be set, or in a key."""
+    caches_alone: CompareCaches = _never
     _places: dict[str, int] = field(default_factory=dict)
     _members: list[list[SnapshotId]] = field(default_factory=list)
     """The snapshots of each state."""
@@ -81,14 +90,21 @@ class UndoStack:
 
     def is_new(self, now: State) -> bool:
         """Whether no snapshot of the current state has this one."""
-        return self._difference(now) is Difference.MORE
+        return self._difference(now, with_caches=True) is Difference.MORE
 
     def _at(self, place: int) -> Snapshot | None:
         return self.stops[place] if 0 <= place < len(self.stops) else None
 
-    def _difference(self, state: State) -> Difference:
+    def _difference(self, state: State, *, with_caches: bool = False) -> Difference:
         """Return the difference from the current state, or from where the last step led if that is less."""
-        return min((self._compared(one, state) for one in (self.here, self.arrived)), default=Difference.MORE)
+        found = min(
+            (self._compared(one, state) for one in (self.here, self.arrived)), default=Difference.MORE
+        )
+        if with_caches and found is Difference.MORE and self.here is not None:
+            current = State.of(self.here)
+            if current.content != state.content and self.caches_alone(current, state):
+                return Difference.TIMES
+        return found
 
     def _compared(self, one: Snapshot | None, state: State) -> Difference:
         if one is None or one.content != state.content:
@@ -112,16 +128,19 @@ class UndoStack:
 
     def _add(self, snapshot: Snapshot) -> None:
         state = State.of(snapshot)
-        difference = self._difference(state)
+        difference = self._difference(state, with_caches=snapshot.restore is RestoreRole.BEFORE)
         # An undo to a state that retention removed is where a restore led, too.
         is_led_to = snapshot.restore not in (None, RestoreRole.BEFORE)
         if difference is Difference.MORE or (difference is Difference.TIMES and is_led_to):
             self._append(snapshot)
-        elif self._compared(self.here, state) is not Difference.NONE:
-            # Undo returns to what was there last.
+        elif self._compared(self.here, state) is not Difference.NONE or self._is_at_other_commit(snapshot):
+            # Undo returns to what was there last, and says at which commit HEAD was then.
             self.stops[self.cursor] = snapshot
         self._places[snapshot.id] = self.cursor
         self._members[self.cursor].append(snapshot.id)
+
+    def _is_at_other_commit(self, snapshot: Snapshot) -> bool:
+        return self.here is not None and snapshot.head is not None and snapshot.head != self.here.head
 
     def _append(self, snapshot: Snapshot) -> None:
         self.cursor += 1
@@ -134,15 +153,17 @@ class UndoStack:
         self.cut_off, self.arrived = ahead or self.cut_off, None
 
 
-def read_undo_stack(oldest_first: Iterable[Snapshot], compare: Compare) -> UndoStack:
+def read_undo_stack(
+    oldest_first: Iterable[Snapshot], compare: Compare, caches_alone: CompareCaches = _never
+) -> UndoStack:
     """Return the states of a timeline, with the cursor at its last snapshot."""
-    walk = UndoStack(compare)
+    walk = UndoStack(compare, caches_alone=caches_alone)
     for snapshot in oldest_first:
         walk.take(snapshot)
     return walk
 
 
-# How two states of an environment differ that have the same content.
+# Compare two states of an environment.
 
 
 class States:
@@ -151,6 +172,7 @@ class States:
     def __init__(self, contents: ObjectReader) -> None:
         self._contents = contents
         self._known: dict[tuple[str, str], Difference] = {}
+        self._known_caches: dict[tuple[str, str], bool] = {}
 
     def __call__(self, one: State, other: State) -> Difference:
         """Return the difference; none where a snapshot cannot be read, as far as their contents say."""
@@ -161,6 +183,17 @@ class States:
             except EnvhistError:
                 self._known[trees] = Difference.NONE
         return self._known[trees]
+
+    def caches_alone(self, one: State, other: State) -> bool:
+        """Return whether the states differ in caches alone, as far as they can be read."""
+        trees = (one.tree, other.tree)
+        if trees not in self._known_caches:
+            try:
+                pairs = differing_directories(self._contents, *map(bytes.fromhex, trees))
+                self._known_caches[trees] = not any(map(_differs_outside_caches, pairs))
+            except EnvhistError:
+                self._known_caches[trees] = False
+        return self._known_caches[trees]
 
     def _compare(self, one: bytes, other: bytes) -> Difference:
         if same_environment(self._contents, one, other):
@@ -177,6 +210,24 @@ def _differs(pair: DirectoryPair) -> bool:
     if before.keys() != after.keys():
         return True
     return any(not _is_like(entry, after[name]) for name, entry in before.items())
+
+
+def _differs_outside_caches(pair: DirectoryPair) -> bool:
+    """Return whether a directory, or an entry of it, differs in more than times, and is in no cache.
+
+    A cache that is gone is a difference: a program fills caches, and a person removes them.
+    """
+    if not CACHE_DIRECTORIES.isdisjoint(pair.path.split(b"/")):
+        return False
+    if pair.before is None or pair.after is None:
+        return True
+    before, after = _entries(pair.before), _entries(pair.after)
+    if any(name not in after for name in before):
+        return True
+    return any(
+        name not in CACHE_DIRECTORIES and (name not in before or not _is_like(before[name], entry))
+        for name, entry in after.items()
+    )
 
 
 def _entries(listing: DirectoryListing) -> dict[bytes, Entry]:

@@ -67,7 +67,7 @@ class Swap:
         self._door = door
         self._prove = prove
         self._staged = staged
-        self._slots = door.slots(staged.step.realm)
+        self._slots = door.slots(staged.step.root)
         self._hands = door.hands
 
     def side(self) -> SwapSide:
@@ -96,7 +96,7 @@ class Swap:
         victim, new, step = self._staged.victim, self._staged.new, self._staged.step
         if strictly or self.side() is SwapSide.BEFORE:
             above, _, name = step.path.rpartition(b"/")
-            directory = self._door.reach(step.realm, above)
+            directory = self._door.reach(step.root, above)
             try:
                 now = look(directory, name)
                 self._check(victim, now, strictly)
@@ -113,7 +113,7 @@ class Swap:
         """Let what stood at the path stand there again."""
         victim, new = self._staged.victim, self._staged.new
         if self.side() is SwapSide.AFTER:
-            with self._door.parent(self._staged.step.realm, self._staged.step.path) as (directory, name):
+            with self._door.parent(self._staged.step.root, self._staged.step.path) as (directory, name):
                 now = look(directory, name)
                 if new is None:
                     self._check(None, now, False)
@@ -162,7 +162,7 @@ class Swap:
 
     def _put_back(self, stands: DiskEntry | None) -> None:
         """Undo a swap that took what it should not have; where the path was taken meanwhile, it stays in the slot."""
-        with self._door.parent(self._staged.step.realm, self._staged.step.path) as (directory, name):
+        with self._door.parent(self._staged.step.root, self._staged.step.path) as (directory, name):
             now = look(directory, name)
             slot, slot_name = self._slots.at(self._staged.slot)
             if now is None:
@@ -213,7 +213,7 @@ class Swap:
         if is_same_thing(aside, inside):
             self._hands.unlink(slot, slot_name + ASIDE)
             return
-        with self._door.parent(self._staged.step.realm, self._staged.step.path) as (directory, name):
+        with self._door.parent(self._staged.step.root, self._staged.step.path) as (directory, name):
             now = look(directory, name)
             if is_same_thing(aside, now):
                 self._hands.unlink(slot, slot_name + ASIDE)
@@ -234,7 +234,7 @@ class Swap:
         if inside.kind is EntryKind.DIRECTORY or inside.links < 2:
             return
         step = self._staged.step
-        if is_same_thing(inside, self._door.look(step.realm, step.path)):
+        if is_same_thing(inside, self._door.look(step.root, step.path)):
             slot, slot_name = self._slots.at(self._staged.slot)
             self._hands.unlink(slot, slot_name)
 

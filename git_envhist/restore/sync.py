@@ -36,20 +36,20 @@ class CannotSyncSingly(Exception):
 
 def sync_staged(door: RestoreDisk, steps: Iterable[PlanStep]) -> None:
     """Return when all that lies in the slots is on the medium, with the names that lead there."""
-    by_realm: dict[bytes, list[tuple[int, PlanStep]]] = {realm: [] for realm in door.realms}
+    by_root: dict[bytes, list[tuple[int, PlanStep]]] = {root: [] for root in door.roots}
     for number, step in enumerate(steps):
-        by_realm[step.realm].append((number, step))
-    for realm, mine in by_realm.items():
+        by_root[step.root].append((number, step))
+    for root, mine in by_root.items():
         paths = sum(1 + len(step.below) for _, step in mine)
-        _sync(door, realm, paths, lambda: _staged(door, realm, mine))  # noqa: B023
+        _sync(door, root, paths, lambda: _staged(door, root, mine))  # noqa: B023
 
 
 def sync_changed(door: RestoreDisk, journal: RestoreJournal) -> None:
     """Return when all that changed places, and all that was set where it stands, is on the medium."""
-    for realm in door.realms:
-        staged = [one for one in journal.staged if one.step.realm == realm]
-        own = [one for one in journal.directories if one.realm == realm]
-        _sync(door, realm, len(staged) + len(own), lambda: _changed(door, realm, staged, own))  # noqa: B023
+    for root in door.roots:
+        staged = [one for one in journal.staged if one.step.root == root]
+        own = [one for one in journal.directories if one.root == root]
+        _sync(door, root, len(staged) + len(own), lambda: _changed(door, root, staged, own))  # noqa: B023
 
 
 def sync_kept(door: RestoreDisk) -> None:
@@ -66,9 +66,9 @@ def sync_tops(door: RestoreDisk) -> None:
             door.hands.sync(top)
 
 
-def _sync(door: RestoreDisk, realm: bytes, paths: int, opened: Callable[[], Iterator[int]]) -> None:
+def _sync(door: RestoreDisk, root: bytes, paths: int, opened: Callable[[], Iterator[int]]) -> None:
     if paths > FEW or not _one_by_one(door.hands, opened):
-        door.hands.sync(door.slots(realm).private)
+        door.hands.sync(door.slots(root).private)
 
 
 def _one_by_one(hands: DiskCalls, opened: Callable[[], Iterator[int]]) -> bool:
@@ -102,28 +102,28 @@ def _sync_each(hands: DiskCalls, descriptors: Iterable[int]) -> bool:
     return True
 
 
-def _staged(door: RestoreDisk, realm: bytes, steps: list[tuple[int, PlanStep]]) -> Iterator[int]:
-    slots = door.slots(realm)
+def _staged(door: RestoreDisk, root: bytes, steps: list[tuple[int, PlanStep]]) -> Iterator[int]:
+    slots = door.slots(root)
     for number, step in steps:
         if step.after is not None and step.action is not PlanAction.ADJUST:
             top = slot_directory(number) + b"/" + slot_name(number)
             for entry in (step.after, *step.below):
                 yield _open(slots.private, top + entry.path[len(step.path) :], entry.kind)
     yield from _slots(slots, {slot_directory(number) for number, _ in steps})
-    yield os.dup(door.home_of(realm))
+    yield os.dup(door.home_of(root))
 
 
 def _changed(
-    door: RestoreDisk, realm: bytes, staged: list[StagedStep], own: list[PlannedDirectory]
+    door: RestoreDisk, root: bytes, staged: list[StagedStep], own: list[PlannedDirectory]
 ) -> Iterator[int]:
     for one in staged:
         if one.step.action is PlanAction.ADJUST:
             assert one.step.after is not None
-            with door.parent(realm, one.step.path) as (directory, name):
+            with door.parent(root, one.step.path) as (directory, name):
                 yield _open(directory, name, one.step.after.kind)
     for each in own:
-        yield door.reach(realm, each.path)
-    slots = door.slots(realm)
+        yield door.reach(root, each.path)
+    slots = door.slots(root)
     kept = open_directory(slots.private, KEPT) if look(slots.private, KEPT) is not None else None
     if kept is not None:
         # It holds something only if another process took a path between two renames.

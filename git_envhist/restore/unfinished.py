@@ -36,5 +36,5 @@ def _is_to_go(place: bytes) -> bool:
 
 
 def _places(private: str, bases: Mapping[bytes, bytes]) -> list[bytes]:
-    beside = [os.path.join(os.fsencode(private), b"realm-" + realm.hex().encode()) for realm in bases]
+    beside = [os.path.join(os.fsencode(private), b"realm-" + root.hex().encode()) for root in bases]
     return beside + [os.path.join(base, AT_TOP) for base in bases.values()]

@@ -139,7 +139,7 @@ def _files(pairs: Iterable[DirectoryPair]) -> list[Entry]:
     for pair in pairs:
         for entry in pair.after.entries.values() if pair.after is not None else ():
             if entry.kind is EntryKind.FILE and entry.oid is not None:
-                path = shown_path(pair.realm, entry.path)
+                path = shown_path(pair.root, entry.path)
                 one = path if entry.link_group is None else (entry.link_group, entry.oid, entry.stored)
                 found.setdefault(one, entry)
     return list(found.values())
@@ -243,8 +243,8 @@ class Findings(NamedTuple):
         """A directory as it may come."""
         if pair.after is None:
             return pair
-        own = self._entry(pair.realm, pair.after.own)
-        entries = {name: self._entry(pair.realm, entry) for name, entry in pair.after.entries.items()}
+        own = self._entry(pair.root, pair.after.own)
+        entries = {name: self._entry(pair.root, entry) for name, entry in pair.after.entries.items()}
         return pair._replace(after=DirectoryListing(own, entries))
 
     def losses(self, plan: RestorePlan, pairs: Iterable[DirectoryPair]) -> Iterator[SkippedPath]:
@@ -254,16 +254,16 @@ class Findings(NamedTuple):
                 yield left
         brought = _brought(plan)
         others = False
-        for realm, entry in _told(pairs):
-            shown = shown_path(realm, entry.path)
+        for root, entry in _told(pairs):
+            shown = shown_path(root, entry.path)
             if shown in brought:
                 others = others or (entry.uid, entry.gid) != self.owner
-                yield from (SkippedPath(shown, why) for why in self._changes(realm, entry))
+                yield from (SkippedPath(shown, why) for why in self._changes(root, entry))
         if others:
             yield SkippedPath(EnvPath(b""), OWNERS)
 
-    def _changes(self, realm: bytes, entry: Entry) -> Iterator[str]:
-        now = self._entry(realm, entry)
+    def _changes(self, root: bytes, entry: Entry) -> Iterator[str]:
+        now = self._entry(root, entry)
         if now.oid != entry.oid:
             yield CONFIG
         elif now.mode != entry.mode and entry.kind is not EntryKind.LINK:
@@ -271,8 +271,8 @@ class Findings(NamedTuple):
         if now.xattrs != entry.xattrs:
             yield ATTRIBUTES
 
-    def _entry(self, realm: bytes, entry: Entry) -> Entry:
-        oid, _ = self.configs.get((realm, entry.path), (entry.oid, b""))
+    def _entry(self, root: bytes, entry: Entry) -> Entry:
+        oid, _ = self.configs.get((root, entry.path), (entry.oid, b""))
         mode, xattrs = safe_mode(entry), tuple(x for x in entry.xattrs if not x[0].startswith(SPACES))
         if oid != entry.oid:
             return replace(
@@ -298,7 +298,7 @@ def executables(plan: RestorePlan) -> tuple[EnvPath, ...]:
         was = step.before is not None and bool(step.before.mode & 0o111) and step.before.oid
         if step.after is not None and _runs(step.after) and was != step.after.oid:
             found.append(step.shown)
-        found += [shown_path(step.realm, entry.path) for entry in step.below if _runs(entry)]
+        found += [shown_path(step.root, entry.path) for entry in step.below if _runs(entry)]
     return tuple(found)
 
 
@@ -307,13 +307,13 @@ def _runs(entry: Entry) -> bool:
 
 
 def _told(pairs: Iterable[DirectoryPair]) -> Iterator[tuple[bytes, Entry]]:
-    """(realm, entry) of everything; of a directory what it says itself."""
+    """(root, entry) of everything; of a directory what it says itself."""
     for pair in pairs:
         if pair.after is not None:
-            yield pair.realm, pair.after.own
+            yield pair.root, pair.after.own
             for entry in pair.after.entries.values():
                 if entry.kind is not EntryKind.DIRECTORY:
-                    yield pair.realm, entry
+                    yield pair.root, entry
 
 
 def _brought(plan: RestorePlan) -> set[EnvPath]:
@@ -321,9 +321,9 @@ def _brought(plan: RestorePlan) -> set[EnvPath]:
     for step in plan.steps:
         if step.after is not None:
             found.add(step.shown)
-        found.update(shown_path(step.realm, entry.path) for entry in step.below)
+        found.update(shown_path(step.root, entry.path) for entry in step.below)
     found.update(
-        shown_path(directory.realm, directory.path)
+        shown_path(directory.root, directory.path)
         for directory in plan.directories
         if directory.after is not None
     )
@@ -353,11 +353,11 @@ def manifested_paths(git: Git, tree: str) -> Iterator[tuple[bytes, bool]]:
                 stored = half.stored_at(outer, inner)
                 place = half.place(stored)
                 if place.path != TOP:
-                    yield shown_path(place.realm, place.path), True
+                    yield shown_path(place.root, place.path), True
                 for row in scan_shard(half.text(stored)).rows:
                     if row.kind is not EntryKind.DIRECTORY:
                         path = place.path + b"/" + row.name if place.path else row.name
-                        yield shown_path(place.realm, EnvPath(path)), False
+                        yield shown_path(place.root, EnvPath(path)), False
 
 
 # Names that version control programs obey, as any file system may spell them (pure).
@@ -576,12 +576,12 @@ KEPT: Mapping[bytes, frozenset[bytes]] = {
 """What says how a repository is stored; nothing of it names a program, a file or a place."""
 
 Directory = tuple[bytes, bytes]
-"""A realm and a directory in it."""
+"""A root and a directory in it."""
 Standing = Callable[[bytes, bytes], Collection[bytes]]
-"""The names that exist already in a directory of a realm."""
+"""The names that exist already in a directory of a root."""
 
 
-def nothing_exists(realm: bytes, path: bytes) -> Collection[bytes]:
+def nothing_exists(root: bytes, path: bytes) -> Collection[bytes]:
     """Return no name: the place to restore to is new."""
     return ()
 
@@ -600,7 +600,7 @@ def repositories(pairs: Iterable[DirectoryPair], standing: Standing = nothing_ex
     for pair in pairs:
         if pair.after is None:
             continue
-        key = pair.realm, pair.path
+        key = pair.root, pair.path
         coming = {folded(name) for name in pair.after.entries}
         here = {folded(name) for name in standing(*key)}
         if is_git(pair.path.rpartition(b"/")[2]):
@@ -616,19 +616,19 @@ def _is_repository(names: set[bytes]) -> bool:
     return names >= PARTS or names >= BORROWING
 
 
-def git_skip_reason(realm: bytes, entry: Entry, found: Repositories) -> str | None:
+def git_skip_reason(root: bytes, entry: Entry, found: Repositories) -> str | None:
     """Return why an entry does not come, as far as repositories have to do with it."""
     above, _, name = entry.path.rpartition(b"/")
     if is_git(name) and entry.kind is not EntryKind.DIRECTORY:
         return POINTS_AWAY
-    if (realm, above) in found.forming and folded(name) == b"head":
+    if (root, above) in found.forming and folded(name) == b"head":
         return FORMING
     around = [
         [folded(part) for part in entry.path[len(one) + 1 if one else 0 :].split(b"/")]
-        for one in _around(realm, above, found.inside)
+        for one in _around(root, above, found.inside)
     ]
     named_by_users = any(len(below) > 1 and below[0] in NAMED_BY_USERS for below in around)
-    has_config = (realm, above) in found.inside
+    has_config = (root, above) in found.inside
     for below in around:
         why = _why_not_in_git(entry, below, has_config)
         if why is not None and not (named_by_users and why in (HOOKS, OBEYED)):
@@ -677,17 +677,17 @@ def is_pointer(entry: Entry) -> bool:
     return entry.kind is EntryKind.FILE and (b"/" + path).endswith(b"/" + JJ_TARGET)
 
 
-def is_config(realm: bytes, entry: Entry, found: Repositories) -> bool:
+def is_config(root: bytes, entry: Entry, found: Repositories) -> bool:
     """Return whether an entry is the configuration of a repository."""
     above, _, name = entry.path.rpartition(b"/")
     is_file = entry.kind is EntryKind.FILE
-    return is_file and folded(name) == CONFIG_FILE and (realm, above) in found.inside
+    return is_file and folded(name) == CONFIG_FILE and (root, above) in found.inside
 
 
-def _around(realm: bytes, above: bytes, inside: frozenset[tuple[bytes, bytes]]) -> Iterator[bytes]:
+def _around(root: bytes, above: bytes, inside: frozenset[tuple[bytes, bytes]]) -> Iterator[bytes]:
     """Yield every repository that contains a directory, or is it."""
     while True:
-        if (realm, above) in inside:
+        if (root, above) in inside:
             yield above
         if not above:
             return
@@ -762,30 +762,30 @@ class _Inspection:
     def dropped(self, *, unsafe_links: bool) -> Iterator[tuple[EnvPath, str]]:
         """(path as people see it, why) of all that is not brought."""
         targets = self._targets()
-        for realm, entry in _entries(self._pairs):
-            why = git_skip_reason(realm, entry, self._repositories) or self._why_not(realm, entry)
+        for root, entry in _entries(self._pairs):
+            why = git_skip_reason(root, entry, self._repositories) or self._why_not(root, entry)
             if why is None and entry.kind is EntryKind.LINK:
-                why = why_unsafe(entry.path, targets.get(realm, {}))
+                why = why_unsafe(entry.path, targets.get(root, {}))
                 if unsafe_links and why != NO_PATH:
                     why = None
             if why is not None:
-                yield shown_path(realm, entry.path), why
+                yield shown_path(root, entry.path), why
 
     def configs(self, dropped: Mapping[EnvPath, str]) -> Iterator[tuple[Key, tuple[ObjectId, bytes]]]:
         """What the configuration of each repository is reduced to, where that is less."""
-        for realm, entry in _entries(self._pairs):
-            if is_config(realm, entry, self._repositories) and shown_path(realm, entry.path) not in dropped:
-                data = self._bytes(realm, entry)
+        for root, entry in _entries(self._pairs):
+            if is_config(root, entry, self._repositories) and shown_path(root, entry.path) not in dropped:
+                data = self._bytes(root, entry)
                 reduced = reduced_config(self._list(data or b""))
                 if reduced != data and entry.oid is not None:
                     oid = object_id(b"blob", reduced, "sha1" if len(entry.oid) == 20 else "sha256")
-                    yield (realm, entry.path), (oid, reduced)
+                    yield (root, entry.path), (oid, reduced)
 
     def _targets(self) -> dict[bytes, dict[bytes, bytes]]:
-        links = [(realm, entry) for realm, entry in _entries(self._pairs) if entry.kind is EntryKind.LINK]
+        links = [(root, entry) for root, entry in _entries(self._pairs) if entry.kind is EntryKind.LINK]
         known = self._sizes.of_many(entry.oid for _, entry in links if entry.oid is not None)
         found: dict[bytes, dict[bytes, bytes]] = {}
-        for realm, entry in links:
+        for root, entry in links:
             target = b""
             if (
                 entry.oid is not None
@@ -793,19 +793,19 @@ class _Inspection:
                 and known[entry.oid].size <= MAX_TARGET
             ):
                 target = self._contents.blob(entry.oid)
-            found.setdefault(realm, {})[entry.path] = target
+            found.setdefault(root, {})[entry.path] = target
         return found
 
-    def _why_not(self, realm: bytes, entry: Entry) -> str | None:
+    def _why_not(self, root: bytes, entry: Entry) -> str | None:
         if entry.kind in DEVICES:
             return f"{DEVICES[entry.kind]} is not taken over"
-        if is_pointer(entry) and (self._bytes(realm, entry) or b"").strip() not in JJ_TARGETS:
+        if is_pointer(entry) and (self._bytes(root, entry) or b"").strip() not in JJ_TARGETS:
             return POINTS_AWAY
-        if entry.stored is StoredAs.SEALED and entry.oid is not None and self._bytes(realm, entry) is None:
+        if entry.stored is StoredAs.SEALED and entry.oid is not None and self._bytes(root, entry) is None:
             return NO_KEY
         return None
 
-    def _bytes(self, realm: bytes, entry: Entry) -> bytes | None:
+    def _bytes(self, root: bytes, entry: Entry) -> bytes | None:
         """The bytes of a file that is to be looked into; None where they cannot be had, or are too many."""
         if entry.oid is None or entry.stored not in (StoredAs.PLAIN, StoredAs.SEALED):
             return None
@@ -815,7 +815,7 @@ class _Inspection:
         if entry.stored is StoredAs.PLAIN:
             return blob
         try:
-            return self._contents.open_sealed(shown_path(realm, entry.path), blob)
+            return self._contents.open_sealed(shown_path(root, entry.path), blob)
         except SealingError:
             return None
 
@@ -828,7 +828,7 @@ class _Inspection:
 def _entries(pairs: Iterable[DirectoryPair]) -> Iterator[tuple[bytes, Entry]]:
     for pair in pairs:
         for entry in pair.after.entries.values() if pair.after is not None else ():
-            yield pair.realm, entry
+            yield pair.root, entry
 
 
 def room_at(directory: str) -> int:
@@ -841,8 +841,8 @@ def room_at(directory: str) -> int:
 def names_in(bases: Mapping[bytes, bytes]) -> Standing:
     """Return a function that lists a directory of the environment; no name if it cannot be listed."""
 
-    def listed(realm: bytes, path: bytes) -> list[bytes]:
-        base = bases.get(realm)
+    def listed(root: bytes, path: bytes) -> list[bytes]:
+        base = bases.get(root)
         if base is None:
             return []
         try:

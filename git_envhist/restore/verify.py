@@ -43,7 +43,7 @@ class Mismatch:
 class ExpectedEntry(NamedTuple):
     """What must stand at a path."""
 
-    realm: bytes
+    root: bytes
     path: EnvPath
     entry: Entry
 
@@ -57,7 +57,7 @@ class VerifyResult(NamedTuple):
 
     differences: tuple[Mismatch, ...]
     rows: dict[tuple[bytes, EnvPath], Row]
-    """By realm and path, how what is no directory looked right before its bytes were read."""
+    """By root and path, how what is no directory looked right before its bytes were read."""
 
 
 class _CheckedBatch(NamedTuple):
@@ -75,7 +75,7 @@ def verify(
     how: str = "fork",
 ) -> VerifyResult:
     """What differs from the target, less the paths (as people see them) that were left alone."""
-    wanted = [item for item in _wanted(journal) if shown_path(item.realm, item.path) not in without]
+    wanted = [item for item in _wanted(journal) if shown_path(item.root, item.path) not in without]
     size = portion(len(wanted))
     batches = [wanted[start : start + size] for start in range(0, len(wanted), size)]
     results, _ = share_out(
@@ -96,7 +96,7 @@ def _wanted(journal: RestoreJournal) -> Iterator[ExpectedEntry]:
         for entry in (step.after, *step.below):
             # A new directory's own line is set, and looked at, with the others.
             if entry is not step.after or entry.kind is not EntryKind.DIRECTORY:
-                yield ExpectedEntry(step.realm, entry.path, entry)
+                yield ExpectedEntry(step.root, entry.path, entry)
 
 
 class _Verifier:
@@ -120,7 +120,7 @@ class _Verifier:
                 whats = ["kind"]
             except OSError:
                 whats = ["unreadable"]
-            shown = shown_path(wanted.realm, wanted.path)
+            shown = shown_path(wanted.root, wanted.path)
             checked.differences.extend(Mismatch(shown, what) for what in whats)
         return checked
 
@@ -132,27 +132,27 @@ class _Verifier:
 
     def _compare(self, wanted: ExpectedEntry, checked: _CheckedBatch) -> Iterator[str]:
         above, _, name = wanted.path.rpartition(b"/")
-        directory = self._enter(wanted.realm, above)
+        directory = self._enter(wanted.root, above)
         entry = wanted.entry
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
-        checked.rows.append(((wanted.realm, wanted.path), _COLUMNS(found)))
-        for what in compare(directory, name, wanted.realm, entry, self._contents):
-            yield _why_differs(what, found, wanted.realm, entry, self._times)
+        checked.rows.append(((wanted.root, wanted.path), _COLUMNS(found)))
+        for what in compare(directory, name, wanted.root, entry, self._contents):
+            yield _why_differs(what, found, wanted.root, entry, self._times)
         if entry.link_group is not None:
             checked.inodes.append((wanted, (found.st_dev, found.st_ino)))
 
-    def _enter(self, realm: bytes, path: bytes) -> int:
-        if self._open != (realm, path):
+    def _enter(self, root: bytes, path: bytes) -> int:
+        if self._open != (root, path):
             if self._descriptor >= 0:
                 before, self._descriptor, self._open = self._descriptor, -1, None
                 os.close(before)
-            with self._door.directory(realm, EnvPath(path)) as descriptor:
+            with self._door.directory(root, EnvPath(path)) as descriptor:
                 self._descriptor = open_directory(descriptor, b"")
-            self._open = (realm, path)
+            self._open = (root, path)
         return self._descriptor
 
 
-def compare(directory: int, name: bytes, realm: bytes, entry: Entry, contents: Contents) -> Iterator[str]:
+def compare(directory: int, name: bytes, root: bytes, entry: Entry, contents: Contents) -> Iterator[str]:
     """What of an entry is not as what bears its name in an open directory."""
     if entry.kind is EntryKind.FILE:
         descriptor = open_to_read(directory, name)
@@ -160,7 +160,7 @@ def compare(directory: int, name: bytes, realm: bytes, entry: Entry, contents: C
             found = os.fstat(descriptor)
             yield from compare_stat(found, entry)
             if stat.S_ISREG(found.st_mode) and not has_bytes(
-                descriptor, found.st_size, realm, entry, contents
+                descriptor, found.st_size, root, entry, contents
             ):
                 yield "content"
             if read_xattrs(descriptor) != dict(entry.xattrs):
@@ -192,8 +192,8 @@ def compare_stat(found: os.stat_result, entry: Entry) -> Iterator[str]:
         yield "device"
 
 
-def _why_differs(what: str, found: os.stat_result, realm: bytes, entry: Entry, times: HeldTimes) -> str:
-    if what == "mtime" and times.is_held_as(realm, entry.mtime_ns, found.st_mtime_ns):
+def _why_differs(what: str, found: os.stat_result, root: bytes, entry: Entry, times: HeldTimes) -> str:
+    if what == "mtime" and times.is_held_as(root, entry.mtime_ns, found.st_mtime_ns):
         return UNHELD
     return what
 
@@ -203,7 +203,7 @@ def _links(pairs: Iterable[tuple[ExpectedEntry, tuple[int, int]]]) -> Iterator[M
     first: dict[object, tuple[int, int]] = {}
     for wanted, inode in pairs:
         if first.setdefault(link_class(wanted.entry), inode) != inode:
-            yield Mismatch(shown_path(wanted.realm, wanted.path), "hard links")
+            yield Mismatch(shown_path(wanted.root, wanted.path), "hard links")
 
 
 def _directories(
@@ -217,14 +217,14 @@ def _directories_that_differ(
     journal: RestoreJournal, door: RestoreDisk, without: frozenset[EnvPath], times: HeldTimes
 ) -> Iterator[Mismatch]:
     for own in journal.directories:
-        shown = shown_path(own.realm, own.path)
+        shown = shown_path(own.root, own.path)
         if own.after is None or shown in without:
             continue
         try:
-            with door.directory(own.realm, own.path) as descriptor:
+            with door.directory(own.root, own.path) as descriptor:
                 seen = os.fstat(descriptor)
                 whats = [
-                    _why_differs(what, seen, own.realm, own.after, times)
+                    _why_differs(what, seen, own.root, own.after, times)
                     for what in compare_stat(seen, own.after)
                 ]
                 if read_xattrs(descriptor) != dict(own.after.xattrs):

@@ -15,6 +15,7 @@ from git_envhist.model import Entry, EntryKind, EnvPath, StoredAs, shown_path
 from git_envhist.restore.attributes import AttributeSetter
 from git_envhist.restore.disk_entry import DiskEntry, from_stat
 from git_envhist.restore.fs import DiskCalls
+from git_envhist.snapshots.chunks import stream_chunks
 
 HOLE = 1 << 16
 """Zeros are left out of a file in blocks of this size."""
@@ -34,7 +35,7 @@ class Contents(Protocol):
 
     def blob(self, oid: bytes) -> bytes: ...
     def plain(self, entry: Entry) -> bytes: ...
-    def stream_pieces(self, pointer: bytes) -> Iterable[bytes]: ...
+    def list_children(self, tree: bytes) -> list[bytes]: ...
     def open_sealed(self, path: EnvPath, blob: bytes) -> bytes: ...
     @property
     def lends(self) -> bool: ...
@@ -96,12 +97,12 @@ def file_blocks(contents: Contents, shown: bytes, entry: Entry, blob: bytes) -> 
     if entry.stored is StoredAs.SEALED:
         return (contents.open_sealed(EnvPath(shown), blob),)
     if entry.stored is StoredAs.PIECES:
-        return contents.stream_pieces(blob)
+        return stream_chunks(contents, blob)
     return (blob,)
 
 
 def same_bytes(contents: Contents, a: tuple[bytes, Entry], b: tuple[bytes, Entry]) -> bool:
-    """Whether two names of one file, each with its realm, hold the same, as a snapshot says it."""
+    """Whether two names of one file, each with its root, hold the same, as a snapshot says it."""
     (_, one), (_, other) = a, b
     if (one.stored, one.oid) == (other.stored, other.oid):
         return True
@@ -111,9 +112,9 @@ def same_bytes(contents: Contents, a: tuple[bytes, Entry], b: tuple[bytes, Entry
     return _whole(contents, *a) == _whole(contents, *b)
 
 
-def _whole(contents: Contents, realm: bytes, entry: Entry) -> bytes:
+def _whole(contents: Contents, root: bytes, entry: Entry) -> bytes:
     assert entry.oid is not None
-    return b"".join(file_blocks(contents, shown_path(realm, entry.path), entry, contents.blob(entry.oid)))
+    return b"".join(file_blocks(contents, shown_path(root, entry.path), entry, contents.blob(entry.oid)))
 
 
 def write_sparsely(hands: DiskCalls, descriptor: int, blocks: Iterable[bytes]) -> None:

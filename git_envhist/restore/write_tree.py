@@ -326,7 +326,7 @@ def plan_of(filled: FillResult, tree: str, open_contents: Any, left: Iterable[Sk
         if step.after is not None and step.after.kind is EntryKind.DIRECTORY
     ]
     top = PlannedDirectory(b"", TOP, None, filled.own)
-    return RestorePlan(tuple(steps), (*reversed(coming), top), 0, (*filled.left_alone, *left))
+    return RestorePlan(tuple(steps), (*reversed(coming), top), (*filled.left_alone, *left))
 
 
 OTHER_ROOT = "it belongs to a root beside the working tree"
@@ -454,9 +454,9 @@ def _rules(pairs: list[DirectoryPair], snapshot: Snapshot, source: Source, wish:
 
 
 def _plan(pairs: list[DirectoryPair], rules: PlanRules) -> RestorePlan:
-    plan = make_plan((pair for pair in pairs if not pair.realm), rules)
-    beside = _beside(sorted({pair.realm for pair in pairs if pair.realm}))
-    return RestorePlan(plan.steps, plan.directories, plan.unchanged, (*plan.left_alone, *beside))
+    plan = make_plan((pair for pair in pairs if not pair.root), rules)
+    beside = _beside(sorted({pair.root for pair in pairs if pair.root}))
+    return RestorePlan(plan.steps, plan.directories, (*plan.left_alone, *beside))
 
 
 def _beside(roots: Iterable[bytes]) -> tuple[SkippedPath, ...]:

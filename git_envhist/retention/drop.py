@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, timedelta
 
+from git_envhist.context import HistoryContext
 from git_envhist.errors import EnvhistError, Refused, SnapshotNotFound
 from git_envhist.history.resolve import resolve
 from git_envhist.history.timeline import Catalog, Timeline
@@ -14,7 +15,6 @@ from git_envhist.model.storage import DropResult, TrashedSnapshot
 from git_envhist.rewrite.commits import AFTER, BEFORE, ChainCommit, CommitChange
 from git_envhist.rewrite.timeline import (
     DAYS,
-    HistoryContext,
     RewriteResult,
     TimelineRewriter,
     TimelineState,

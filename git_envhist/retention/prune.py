@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import partial
 
 from git_envhist.config import Settings
+from git_envhist.context import HistoryContext
 from git_envhist.errors import UsageError
 from git_envhist.git.process import Git
 from git_envhist.history.timeline import own_verdict
@@ -20,7 +21,7 @@ from git_envhist.model import IntentSource, RestoreRole, Snapshot, SnapshotId, V
 from git_envhist.model.storage import PruneDecision, PrunedTimeline, PruneResult, RetentionPolicy
 from git_envhist.retention.drop import SnapshotDropper
 from git_envhist.rewrite.marking import is_marked
-from git_envhist.rewrite.timeline import DAYS, HistoryContext
+from git_envhist.rewrite.timeline import DAYS
 from git_envhist.snapshots.fetched import is_fetched
 from git_envhist.snapshots.staging import open_published
 

@@ -19,6 +19,7 @@ from git_envhist.capture.known_verdicts import VerdictLog
 from git_envhist.capture.probe_worker import FileTriggers, compile_file_triggers
 from git_envhist.checks.sandbox import hidden_base, open_base
 from git_envhist.checks.sandbox import sweep as sweep_areas
+from git_envhist.context import HistoryContext
 from git_envhist.disk import COMMON_LOCK, cannot_write, locked, state_directory
 from git_envhist.errors import Damaged, EnvhistError, GitFailed, Refused, SnapshotNotFound, UnfinishedRestore
 from git_envhist.git.cat_file import CatFile
@@ -42,16 +43,16 @@ from git_envhist.rewrite.commits import ChainCommit, CommitChange
 from git_envhist.rewrite.erase import Eraser, lies_in
 from git_envhist.rewrite.salvage import lost_snapshots
 from git_envhist.rewrite.timeline import (
-    HistoryContext,
     TimelineRewriter,
     TimelineState,
     TimelineTarget,
     forget_caches,
 )
+from git_envhist.secrets.keys import SigningKey
 from git_envhist.secrets.seal import sealed_key_id
-from git_envhist.snapshots.fetched import FetchedStore, split_name, without_fetched
+from git_envhist.snapshots.fetched import FetchedStore, split_name, without_fetched_objects
 from git_envhist.snapshots.layout import ATTACHMENTS, FACTS, stored_places
-from git_envhist.snapshots.message import FindKey, SigningKey, signed_again
+from git_envhist.snapshots.message import FindKey, signed_again
 from git_envhist.snapshots.names import RESERVED, stored_name
 from git_envhist.snapshots.notes import every_note, move_notes
 from git_envhist.snapshots.publish import is_published
@@ -279,7 +280,7 @@ def pushed_timelines(
 def fetched_contains(repository: Repository, paths: Sequence[EnvPath]) -> bool:
     """Whether what was fetched or imported holds one of the paths."""
     fetched = FetchedStore.of(repository)
-    if not fetched.is_there:
+    if not fetched.exists:
         return False
     held = _held(fetched.git, "--all", _all_specs(paths)) if paths else False
     if held is None:
@@ -293,7 +294,7 @@ def fetched_contains(repository: Repository, paths: Sequence[EnvPath]) -> bool:
 def imported_here(repository: Repository) -> tuple[str, ...]:
     """The timelines that an import brought: no remote gives them again."""
     fetched = FetchedStore.of(repository)
-    names = fetched.timelines() if fetched.is_there else []
+    names = fetched.timelines() if fetched.exists else []
     return tuple(name for name in names if fetched.was_imported(split_name(name)[0]))
 
 
@@ -302,7 +303,7 @@ def forget_fetched(repository: Repository, *, holds: bool) -> None:
     fetched = FetchedStore.of(repository)
     _finish_forgetting(fetched)
     if holds:
-        with fetched.receiving():
+        with fetched.lock_for_receiving():
             os.rename(fetched.path, fetched.path + GOING + os.urandom(6).hex())
         _finish_forgetting(fetched)
 
@@ -430,7 +431,7 @@ class Purger:
 
     def __init__(self, history: HistoryContext) -> None:
         self._history = history
-        self._repository: Repository = without_fetched(history.repository)
+        self._repository: Repository = without_fetched_objects(history.repository)
         self._rewriting = TimelineRewriter(history)
         self._variable_names = False
 

@@ -20,12 +20,12 @@ from git_envhist.objects.pack_writer import PackWriter
 from git_envhist.objects.trees import DIRECTORY, TYPE, Tree, TreeEditor, decode_tree, encode_tree
 from git_envhist.retention.purge import Purger, reading
 from git_envhist.rewrite.commits import ChainCommit, CommitChange
-from git_envhist.rewrite.erase import ObjectSink, Reader, content_of
+from git_envhist.rewrite.erase import Reader, content_of
 from git_envhist.rewrite.timeline import TimelineState, TimelineTarget
 from git_envhist.secrets.keys import Key, KeyRing
 from git_envhist.secrets.seal import seal, sealed_key_id, unseal
 from git_envhist.services import KIND as SERVICE_KIND
-from git_envhist.snapshots.layout import ATTACHMENTS, FACTS, SERVICES, STAGED, stored_places
+from git_envhist.snapshots.layout import ATTACHMENTS, FACTS, SERVICES, STAGED, ObjectSink, stored_places
 from git_envhist.snapshots.names import RESERVED, stored_name
 from git_envhist.snapshots.quoting import unquote_path
 from git_envhist.snapshots.records import SUFFIX
@@ -115,8 +115,12 @@ class Resealer:
         for name in list(_entries(top, FACTS)):
             if name.endswith(SUFFIX.encode("ascii")):
                 yield _below(FACTS), name, _below(FACTS, name), FACTS_KIND
-        for name in list(_entries(top, ATTACHMENTS)):
-            yield _below(ATTACHMENTS), name, name, b"attachment"
+        for name, (mode, _) in list(_entries(top, ATTACHMENTS).items()):
+            if mode & TYPE == DIRECTORY:
+                for directory, chunk in self._pieces(top, _below(ATTACHMENTS, name)):
+                    yield directory, chunk, name, b"attachment"
+            else:
+                yield _below(ATTACHMENTS), name, name, b"attachment"
         index = _entries(top, STAGED).get(b"index")
         for line in self._read(index[1]).splitlines() if index is not None else ():
             yield _below(STAGED, b"content"), content_of(line), unquote_path(line.split(b" ")[0]), b"staged"

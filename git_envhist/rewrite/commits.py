@@ -7,25 +7,24 @@ where it was signed by a key that is here, and by that key; what none signed sta
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 from git_envhist.errors import Damaged
-from git_envhist.git.cat_file import GitObject
 from git_envhist.lazy import dataclass, field
 from git_envhist.model import SnapshotId
-from git_envhist.model.snapshots import were_of
+from git_envhist.model.snapshots import earlier_hashes
 from git_envhist.objects.commits import Commit, encode_commit, parse_commit
-from git_envhist.secrets.keys import constant_time_equal
+from git_envhist.secrets.keys import SigningKey, constant_time_equal
+from git_envhist.snapshots.layout import ObjectSink
 from git_envhist.snapshots.message import (
     FindKey,
     NewerFormat,
-    SigningKey,
     mac_input,
     quote,
     read_message,
     split_mac,
     with_mac,
 )
+from git_envhist.snapshots.notes import NamedObjectReader
 
 WAS = "Env-Was"
 WERE = "Env-Were"
@@ -124,10 +123,10 @@ def rewrite_commit(
 
 def _were(link: ChainCommit, bare: bytes) -> str | None:
     """The hashes by which this commit was known, cut short; the newest of very many."""
-    told = were_of(bare)
+    earlier = earlier_hashes(bare)
     if link.commit != link.id:
-        told = (*told, link.commit[:SHORT])
-    return " ".join(told[-MAX_WERE:]) or None
+        earlier = (*earlier, link.commit[:SHORT])
+    return " ".join(earlier[-MAX_WERE:]) or None
 
 
 def with_trailers(message: bytes, changes: Mapping[str, str | None]) -> bytes:
@@ -157,18 +156,6 @@ Describe = Callable[[str | None, str], Trailers]
 """What a message says of its predecessor, given the trees of both."""
 
 
-class ObjectReader(Protocol):
-    """Gives the object of a hash; None where there is none."""
-
-    def read(self, name: str) -> GitObject | None: ...
-
-
-class ObjectSink(Protocol):
-    """Takes new objects, wherever they go."""
-
-    def add(self, kind: bytes, data: bytes) -> bytes: ...
-
-
 @dataclass(frozen=True, slots=True)
 class CommitChange:
     """What is to be another in a snapshot."""
@@ -182,7 +169,7 @@ class CommitChange:
 NOTHING: Mapping[str, CommitChange] = {}
 
 
-def read_links(reader: ObjectReader, tip: str | None) -> list[ChainCommit]:
+def read_links(reader: NamedObjectReader, tip: str | None) -> list[ChainCommit]:
     """The chain, oldest first, as far back as it can be read."""
     links: list[ChainCommit] = []
     following = tip

@@ -12,7 +12,7 @@ from typing import Protocol
 from git_envhist.errors import Damaged
 from git_envhist.model import EnvPath
 from git_envhist.objects.trees import DIRECTORY, TYPE, Tree, TreeEditor, TreeStore, decode_tree, encode_tree
-from git_envhist.snapshots.chunks import ChunksPointer, pieces_path, read_pointer
+from git_envhist.snapshots.chunks import ChunksPointer, chunks_path, read_pointer
 from git_envhist.snapshots.layout import (
     FACTS,
     GIT_CHANGED,
@@ -21,6 +21,7 @@ from git_envhist.snapshots.layout import (
     PIECES,
     STAGED,
     UNSTABLE,
+    ObjectSink,
     dotgit_directory,
     shard_path,
     stored_places,
@@ -130,7 +131,7 @@ class ListEraser:
             pointer = self._pointer(oid)
             if pieces is None or pointer is None or pointer.tree in left:
                 continue
-            outer, inner = (name.encode("ascii") for name in pieces_path(pointer.tree))
+            outer, inner = (name.encode("ascii") for name in chunks_path(pointer.tree))
             level = pieces.below(outer)
             if level is not None and inner in level.entries:
                 self._eraser.remember(pointer.tree, DIRECTORY)
@@ -182,12 +183,6 @@ def content_of(line: bytes) -> bytes:
 SUBMODULE = 0o160000
 
 Reader = Callable[[bytes], bytes]
-
-
-class ObjectSink(Protocol):
-    """Takes new objects, wherever they go."""
-
-    def add(self, kind: bytes, data: bytes) -> bytes: ...
 
 
 FactsLess = Callable[[str, bytes, Collection[bytes]], bytes]

@@ -22,7 +22,7 @@ class History(Protocol):
     @property
     def now(self) -> datetime: ...
     def log(self) -> list[Snapshot]: ...
-    def tell(self, snapshot: Snapshot, *records: NoteRecord) -> None: ...
+    def add_records(self, snapshot: Snapshot, *records: NoteRecord) -> None: ...
     def drop(self, *revisions: Snapshot) -> object: ...
 
 
@@ -35,7 +35,7 @@ def drop_now(history: History, snapshots: Sequence[Snapshot]) -> None:
 def drop_soon(history: History, snapshots: Sequence[Snapshot]) -> None:
     """Mark snapshots; drop all marked ones if there are enough of them."""
     for snapshot in snapshots:
-        history.tell(snapshot, NoteRecord(MARK, history.now, {}))
+        history.add_records(snapshot, NoteRecord(MARK, history.now, {}))
     marked = [one for one in history.log() if is_marked(one)] if snapshots else []
     if len(marked) >= TOGETHER:
         history.drop(*marked)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 
-from git_envhist.disk import cannot_write, state_directory, sync, sync_directory
+from git_envhist.disk import Durability, append_line, cannot_write, state_directory
 from git_envhist.errors import Damaged, EnvhistError, GitFailed, GitKilled
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.config import moment_of
@@ -107,15 +107,10 @@ def write_down(repository: Repository, line: str) -> str:
     place = state_directory(os.path.join(repository.common_state, ASIDE))
     path = os.path.join(place, "list")
     moment = datetime.now(UTC).isoformat(timespec="seconds")
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        os.write(descriptor, os.fsencode(f"{moment} {line}\n"))
-        sync(descriptor)
+        append_line(path, os.fsencode(f"{moment} {line}"), durability=Durability.FULL)
     except OSError as error:
         raise cannot_write(error, path) from error
-    finally:
-        os.close(descriptor)
-    sync_directory(place)
     return path
 
 
@@ -318,7 +313,7 @@ def _write(repository: Repository, found: _NotesUnion, identity: bytes) -> str |
         if made is not None:
             staging.journal_commit(made)
             staging.publish([pack] if pack else [])
-            staging.settle()
+            staging.make_permanent()
     return made
 
 

@@ -17,9 +17,10 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from datetime import UTC, date, timedelta
+from typing import TYPE_CHECKING, NamedTuple
 
+from git_envhist.context import HistoryContext
 from git_envhist.diff.compare import compare
 from git_envhist.diff.facts import brief_facts
 from git_envhist.diff.summary import count, describe_counts, summarize
@@ -48,16 +49,15 @@ from git_envhist.rewrite.commits import (
     NONE,
     ChainCommit,
     CommitChange,
-    ObjectReader,
     Trailers,
     cut_off_in,
     predecessors,
     read_links,
     relink,
 )
-from git_envhist.snapshots.fetched import without_fetched
+from git_envhist.snapshots.fetched import without_fetched_objects
 from git_envhist.snapshots.message import FindKey
-from git_envhist.snapshots.notes import move_notes
+from git_envhist.snapshots.notes import NamedObjectReader, move_notes
 from git_envhist.snapshots.publish import is_published
 from git_envhist.snapshots.sealed_facts import FindFactsKey
 from git_envhist.snapshots.staging import Staging, sweep
@@ -66,10 +66,7 @@ from git_envhist.tracking.attachments import attachment_path
 from git_envhist.worktree.stat_cache import StatCache
 
 if TYPE_CHECKING:
-    from git_envhist.config import Settings
-    from git_envhist.history.timeline import Catalog
-    from git_envhist.model import Snapshot
-    from git_envhist.secrets.keys import KeyRing
+    pass
 
 
 # What is remembered of working trees, where the commit that it relies on has become another one.
@@ -97,38 +94,6 @@ def _caches(repository: Repository) -> Iterator[StatCache]:
             yield StatCache(directory, crc32)
 
 
-# What the rooms of keeping need of a history.
-
-
-class HistoryContext(Protocol):
-    """A history that snapshots go from."""
-
-    @property
-    def repository(self) -> Repository: ...
-    @property
-    def settings(self) -> Settings: ...
-    @property
-    def environ(self) -> Mapping[str, str]: ...
-    @property
-    def directory(self) -> str: ...
-    @property
-    def keys(self) -> KeyRing: ...
-    @property
-    def timeline(self) -> str | None: ...
-    @property
-    def world(self) -> Catalog: ...
-    @property
-    def now(self) -> datetime: ...
-    def timelines(self) -> tuple[str, ...]: ...
-    def log(self, limit: int | None = None, timeline: str | None = None) -> list[Snapshot]: ...
-    def resolve(self, text: str) -> Snapshot: ...
-    def judge(self, snapshot: Snapshot) -> Snapshot: ...
-    def forget_world(self) -> None: ...
-
-
-Waiting = Callable[[], None]
-
-
 # What a snapshot says of the one before it, told anew where that is another one.
 
 CHANGED, STORY = "Env-Changed", "Env-Story"
@@ -153,7 +118,7 @@ class SummaryWriter:
                 raise  # it has not moved yet, and could be told
             except EnvhistError as error:
                 # What is damaged is no worse for being linked anew.
-                self.warnings.append(f"what changed could not be told: {error.message}")
+                self.warnings.append(f"cannot determine what changed: {error.message}")
                 self._told[pair] = {}
         return self._told[pair]
 
@@ -212,7 +177,7 @@ def trash_ref(day: date, newest: str) -> str:
     return f"{TRASH_REFS}{day.isoformat()}/{newest}"
 
 
-def read_trash(repository: Repository, reader: ObjectReader) -> list[TrashEntry]:
+def read_trash(repository: Repository, reader: NamedObjectReader) -> list[TrashEntry]:
     """All of it, what went last first; what somebody else put there is passed over."""
     found = []
     for ref, tip in repository.list_refs(TRASH_REFS).items():
@@ -367,7 +332,7 @@ class TimelineRewriter:
     def __init__(self, history: HistoryContext, *, gentle: bool = False) -> None:
         """`gentle`: where captures come all the time, wait for a while before one of them has to."""
         self._history = history
-        self._repository = without_fetched(history.repository)
+        self._repository = without_fetched_objects(history.repository)
         self._warnings: list[str] = []
         self._pauses = PAUSES if gentle else ()
         self._line = signature(current_actor(history.settings, history.environ), history.now)
@@ -423,7 +388,7 @@ class TimelineRewriter:
                 if number < free:
                     held.enter_context(self._alone())
                 if self._move(new, staging):
-                    self._history.forget_world()
+                    self._history.refresh()
                     return RewriteResult(new.now, new.gone, tuple(self._warnings))
         raise GitFailed(f"'{TIMELINE_REFS}{timeline}' would not stand still", hint="run the command again")
 

@@ -23,10 +23,10 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, Protocol
 
-from git_envhist.disk import lock_file, make_private, replace_file
+from git_envhist.disk import Durability, lock_file, make_private, replace_file, sync_directory
 from git_envhist.errors import Refused, SealingError
 from git_envhist.lazy import dataclass, field, pattern
-from git_envhist.platform import DIRECTORY, open_cloexec_guarded
+from git_envhist.platform import open_cloexec_guarded
 
 # A directory of key files: the only code that touches a key on disk.
 #
@@ -99,7 +99,7 @@ class KeyDirectory:
         # The directories may be as new as the file: each lives in the one above it.
         parent = os.path.dirname(self.directory)
         for directory in (parent, os.path.dirname(parent)):
-            _sync_directory(directory)
+            sync_directory(directory)
         self._sweep()
 
     def _sweep(self) -> None:
@@ -128,40 +128,7 @@ def read_file(path: str) -> bytes | None:
 
 def replace_key_file(path: str, content: bytes) -> None:
     """Replace a file by one that its owner alone can read, durably."""
-    directory = os.path.dirname(path)
-    new = os.path.join(directory, f"{NEW}{os.getpid()}-{os.urandom(6).hex()}")
-    try:
-        _write_synced(new, content)
-        os.replace(new, path)
-    except BaseException:
-        _remove_quietly(new)
-        raise
-    _sync_directory(directory)
-
-
-def _write_synced(path: str, content: bytes) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o600)
-    try:
-        view = memoryview(content)
-        while view:
-            view = view[os.write(descriptor, view) :]
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _remove_quietly(path: str) -> None:
-    with contextlib.suppress(OSError):
-        os.unlink(path)
+    replace_file(path, content, durability=Durability.FULL, unique=True)
 
 
 # Keyed hashes (HMAC) by what the interpreter itself brings.
@@ -226,6 +193,15 @@ OPENING = (b"seal", b"place")
 """The labels of the subkeys that open what is sealed."""
 OPENING_LENGTH = 64
 TEXT_HEAD = "envhist-key-"
+
+
+class SigningKey(Protocol):
+    """The part of a sealing key that signing needs."""
+
+    @property
+    def id(self) -> str: ...
+
+    def mac(self, data: bytes) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +365,8 @@ class Origins:
         if line not in lines:
             with suppress(OSError):  # its copy in the repository is found all the same
                 self._keep_damaged()
-                replace_file(self._path, "".join(f"{one}\n" for one in (*lines, line)).encode("ascii"))
+                data = "".join(f"{one}\n" for one in (*lines, line)).encode("ascii")
+                replace_file(self._path, data, durability=Durability.FULL)
 
     @property
     def _path(self) -> str:

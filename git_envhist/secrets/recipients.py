@@ -9,23 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
-from git_envhist.disk import replace_file
+from git_envhist.disk import Durability, replace_file
 from git_envhist.errors import SealingError
-from git_envhist.secrets.keys import constant_time_equal, read_file
+from git_envhist.secrets.keys import SigningKey, constant_time_equal, read_file
 
 FILE = "recipients"
 SIGNED = "signed "
-
-
-class SigningKey(Protocol):
-    """What is needed of a key."""
-
-    @property
-    def id(self) -> str: ...
-
-    def mac(self, data: bytes) -> str: ...
 
 
 def read_recipients(common_state: str, find_key: Callable[[str], SigningKey | None]) -> tuple[str, ...]:
@@ -52,7 +42,9 @@ def write_recipients(common_state: str, lines: Iterable[str], key: SigningKey) -
     """Replace the list, signed."""
     whole = list(lines)
     signed = [*whole, f"{SIGNED}{key.id} {key.mac(_mac_input(whole))}", ""] if whole else []
-    replace_file(os.path.join(common_state, FILE), "\n".join(signed).encode("utf-8"))
+    replace_file(
+        os.path.join(common_state, FILE), "\n".join(signed).encode("utf-8"), durability=Durability.FULL
+    )
 
 
 def _mac_input(lines: Iterable[str]) -> bytes:

@@ -401,6 +401,8 @@ def secret_names_in(directory: bytes) -> Callable[[bytes], bool]:
     return partial(_is_secret_in, _place(directory))
 
 
+# Most names of a large environment occur in many directories, and most directories add the same rules.
+@lru_cache(maxsize=2048)
 def _is_secret_in(place: _Place, name: bytes) -> bool:
     name = name.lower()
     if _is_secret(name, place):

@@ -85,11 +85,6 @@ def unseal(find_key: Callable[[str], SealingKey | None], path: bytes, kind: byte
     return _strip_padding(path, _open_segments(key, path, kind, memoryview(sealed)[head.length :]))
 
 
-def is_sealed(blob: bytes) -> bool:
-    """Whether some bytes have the form of a sealed file."""
-    return sealed_key_id(blob) is not None
-
-
 def sealed_key_id(blob: bytes) -> str | None:
     """The id of the key that opens a sealed file; None where it is none."""
     try:

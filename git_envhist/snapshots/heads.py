@@ -1,28 +1,26 @@
-"""The signed head of a timeline: its number, its tip and its notes, under a signature (pure).
+"""The signed head of a timeline: its number, tip and notes hash under a signature (pure).
 
-A commit's hash covers all snapshots before it, and the hash of a tree of notes covers every verdict, name and note. So
-a head of a few lines says which snapshots a timeline has, in which order, and what is said of them. It is a file of
-the notes tree, written by a push, and the hash of the notes leaves it out.
+A commit's hash covers all snapshots before it, and the hash of a notes tree covers every verdict, name and note. So a
+head of a few lines fixes which snapshots a timeline has, in which order, with which notes. A push writes it as a file
+of the notes tree; the notes hash is computed without it.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from git_envhist.errors import Damaged
 from git_envhist.lazy import dataclass, pattern
 from git_envhist.objects.trees import decode_tree, encode_tree, object_id
-from git_envhist.secrets.keys import constant_time_equal
+from git_envhist.secrets.keys import SigningKey, constant_time_equal
 from git_envhist.text import show
 
 NAME = b"head"
-"""Of the file in the notes tree; git passes over what is no hash."""
+"""The file's name in the notes tree. git ignores names that are not hashes."""
 FIRST = "envhist-head 1"
 MAX_SIZE = 1 << 16
 NO_NOTES = "-"
 SSH_BEGINS = "-----BEGIN SSH SIGNATURE-----\n"
 NAMESPACE = "envhist-head"
-"""Of the SSH signature: one that was made for anything else is none."""
+"""Namespace of the SSH signature; a signature made for another namespace is not accepted."""
 _TEXT = pattern(
     r"envhist-head 1\ntimeline (\S{1,210})\nnumber ([1-9][0-9]{0,17})\n"
     r"tip ([0-9a-f]{40}|[0-9a-f]{64})\nnotes (-|[0-9a-f]{40}|[0-9a-f]{64})\n"
@@ -30,33 +28,24 @@ _TEXT = pattern(
 _MAC = pattern(r"key (\S{1,128})\nmac ([0-9a-f]{64})\n")
 
 
-class SigningKey(Protocol):
-    """What is needed of a sealing key."""
-
-    @property
-    def id(self) -> str: ...
-
-    def mac(self, data: bytes) -> str: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A head as it was read, or is to be signed."""
+    """A head, signed or still to be signed."""
 
     timeline: str
     number: int
-    """Larger at each signing."""
+    """Increases with each signing."""
     tip: str
     notes: str
-    """The hash of the notes tree without the head itself; `-` if there is nothing else in it."""
+    """The hash of the notes tree without the head, or `-` if nothing else is in it."""
     key: str | None = None
     mac: str | None = None
     ssh: str | None = None
-    """An armoured signature by an SSH key."""
+    """An armored signature by an SSH key."""
 
     @property
     def text(self) -> str:
-        """The lines that are signed."""
+        """Return the lines that are signed."""
         return (
             f"{FIRST}\ntimeline {self.timeline}\nnumber {self.number}\ntip {self.tip}\nnotes {self.notes}\n"
         )
@@ -69,7 +58,7 @@ def write_head(head: Head) -> bytes:
 
 
 def read_head(data: bytes) -> Head:
-    """Return the head that a file holds; `Damaged` if it holds none."""
+    """Parse the file of a head. Raise `Damaged` if it is malformed."""
     text = data.decode("ascii", "replace") if len(data) <= MAX_SIZE else ""
     found = _TEXT.match(text)
     if found is None:
@@ -102,7 +91,7 @@ def _mac_input(head: Head, key_id: str) -> bytes:
 
 
 def notes_without_head(tree: bytes, object_format: str) -> str:
-    """Return the hash that a tree of notes has without its head."""
+    """Return the hash of a notes tree without its head."""
     length = 20 if object_format == "sha1" else 32
     entries = [entry for entry in decode_tree(tree, length) if entry[0] != NAME]
     return object_id(b"tree", encode_tree(entries), object_format).hex() if entries else NO_NOTES

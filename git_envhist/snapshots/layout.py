@@ -1,4 +1,10 @@
-"""The trees of a snapshot: what the user sees at the top, and what git cannot say of it below one reserved name."""
+"""The layout of a snapshot's tree (pure).
+
+The environment's own entries are at the top of the tree. Everything else is below the reserved name `.envhist`: the
+manifest, facts, lists, chunks of big files, and two directories that contain entries again: `dotgit` (the `.git` of
+nested repositories) and `roots` (additional roots). Each of those is a separate root: paths in it are relative to its
+own top. This module converts between paths of the environment and stored paths, and writes trees.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +14,7 @@ from typing import Protocol
 
 from git_envhist.errors import Damaged
 from git_envhist.lazy import pattern
-from git_envhist.model import EnvPath
+from git_envhist.model import EnvPath, ObjectId
 from git_envhist.objects.trees import decode_tree, encode_tree
 from git_envhist.snapshots.names import (
     RESERVED,
@@ -20,12 +26,6 @@ from git_envhist.snapshots.names import (
     true_path,
 )
 from git_envhist.text import show
-
-# Where things stand in a snapshot's tree besides the environment's own entries (pure).
-#
-# Everything that is not an entry of the working tree stands under the one reserved name at the top. Two of its
-# directories hold entries again: the `.git` of nested repositories, and further roots. Each such place is a *realm*:
-# paths below it are told from its own top on.
 
 # Names directly below RESERVED.
 MANIFEST = b"manifest"
@@ -47,81 +47,81 @@ _DIGEST = pattern(rb"[0-9a-f]{40}\Z")
 
 
 def dotgit_directory(path: EnvPath) -> bytes:
-    """The directory in the tree that holds the `.git` of the nested repository at a path."""
+    """Return the stored directory of the `.git` of a nested repository."""
     return b"/".join((RESERVED, DOTGIT, _flat(path)))
 
 
 def root_directory(name: bytes) -> bytes:
-    """The directory in the tree that holds the further root of this name."""
+    """Return the stored directory of an additional root."""
     return b"/".join((RESERVED, ROOTS, _flat(name)))
 
 
-def stored_below(realm: bytes, path: EnvPath) -> bytes:
-    """A directory's path in the tree; `realm` is b"" or what `dotgit_directory` or `root_directory` gave."""
-    if not realm:
+def stored_below(root: bytes, path: EnvPath) -> bytes:
+    """Return the stored path of a directory. `root` is b"" or the result of `dotgit_directory` or `root_directory`."""
+    if not root:
         return stored_path(path)
-    return b"/".join([realm, *[stored_name(name) for name in path.split(b"/") if name]])
+    return b"/".join([root, *[stored_name(name) for name in path.split(b"/") if name]])
 
 
 @lru_cache(256)
-def split_realm(stored_directory: bytes) -> tuple[bytes, EnvPath]:
-    """The realm that a directory of the tree belongs to, and its true path from the top of that realm on."""
+def split_root(stored_directory: bytes) -> tuple[bytes, EnvPath]:
+    """Split a stored directory into its root and the true path below that root."""
     names = stored_directory.split(b"/")
-    # Most directories are stored as they are called, which is quickly seen.
+    # Most directories are stored under their true name, which is quick to check.
     if all(names) and b"\0" not in stored_directory and not suspicious(stored_directory.replace(b"/", b"\0")):
         return b"", EnvPath(stored_directory)
     if names[0] != RESERVED:
-        realm, path = b"", true_path(stored_directory)
+        root, path = b"", true_path(stored_directory)
     elif len(names) > 2 and names[1] in (DOTGIT, ROOTS) and _FLAT.match(names[2]):
-        realm, path = b"/".join(names[:3]), EnvPath(b"/".join([true_name(name) for name in names[3:]]))
+        root, path = b"/".join(names[:3]), EnvPath(b"/".join([true_name(name) for name in names[3:]]))
     else:
         raise Damaged(f"no entries are stored in '{show(stored_directory)}'")
-    if stored_below(realm, path) != stored_directory:
+    if stored_below(root, path) != stored_directory:
         raise Damaged(f"a directory is not spelled as names are stored: '{show(stored_directory)}'")
-    return realm, path
+    return root, path
 
 
 def stored_places(path: EnvPath) -> tuple[tuple[bytes, bytes], ...]:
-    """Where the tree may hold a path as people spell it, (directory, true name), the likeliest first."""
-    root, further, below_root = path.partition(b"://")
+    """Return where the tree may store a user's path, as (directory, true name), most likely first."""
+    root, mark, below_root = path.partition(b"://")
     nested, inside, below_git = path.partition(b"/.git/")
-    if further and root:
-        realms = [(root_directory(root), below_root)]
+    if mark and root:
+        candidates = [(root_directory(root), below_root)]
     elif inside and nested:
-        # What looks like a file of a nested repository may be one of a directory that is only called `.git`.
-        realms = [(dotgit_directory(EnvPath(nested)), below_git), (b"", path)]
+        # A path below `.git` may also belong to an ordinary directory that is only called `.git`.
+        candidates = [(dotgit_directory(EnvPath(nested)), below_git), (b"", path)]
     else:
-        realms = [(b"", path)]
-    return tuple(_place_in(realm, below) for realm, below in realms if is_path(below))
+        candidates = [(b"", path)]
+    return tuple(_place_in(root, below) for root, below in candidates if is_path(below))
 
 
-def _place_in(realm: bytes, below: bytes) -> tuple[bytes, bytes]:
+def _place_in(root: bytes, below: bytes) -> tuple[bytes, bytes]:
     directory, _, name = below.rpartition(b"/")
-    return stored_below(realm, EnvPath(directory)) if directory else realm, name
+    return stored_below(root, EnvPath(directory)) if directory else root, name
 
 
 def is_path(path: bytes) -> bool:
-    """Whether entries can stand at such a path."""
+    """Return whether entries can have such a path."""
     return not {b"", b".", b".."}.intersection(path.split(b"/"))
 
 
 def _flat(path: bytes) -> bytes:
-    # One component for a whole path: a path that begins another must not become a directory around it.
+    # Encode a whole path as one component: a path that is a prefix of another must not become its directory.
     flat = path.replace(b"%", b"%25").replace(b"/", b"%2f").replace(b"\\", b"%5c")
     if not flat:
-        raise ValueError("the top is no nested repository, and a root has a name")
+        raise ValueError("empty path: the top is not a nested repository, and a root has a name")
     if len(flat) > MAX_FLAT:
         import hashlib  # loaded late: a list of paths hashes nothing
 
         return hashlib.sha256(path).hexdigest()[:40].encode("ascii")
-    # A path that reads like a digest must not take the place of a longer one.
+    # A path that looks like a digest must not collide with a longer one.
     if flat in (b".", b"..") or must_escape(flat) or _DIGEST.match(flat):
         return b"%%%02x" % flat[0] + flat[1:]
     return flat
 
 
 def shard_path(stored_directory: bytes) -> tuple[str, str]:
-    """The two names, below the manifest's directory, under which the shard of a directory stands."""
+    """Return the two names of a directory's shard, below the manifest's directory."""
     import hashlib  # loaded late: a list of paths hashes nothing
 
     digest = hashlib.sha256(stored_directory).hexdigest()
@@ -138,13 +138,13 @@ TreeEntry = tuple[bytes, int, bytes]
 
 
 class ObjectSink(Protocol):
-    """Takes objects; what it holds already costs nothing."""
+    """Stores objects; storing one that exists already costs nothing."""
 
-    def add(self, kind: bytes, data: bytes) -> bytes: ...
+    def add(self, kind: bytes, data: bytes) -> ObjectId: ...
 
 
 def git_mode(mode: int) -> int:
-    """The mode that a tree has for a file or link."""
+    """Return the tree mode of a file or link."""
     if mode & TYPE == LINK:
         return LINK
     return EXECUTABLE if mode & 0o100 else FILE
@@ -153,7 +153,7 @@ def git_mode(mode: int) -> int:
 def leaf_entries(
     names: list[bytes], modes: Iterable[int], ids: Iterable[bytes], *, top: bool
 ) -> list[TreeEntry]:
-    """The tree entries of a directory's files and links; those without an id stand in the manifest alone."""
+    """Return the tree entries of a directory's files and links. Those without an id are only in the manifest."""
     git_modes = list(map(git_mode, modes))
     stored = names
     if suspicious(b"\0".join(names)):
@@ -163,30 +163,30 @@ def leaf_entries(
 
 
 def write_tree(sink: ObjectSink, entries: Iterable[TreeEntry]) -> bytes | None:
-    """Store a tree; None for one that holds nothing, which no tree has an entry for."""
+    """Store a tree. Return None if it is empty: a tree has no entry for an empty tree."""
     listed = list(entries)
     return sink.add(b"tree", encode_tree(listed)) if listed else None
 
 
 def write_nested(sink: ObjectSink, blobs: Mapping[bytes, TreeEntry]) -> bytes | None:
-    """Store entries given by their paths of one or more components, as trees within trees."""
-    here: list[TreeEntry] = []
+    """Store entries given by paths of one or more components, as nested trees."""
+    entries: list[TreeEntry] = []
     below: dict[bytes, dict[bytes, TreeEntry]] = {}
     for path, entry in blobs.items():
         first, slash, rest = path.partition(b"/")
         if slash:
             below.setdefault(first, {})[rest] = entry
         else:
-            here.append((first, entry[1], entry[2]))
+            entries.append((first, entry[1], entry[2]))
     for name, inner in below.items():
         oid = write_nested(sink, inner)
         if oid is not None:
-            here.append((name, DIRECTORY, oid))
-    return write_tree(sink, here)
+            entries.append((name, DIRECTORY, oid))
+    return write_tree(sink, entries)
 
 
 class ManifestTree:
-    """The shards of a snapshot's directories; only the part of the tree around a changed one is read and written."""
+    """The manifest as a tree of shards. Reads and writes only the part around a changed shard."""
 
     def __init__(
         self, sink: ObjectSink, read: Callable[[bytes], bytes], root: bytes | None, width: int
@@ -198,7 +198,7 @@ class ManifestTree:
         self._touched: dict[bytes, dict[bytes, bytes]] = {}
 
     def put(self, stored_directory: bytes, shard: bytes | None) -> None:
-        """Set the shard of a directory, or take it away."""
+        """Set the shard of a directory; None removes it."""
         outer, inner = (name.encode("ascii") for name in shard_path(stored_directory))
         if outer not in self._touched:
             self._touched[outer] = self._entries(self._root.get(outer))
@@ -208,7 +208,7 @@ class ManifestTree:
             self._touched[outer][inner] = shard
 
     def write(self) -> bytes | None:
-        """Store what changed; the id of the whole."""
+        """Store what changed. Return the id of the manifest, or None if it is empty."""
         for outer, inner in self._touched.items():
             oid = write_tree(self._sink, [(name, FILE, shard) for name, shard in inner.items()])
             if oid is None:
@@ -224,8 +224,8 @@ class ManifestTree:
         return {name: oid for name, _, oid in decode_tree(self._read(tree), self._width)}
 
 
-def pieces_entries(trees: Iterable[bytes]) -> dict[bytes, TreeEntry]:
-    """Where the trees of the pieces of big files hang: each under its own id."""
+def chunk_entries(trees: Iterable[bytes]) -> dict[bytes, TreeEntry]:
+    """Return the tree entries of the chunk trees of big files, each under its own id."""
     found = {}
     for tree in trees:
         name = tree.hex().encode("ascii")
@@ -237,7 +237,7 @@ def pieces_entries(trees: Iterable[bytes]) -> dict[bytes, TreeEntry]:
 def whole_tree(
     sink: ObjectSink, top: Iterable[TreeEntry], manifest: bytes | None, reserved: Mapping[bytes, TreeEntry]
 ) -> bytes:
-    """Store the root: the environment's own entries, and the reserved name with everything else."""
+    """Store the snapshot's top tree: the environment's own entries, and the reserved name with everything else."""
     inside = dict(reserved)
     if manifest is not None:
         inside[MANIFEST] = (b"", DIRECTORY, manifest)

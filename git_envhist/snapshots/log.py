@@ -1,11 +1,10 @@
-"""Reads the chain of a timeline: its commits and what the notes say of them, by one `git log`.
+"""Read the snapshots of a timeline and their notes with one `git log`.
 
-Commits and notes may come from anywhere. Each commit is a fixed number of NUL-ended fields, and neither a message nor
-a note that git prints can hold a NUL; so whatever one of them says, the next is read as what it is. What cannot be
-read is told and passed over, and takes nothing else along.
+Commits and notes may come from anywhere. Each commit is a fixed number of NUL-terminated fields; neither a message
+nor a note printed by git can contain a NUL, so the content of one cannot be taken for another. A commit that cannot
+be read is skipped with a warning; the others are still read.
 
-Measured on 10,000 snapshots with a note each: git alone takes 93 ms, all of this 240; tests/snapshots/test_log.py
-measures it again.
+Measured on 10,000 snapshots with a note each: git alone takes 93 ms, all of this 240 (tests/snapshots/test_log.py).
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from git_envhist.git.process import Fields, Git, GitStream, cut_into_fields
 from git_envhist.lazy import dataclass
 from git_envhist.model import NoteRecord, Snapshot, SnapshotId
 from git_envhist.objects.commits import parse_commit
-from git_envhist.snapshots.message import ParsedMessage, read_message
+from git_envhist.snapshots.message import ParsedMessage, own_words, read_message
 from git_envhist.snapshots.records import attached_of, names_of, read_note, remarks_of, verdicts_of
 
 NOTES_GLOB = "refs/notes/envhist/*/*"
 FIELDS = ("%H", "%P", "%T", "%cI", "%an <%ae> %ad", "%B")
 READABLE = ("-c", "log.date=raw")
-"""What is configured for the user's own `git log` may be nonsense, and ends it."""
+"""Options for `git log`: an invalid `log.date` in the user's configuration would make it fail."""
 MAX_REASONS = 20
 
-Tell = Callable[[str], None]
+Warn = Callable[[str], None]
 
 
 def read_chain(
@@ -37,46 +36,42 @@ def read_chain(
     limit: int | None = None,
     notes: bool | str = True,
     paths: Sequence[bytes] = (),
-    tell: Tell | None = None,
+    warn: Warn | None = None,
 ) -> Iterator[Snapshot]:
-    """The snapshots from `tip` back, newest first; `paths` keeps those that changed a path git's pathspecs match.
+    """Yield the snapshots of a chain from `tip` back, newest first.
 
-    `notes`: those of every writer, or the one ref of them.
-    `tell` is given a sentence for whatever could not be read; a tip that is not there at all is `GitFailed`.
+    `notes`: read the notes of every writer, or only one notes ref. `paths`: only snapshots that changed a path these
+    pathspecs match. `warn` receives a sentence for everything that cannot be read. Raise `GitFailed` if the tip is
+    missing.
     """
-    flaws = _SkippedCommits(tell or _say_nothing)
+    skipped = _SkippedCommits(warn or _ignore)
     log = _Log(git, tip, limit, tuple(paths))
-    commits = _with_notes(log, flaws, NOTES_GLOB if notes is True else notes) if notes else log.read()
+    commits = _with_notes(log, skipped, NOTES_GLOB if notes is True else notes) if notes else log.read()
     try:
-        for fields in _as_far_as_it_goes(log, commits, flaws):
+        for fields in _readable_commits(log, commits, skipped):
             try:
-                yield _read_snapshot(fields, flaws)
+                yield _read_snapshot(fields, skipped)
             except Damaged as damaged:
-                flaws.note(fields[0], damaged.message)
+                skipped.note(fields[0], damaged.message)
     finally:
-        flaws.tell_all()
+        skipped.report()
 
 
 def read_snapshot(commit: str, data: bytes) -> Snapshot:
-    """The snapshot of one commit object, without what notes say of it."""
-    taken_apart = parse_commit(data)
-    message = read_message(taken_apart.message)
-    signed = (taken_apart.author, taken_apart.message)
-    return _join(commit, taken_apart.parents[:1], taken_apart.tree, taken_apart.at, message, (), signed)
-
-
-def chain_length(git: Git, tip: str) -> int:
-    """How many commits a chain has."""
-    return int(git.run("rev-list", "--count", "--first-parent", "--end-of-options", tip, "--"))
+    """Parse one commit object as a snapshot, without its notes."""
+    parsed = parse_commit(data)
+    message = read_message(parsed.message)
+    signed = (parsed.author, parsed.message)
+    return _join(commit, parsed.parents[:1], parsed.tree, parsed.at, message, (), signed)
 
 
 class _LogCutShort(GitFailed):
-    """git did not come to an end of its own: what it had not said yet is not gone, and not known either."""
+    """git was killed: the commits that it did not print yet are not known to be damaged."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """The `git log` that is asked."""
+    """One `git log` command."""
 
     git: Git
     tip: str
@@ -84,7 +79,7 @@ class _Log:
     paths: tuple[bytes, ...]
 
     def read(self, notes_refs: Sequence[str] = (), *, skip: int = 0) -> Iterator[Fields]:
-        """The fields of each commit; `GitFailed` after the last that git could read."""
+        """Yield the fields of each commit; raise `GitFailed` after the last one that git can read."""
         child = GitStream(
             self.git,
             *READABLE,
@@ -100,12 +95,12 @@ class _Log:
         finally:
             done = child.close()
         if done.status < 0:
-            raise _LogCutShort(f"the history could not be read: git was ended by signal {-done.status}")
+            raise _LogCutShort(f"the history could not be read: git was killed by signal {-done.status}")
         if done.status != 0:
-            raise GitFailed(done.complaint, hint="'git envlog fsck' tells which moments are whole")
+            raise GitFailed(done.complaint, hint="'git envlog fsck' shows which snapshots are complete")
 
     def _options(self, notes_refs: Sequence[str], skip: int) -> list[str]:
-        # Where there are no notes to look in, git would print the placeholder itself.
+        # Without a notes ref, git would print the placeholder %N itself.
         fields = (*FIELDS, "%N" if notes_refs else "")
         options = [
             "-z",
@@ -124,10 +119,10 @@ class _Log:
 
 
 class _SkippedCommits:
-    """What could not be read, counted by reason and told once at the end."""
+    """Count what cannot be read by reason, and report it once at the end."""
 
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
+    def __init__(self, warn: Warn) -> None:
+        self._tell = warn
         self._counts: dict[str, int] = {}
         self._first: dict[str, str] = {}
 
@@ -137,22 +132,22 @@ class _SkippedCommits:
         self._counts[reason] = self._counts.get(reason, 0) + 1
         self._first.setdefault(reason, commit[:10].decode("ascii", "replace"))
 
-    def say(self, sentence: str) -> None:
+    def warn(self, sentence: str) -> None:
         self._tell(sentence)
 
-    def tell_all(self) -> None:
+    def report(self) -> None:
         for reason, count in self._counts.items():
             more = f" and {count - 1} more" if count > 1 else ""
             self._tell(f"'{self._first[reason]}'{more}: {reason}")
         self._counts.clear()
 
 
-def _say_nothing(_sentence: str) -> None:
+def _ignore(_sentence: str) -> None:
     pass
 
 
-def _with_notes(log: _Log, flaws: _SkippedCommits, writers: str) -> Iterator[Fields]:
-    """The log with the notes of every writer; one whose notes are damaged is left out, and takes nothing along."""
+def _with_notes(log: _Log, skipped: _SkippedCommits, writers: str) -> Iterator[Fields]:
+    """Yield the log with the notes of every writer. Leave out writers with damaged notes."""
     read = 0
     try:
         for fields in log.read((writers,)):
@@ -170,12 +165,12 @@ def _with_notes(log: _Log, flaws: _SkippedCommits, writers: str) -> Iterator[Fie
         if len(sound) == len(refs):
             raise
         damaged = ", ".join(f"'{ref}'" for ref in refs if ref not in sound)
-        flaws.say(f"notes cannot be read and are left out: {damaged}")
+        skipped.warn(f"notes cannot be read and are left out: {damaged}")
         yield from log.read(sound, skip=read)
 
 
-def _as_far_as_it_goes(log: _Log, commits: Iterator[Fields], flaws: _SkippedCommits) -> Iterator[Fields]:
-    """All commits that can be read: git stops one before the last of these, as it looks for a parent first."""
+def _readable_commits(log: _Log, commits: Iterator[Fields], skipped: _SkippedCommits) -> Iterator[Fields]:
+    """Yield all commits that can be read. git looks for a parent first and so stops one commit early."""
     read, following = 0, log.tip
     try:
         for fields in commits:
@@ -187,13 +182,14 @@ def _as_far_as_it_goes(log: _Log, commits: Iterator[Fields], flaws: _SkippedComm
         last = None if log.paths or read == log.limit else _read_alone(log.git, following)
         if last is not None:
             if _has_readable_parent(log.git, last):
-                # Nothing is damaged here: git failed at something else, and there is more.
+                # No commit is damaged: git failed for another reason, and there are more commits.
                 raise GitFailed(f"the history could not be read: {failed.message}") from failed
             yield last
         elif not read:
             raise
-        flaws.note(
-            last[0] if last else following.encode("ascii"), f"what is older cannot be read: {failed.message}"
+        skipped.note(
+            last[0] if last else following.encode("ascii"),
+            f"older snapshots cannot be read: {failed.message}",
         )
 
 
@@ -222,23 +218,23 @@ def _read_alone(git: Git, name: str) -> Fields | None:
     ]
 
 
-def _read_snapshot(fields: Fields, flaws: _SkippedCommits) -> Snapshot:
+def _read_snapshot(fields: Fields, skipped: _SkippedCommits) -> Snapshot:
     commit, parents, tree, at, author, body, note = fields
     message = read_message(body)
     try:
-        moment = datetime.fromisoformat(at.decode("ascii"))
+        at_time = datetime.fromisoformat(at.decode("ascii"))
     except ValueError:
-        raise Damaged("the commit has no moment that can be read") from None
+        raise Damaged("the commit has no at_time that can be read") from None
     records: tuple[NoteRecord, ...] = ()
     if note:
         records, flaw = read_note(note)
         if flaw is not None:
-            flaws.note(commit, flaw)
+            skipped.note(commit, flaw)
     return _join(
         commit.decode("ascii"),
         parents.decode("ascii").split(),
         tree.decode("ascii"),
-        moment,
+        at_time,
         message,
         records,
         (author, body),
@@ -254,43 +250,28 @@ def _join(
     records: tuple[NoteRecord, ...],
     signed: tuple[bytes, bytes],
 ) -> Snapshot:
-    draft = message.draft
-    said = [record for record in records if record.kind != "intent"]
+    others = [record for record in records if record.kind != "intent"]
     if len(records) > 1:
-        # Each writer has notes of its own: together they are in order only after this.
+        # Each writer has notes of its own, so the records of several writers are not in order yet.
         records = tuple(sorted(records, key=lambda record: record.at))
+    author, text = signed
     return Snapshot(
-        SnapshotId(draft.was or commit),
-        commit,
-        tree,
-        draft.timeline,
-        at,
-        draft.intent.decode("utf-8", "surrogateescape"),
-        draft.intent_source,
-        draft.trigger,
-        draft.actor,
-        parents[0] if parents else None,
-        draft.head,
-        draft.branch,
-        message.complete,
-        draft.missing_count,
-        draft.content,
-        draft.changed,
-        draft.story,
-        draft.meta,
-        draft.external_id,
-        draft.attachments,
-        draft.restored_from,
-        draft.restore,
-        draft.forked_from,
-        message.format,
-        draft.key,
-        message.mac,
-        None,
-        *signed,
-        names_of(said) if said else (),
-        verdicts_of(said) if said else (),
-        remarks_of(said) if said else (),
-        records,
-        attached_of(said) if said else (),
+        id=SnapshotId(message.was or commit),
+        commit=commit,
+        tree=tree,
+        at=at,
+        intent=own_words(message.intent, message.values.get("intent_source")).decode(
+            "utf-8", "surrogateescape"
+        ),
+        parent=parents[0] if parents else None,
+        format=message.format,
+        mac=message.mac,
+        author=author,
+        message=text,
+        names=names_of(others) if others else (),
+        verdicts=verdicts_of(others) if others else (),
+        remarks=remarks_of(others) if others else (),
+        records=records,
+        attached=attached_of(others) if others else (),
+        **message.values,
     )

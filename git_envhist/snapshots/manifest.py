@@ -1,4 +1,4 @@
-"""The manifest: what a directory's entries are beyond what a git tree can say (pure).
+"""The manifest: metadata of a directory's entries that a git tree cannot express (pure).
 
 Each directory has one *shard*, a text with a line for each entry, sorted by name:
 
@@ -7,9 +7,9 @@ Each directory has one *shard*, a text with a line for each entry, sorted by nam
     app.py f 0644 1763461083123456789
     run%20me f 0755 1763461083123456789 l=1 x=user.note:aGVsbG8=
 
-A capture writes a hundred thousand such lines, so `format_line` and `join_shard` take plain values; `write_shard` is
-made of them. Measured by tests/snapshots/test_manifest.py: 0.5 µs a line to write, 3 to read. A reader trusts nothing:
-see `read_shard`.
+A capture writes 100,000 such lines, so `format_line` and `join_shard` take plain values; `write_shard` uses them.
+`read_shard` validates everything: a shard may come from an untrusted repository. `plain_entries` is its fast path for
+directories in which nothing is unusual. Measured by tests/snapshots/test_manifest.py: 0.5 µs per line written, 3 read.
 """
 
 from __future__ import annotations
@@ -26,28 +26,27 @@ from git_envhist.errors import Damaged
 from git_envhist.lazy import dataclass, field, pattern
 from git_envhist.model import Entry, EntryKind, EnvPath, ObjectId, StoredAs
 from git_envhist.objects.trees import DIRECTORY, EXECUTABLE, FILE, LINK
-from git_envhist.snapshots.layout import split_realm
+from git_envhist.snapshots.layout import split_root
 from git_envhist.snapshots.names import is_name, suspicious
 from git_envhist.snapshots.quoting import UNSAFE, quote, quote_path, unquote, unquote_path
 from git_envhist.text import show
 
-# Device numbers as Linux packs them, without asking the system that reads them (pure).
+# Device numbers in Linux's encoding, independent of the system that reads them.
 
 
 def split_device(device: int) -> tuple[int, int]:
-    """Major and minor number of a device."""
+    """Return the major and minor number of a device."""
     return (device >> 8 & 0xFFF) | (device >> 32 & 0xFFFFF000), (device & 0xFF) | (device >> 12 & 0xFFFFFF00)
 
 
 def join_device(major: int, minor: int) -> int:
-    """One number of two with 32 bits each: undoes `split_device`."""
+    """Combine two numbers of 32 bits each; the inverse of `split_device`."""
     return (major & 0xFFF) << 8 | (major & 0xFFFFF000) << 32 | (minor & 0xFF) | (minor & 0xFFFFFF00) << 12
 
 
-# The words at the end of a manifest line, read with suspicion (pure).
-#
-# Known words come in one order, each at most once (but for extended attributes, which are sorted by name); their
-# numbers have one spelling and a range. Words that this version does not know are kept for whoever does.
+# The words at the end of a line. Known words come in a fixed order, each at most once (except extended attributes,
+# which are sorted by name); numbers have one spelling and a range. Unknown words are preserved for the version that
+# knows them.
 
 MAX_ID = 2**32 - 1
 MAX_ATTRIBUTE_NAME = 255
@@ -63,7 +62,7 @@ _WITH_BYTES = (EntryKind.FILE, EntryKind.LINK)
 
 @dataclass(slots=True)
 class ExtraWords:
-    """What the words of one line said so far."""
+    """The words of one line, as read so far."""
 
     kind: EntryKind
     uid: int | None = None
@@ -76,7 +75,7 @@ class ExtraWords:
 
 
 def read_extras(text: bytes, kind: EntryKind) -> ExtraWords:
-    """Read the words behind a line's times; `text` is empty or begins with a space."""
+    """Parse the words after a line's time; `text` is empty or begins with a space."""
     extras = ExtraWords(kind)
     last = -1
     for item in text[1:].split(b" ") if text else ():
@@ -131,7 +130,7 @@ def _read_keyed_hash(extras: ExtraWords, word: bytes, value: bytes) -> bool:
 
 
 def _read_attribute(extras: ExtraWords, word: bytes, value: bytes) -> bool:
-    # A name may hold a colon, base64 never does.
+    # A name may contain a colon, base64 never does.
     quoted, colon, encoded = value.rpartition(b":")
     name = unquote(quoted)
     try:
@@ -161,7 +160,7 @@ def _unreadable(item: bytes) -> Damaged:
 
 
 _Reader = Callable[[ExtraWords, bytes, bytes], bool]
-"""Takes the word and its value; False where the value is none that we write."""
+"""Takes the word and its value. Returns False if the value is malformed."""
 
 _STORED = {stored.value.encode("ascii"): stored for stored in StoredAs if stored is not StoredAs.PLAIN}
 _ATTRIBUTES = 6
@@ -180,25 +179,25 @@ _OTHER: tuple[int, _Reader] = (_ATTRIBUTES + 1, _read_note)
 VERSION = 1
 HEADER = b"envhist-manifest"
 OWN_NAME = b"."
-"""The first line's name: the directory itself."""
+"""The name in the first line: the directory itself."""
 FIRST_NOTES = ("h",)
-"""Notes that stand before the extended attributes: the keyed hash of a file that is recorded by hash only."""
+"""Notes that precede the extended attributes: the keyed hash of a file that is recorded by hash only."""
 LATEST_NS = 2**63 * 10**9
-"""Seconds of 64 bits, which is what a kernel can say: ext4 and XFS do keep times beyond 64 bits of nanoseconds."""
+"""Seconds of 64 bits, as a kernel reports them: ext4 and XFS store times beyond 64 bits of nanoseconds."""
 
 
 class NewerManifestFormat(Damaged):
-    """Written by a later version, in a form that this one does not know."""
+    """A manifest was written by a later version of this program."""
 
     code = "newer-format"
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, hint="a newer git-envhist reads it")
+        super().__init__(message, hint="upgrade git-envhist to read it")
 
 
 @dataclass(frozen=True, slots=True)
 class ShardLimits:
-    """How much one shard may ask of its reader."""
+    """Upper bounds for one shard."""
 
     size: int = 1 << 28
     lines: int = 1 << 22
@@ -212,27 +211,27 @@ BUDGET = ShardLimits()
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One directory of a snapshot: where it stands in the tree, what it is, and what it holds."""
+    """A directory of a snapshot: its stored path, its own entry and its entries."""
 
     directory: bytes
-    """Its stored path."""
+    """The stored path."""
     own: Entry
     entries: tuple[Entry, ...]
-    """In the order of their names; their paths are true ones, from the top of their realm on."""
+    """Sorted by name; the paths are relative to the root that the directory belongs to."""
 
 
 class ShardLine(NamedTuple):
-    """One line of a shard, read so far that an entry can be made of it."""
+    """A line of a shard, parsed up to its words."""
 
     name: bytes
     kind: EntryKind
     mode: int
     mtime_ns: int
     words: bytes
-    """What stands behind the time, with a space before each word."""
+    """Everything after the time, with a space before each word."""
 
     def entry(self, own: Entry | None = None, prefix: bytes = b"") -> Entry:
-        """The entry; `own`: that of its directory, `prefix`: the path of that, with a slash."""
+        """Return the entry. `own`: the entry of its directory; `prefix`: the directory's path with a slash."""
         path = EnvPath(prefix + self.name)
         if not self.words:
             return Entry(path, self.kind, self.mode, self.mtime_ns)
@@ -243,7 +242,7 @@ class ShardLine(NamedTuple):
             self.mode,
             self.mtime_ns,
             stored=extras.stored,
-            # An owner is told where it differs; one that is told needlessly means the same.
+            # An owner equal to the directory's is redundant, and dropped.
             uid=None if own and extras.uid == own.uid else extras.uid,
             gid=None if own and extras.gid == own.gid else extras.gid,
             xattrs=tuple(extras.xattrs),
@@ -254,18 +253,18 @@ class ShardLine(NamedTuple):
 
 
 class ScannedShard(NamedTuple):
-    """A shard whose lines are not made into entries yet."""
+    """A parsed shard; its lines are not converted to entries yet."""
 
     directory: bytes
-    """Its stored path."""
+    """The stored path."""
     path: EnvPath
-    """From the top of its realm on."""
+    """Relative to the root that the directory belongs to."""
     own: Entry
     rows: list[ShardLine]
 
 
 def write_shard(directory: bytes, own: Entry, entries: Iterable[Entry]) -> bytes:
-    """The shard of a directory; the entries may come in any order."""
+    """Return the shard of a directory; the entries may come in any order."""
     if own.uid is None or own.gid is None:
         raise ValueError("a directory's own line names its owner")
     named = {entry.path.rpartition(b"/")[2]: entry for entry in entries}
@@ -274,12 +273,12 @@ def write_shard(directory: bytes, own: Entry, entries: Iterable[Entry]) -> bytes
 
 
 def join_shard(directory: bytes, own_line: bytes, lines: Iterable[bytes]) -> bytes:
-    """A whole shard from lines that `format_line` made, which come in the order of their true names."""
+    """Return a whole shard from lines made by `format_line`, sorted by true name."""
     return b"%b %d %b\n%b%b" % (HEADER, VERSION, quote_path(directory), own_line, b"".join(lines))
 
 
 def format_line(name: bytes, kind: bytes, mode: int, mtime_ns: int, extras: bytes) -> bytes:
-    """One entry's line; `extras` is empty or what `format_extras` gave."""
+    """Return the line of one entry; `extras` is empty or the result of `format_extras`."""
     if UNSAFE.search(name) is not None:
         name = quote(name)
     return b"%b %b %04o %d%b\n" % (name, kind, mode, mtime_ns, extras)
@@ -295,7 +294,9 @@ def format_extras(
     xattrs: Iterable[tuple[bytes, bytes]] = (),
     notes: Sequence[tuple[str, str]] = (),
 ) -> bytes:
-    """The further words of a line, a space before each; `uid`, `gid`: only where they differ from the directory's."""
+    """Return the words at the end of a line, a space before each; `uid`, `gid`: only if they differ from the
+    directory's.
+    """
     words = [] if uid is None else [b" u=%d" % uid]
     if gid is not None:
         words.append(b" g=%d" % gid)
@@ -329,9 +330,9 @@ def _note(word: str, value: str) -> bytes:
 
 
 def read_shard(data: bytes, *, directory: bytes | None = None, budget: ShardLimits = BUDGET) -> Shard:
-    """Read what may come from anywhere; `directory`: the stored path that it must be the shard of.
+    """Parse an untrusted shard; `directory`: the stored path that it must belong to.
 
-    `Damaged` for whatever `write_shard` would not have written: order, names, numbers, quoting, size.
+    Raise `Damaged` for everything that `write_shard` would not write: order, names, numbers, quoting, size.
     """
     scanned = scan_shard(data, directory=directory, budget=budget)
     prefix = scanned.path + b"/" if scanned.path else b""
@@ -340,31 +341,31 @@ def read_shard(data: bytes, *, directory: bytes | None = None, budget: ShardLimi
 
 
 def scan_shard(data: bytes, *, directory: bytes | None = None, budget: ShardLimits = BUDGET) -> ScannedShard:
-    """The same, but for the words at the end of the lines: they are read when an entry is made of one."""
+    """Parse a shard like `read_shard`, but leave the words of the lines unparsed until an entry is made."""
     lines = _split_lines(data, budget)
     stored = _read_header(lines[0])
     if directory is not None and stored != directory:
         raise Damaged(f"the manifest of '{show(directory)}' is that of '{show(stored)}'")
     if stored.count(b"/") >= budget.depth:
-        raise Damaged(f"a directory stands too deep: '{show(stored)}'")
-    path = split_realm(stored)[1]
-    # Each entry repeats the path of its directory: a small text must not become a large memory.
+        raise Damaged(f"a directory is nested too deeply: '{show(stored)}'")
+    path = split_root(stored)[1]
+    # Each entry repeats the path of its directory: a small text must not expand to a large amount of memory.
     if (len(path) + 1) * len(lines) > budget.path_bytes:
-        raise Damaged(f"the manifest of '{show(stored)}' holds too much")
+        raise Damaged(f"the manifest of '{show(stored)}' is too large")
     own = _read_own(lines[1], path)
     return ScannedShard(stored, path, own, _read_rows(lines))
 
 
 def _split_lines(data: bytes, budget: ShardLimits) -> list[bytes]:
     if len(data) > budget.size or data.count(b"\n") > budget.lines:
-        raise Damaged("a manifest holds too much")
+        raise Damaged("a manifest is too large")
     if not data.endswith(b"\n"):
         raise Damaged("a manifest ends in the middle of a line")
     lines = data[:-1].split(b"\n")
     if len(lines) < 2:
         raise Damaged("a manifest has no line for its directory")
     if max(map(len, lines)) > budget.line:
-        raise Damaged("a manifest holds a line that is too long")
+        raise Damaged("a manifest has a line that is too long")
     return lines
 
 
@@ -384,7 +385,7 @@ def _read_own(line: bytes, path: EnvPath) -> Entry:
         raise Damaged(f"a manifest does not begin with its directory: '{show(line)}'")
     own = _read_row(line, path).entry()
     if own.kind is not EntryKind.DIRECTORY or own.uid is None or own.gid is None:
-        raise Damaged(f"a manifest says too little of its directory: '{show(line)}'")
+        raise Damaged(f"a manifest does not describe its directory completely: '{show(line)}'")
     return own
 
 
@@ -395,7 +396,7 @@ def _read_rows(lines: list[bytes]) -> list[ShardLine]:
         line = lines[number]
         name = unquote(line[: line.find(b" ")])
         if not is_name(name):
-            raise Damaged(f"a manifest holds an impossible name: '{show(name)}'")
+            raise Damaged(f"a manifest has an impossible name: '{show(name)}'")
         if name <= last:
             raise Damaged(f"the names in a manifest are not in order: '{show(name)}'")
         last = name
@@ -410,7 +411,7 @@ def _read_row(line: bytes, name: bytes) -> ShardLine:
     letter, mode, time, words = found.groups()
     mtime_ns = int(time)
     if not -LATEST_NS <= mtime_ns <= LATEST_NS:
-        raise Damaged(f"a manifest holds a time that no clock shows: '{show(line)}'")
+        raise Damaged(f"a manifest has a time out of range: '{show(line)}'")
     return ShardLine(name, _KINDS[letter], int(mode, 8), mtime_ns, words)
 
 
@@ -421,16 +422,14 @@ _LINE = pattern(
 )
 
 
-# A directory in which nothing is out of the ordinary, which nearly all are: its shard and its tree joined by column.
-#
-# Measured with the 12,000 directories of an environment: 1.7 µs an entry, where line for line it is 7. Whatever is not
-# plain through and through is none of this module's business: who asks reads it by `read_shard`, which knows every case
-# and tells what is wrong.
+# The fast path for directories in which nothing is unusual, which nearly all are: shard and tree are joined by
+# column. Measured with the 12,000 directories of an environment: 1.7 µs per entry instead of 7. Anything unusual is
+# left to `read_shard`, which handles every case and reports errors.
 
 _PLAIN_LINE = re.compile(rb"(?m)^([^\x00-\x20%/\x7f]++) ([fdl]) ([0-7]{4}) (0|[1-9][0-9]{0,18})\n")
-"""A name that stands as it is, a time after 1970 and of 64 bits, nothing more.
+"""An unquoted name, a time after 1970 within 64 bits, nothing else.
 
-Looked for at the beginnings of lines alone, and never twice at one: a line may be as long as a hostile author likes.
+It matches only at the beginnings of lines, once for each: a hostile author may write lines of any length.
 """
 SEPARATORS = len(b"   \n") + len(b"f") + len(b"0644")
 MAX_BYTES = 1 << 24
@@ -438,12 +437,12 @@ _HEAD = re.compile(
     rb"(?s)envhist-manifest 1 (.+)\n"
     rb"\. d ([0-7]{4}) (0|[1-9][0-9]{0,18}) u=(0|[1-9][0-9]{0,8}) g=(0|[1-9][0-9]{0,8})\n"
 )
-"""The two lines above: owners whose numbers are not large."""
+"""The first two lines; only uids and gids of at most 9 digits match."""
 _PLAIN_KINDS = {b"f": EntryKind.FILE, b"d": EntryKind.DIRECTORY, b"l": EntryKind.LINK}
 
 
 def plain_own(head: bytes, stored: bytes, path: EnvPath) -> Entry | None:
-    """What the first two lines of a shard say of its directory; None where they say more, or name another one."""
+    """Parse the first two lines of a shard. Return None if they are not plain, or name another directory."""
     found = _HEAD.fullmatch(head)
     if found is None or found[1] != quote_path(stored) or stored.count(b"/") >= BUDGET.depth:
         return None
@@ -455,7 +454,7 @@ def plain_own(head: bytes, stored: bytes, path: EnvPath) -> Entry | None:
 def plain_entries(
     text: bytes, start: int, path: EnvPath, own: Entry, tree: Mapping[bytes, tuple[int, bytes]]
 ) -> dict[bytes, Entry] | None:
-    """The entries of the lines from `start` on, by name, with their ids and owners; None where one is not plain."""
+    """Parse the lines from `start` on and join them with the tree. Return entries by name, None if one is not plain."""
     if len(text) > MAX_BYTES:
         return None
     found = _PLAIN_LINE.findall(text, start)
@@ -484,7 +483,7 @@ def plain_entries(
 
 
 def _is_plain(text: bytes, start: int, path: EnvPath, names: list[bytes], digits: int) -> bool:
-    # Matches never overlap, so that their lengths add up to the whole only if nothing stood between them.
+    # Matches do not overlap, so their lengths add up to the whole only if nothing lies between them.
     if sum(map(len, names)) + digits + SEPARATORS * len(names) != len(text) - start:
         return False
     return (
@@ -495,7 +494,7 @@ def _is_plain(text: bytes, start: int, path: EnvPath, names: list[bytes], digits
 
 
 def _expected(letter: bytes, permissions: int) -> int:
-    """How the tree has an entry of this kind."""
+    """Return the mode that the tree must have for an entry of this kind."""
     if letter == b"f":
         return EXECUTABLE if permissions & 0o100 else FILE
     return DIRECTORY if letter == b"d" else LINK

@@ -1,4 +1,4 @@
-"""The message of a snapshot's commit: the intent, word for word, then what is known of the moment as trailers.
+"""The message of a snapshot's commit: the intent verbatim, then trailers with everything known about the capture.
 
     before auth refactor
 
@@ -6,16 +6,19 @@
     Env-Timeline: laptop/app-4f2a91
     ...
 
-The trailers are the last paragraph, and only that is ever parsed: an intent may be anything, also text that looks
-like trailers. No value holds a line break (it is %-quoted), so the last blank line is where the intent ends.
+The trailers are the last paragraph, and only that is parsed: an intent may be any text, even one that looks like
+trailers. No value contains a line break (values are %-quoted), so the intent ends at the last blank line. TRAILERS
+lists each trailer with the field it fills; CONTRIBUTING.md describes how to add one.
+
+The second half signs messages and verdicts with an HMAC key, and checks these signatures (`is_signed`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Protocol
+from typing import TYPE_CHECKING, Any
 
 from git_envhist.errors import Damaged, Refused
 from git_envhist.git.process import MAX_MESSAGE
@@ -33,14 +36,15 @@ from git_envhist.model import (
 )
 from git_envhist.snapshots.records import VERDICT, format_record, read_verdict
 
-# The values of a message's trailers, each on its one line (pure).
+if TYPE_CHECKING:
+    from git_envhist.secrets.keys import SigningKey
 
 QUOTED = pattern("%([0-7][0-9a-f])")
 ACTOR = pattern(r"([^<>]*) <([^<>]*)>(?:; (.*))?", re.DOTALL)
 
 
 def quote(value: str, also: str = "") -> str:
-    """The value on one line: line breaks, NUL, `%` and the characters of `also` as %xx."""
+    """Return the value on one line: line breaks, NUL, `%` and the characters of `also` as %xx."""
     if not any(character in value for character in "%\n\r\0" + also):
         return value
     unsafe = frozenset("%\n\r\0" + also)
@@ -52,8 +56,8 @@ def unquote(value: str) -> str:
 
 
 def write_actor(actor: Actor) -> str:
-    """`Name <address>`, and the agent where there is one."""
-    who = f"{quote(actor.name, '<>')} <{quote(actor.email, '<>')}>"
+    """Return `Name <address>`, followed by the agent if there is one."""
+    text = f"{quote(actor.name, '<>')} <{quote(actor.email, '<>')}>"
     words = [
         f"{word}={quote(value, ' ;=')}"
         for word, value in (
@@ -64,13 +68,13 @@ def write_actor(actor: Actor) -> str:
         )
         if value is not None
     ]
-    return f"{who}; {' '.join(words)}" if words else who
+    return f"{text}; {' '.join(words)}" if words else text
 
 
-# The same few people and agents make all the snapshots of a timeline.
+# A timeline has few actors.
 @lru_cache(maxsize=64)
 def read_actor(text: str) -> Actor:
-    """What `write_actor` wrote."""
+    """Parse the result of `write_actor`. Raise `Damaged` if it is malformed."""
     found = ACTOR.fullmatch(text)
     if found is None:
         raise damaged_trailer("Env-Actor")
@@ -82,8 +86,8 @@ def read_actor(text: str) -> Actor:
 
 
 def damaged_trailer(key: str) -> Damaged:
-    """What to raise where a trailer of ours cannot be read."""
-    return Damaged(f"the snapshot's trailer '{key}' is not as this program writes it")
+    """Return the error for a trailer of ours that is malformed."""
+    return Damaged(f"the snapshot's trailer '{key}' is malformed")
 
 
 FORMAT = 1
@@ -92,7 +96,7 @@ OPENING = b"Env-Format: "
 MAX_TRAILERS = 4 << 20
 MAX_TRAILERS_COUNT = 20_000
 
-# git cuts a message at NUL; this is the character that pictures it.
+# git cuts a message at NUL; this is the visible symbol for it.
 PICTURE_OF_NUL = "\u2400".encode()
 
 TRIGGERS = {trigger.value: trigger for trigger in Trigger}
@@ -101,18 +105,15 @@ SOURCES = {source.value: source for source in IntentSource}
 
 MAC_LINE = pattern(rb"\nEnv-Mac: ([0-9a-f]{64})\n\Z")
 HASH = pattern(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+SUBSTITUTE = pattern(rb"snapshot after [0-9a-f]{7}(?:\n\n|\Z)")
+"""Begins the text of a snapshot without an intent; the subject of its code commit follows."""
 COUNTS = pattern(r"\+([0-9]{1,18}) ~([0-9]{1,18}) -([0-9]{1,18})")
-KNOWN = {
-    *("Env-Format", "Env-Timeline", "Env-Head", "Env-Branch", "Env-Trigger", "Env-Actor", "Env-Intent-Source"),
-    *("Env-Complete", "Env-Missing", "Env-Content", "Env-Changed", "Env-Story", "Env-External-Id", "Env-Meta"),
-    *("Env-Attachment", "Env-Restored-From", "Env-Restore", "Env-Forked-From", "Env-Was", "Env-Key", "Env-Mac"),
-}  # fmt: skip
 UNCHANGED = ChangeCount()
 
 
 @dataclass(frozen=True, slots=True)
 class MessageFields:
-    """What the message of a snapshot says."""
+    """The contents of a snapshot's message."""
 
     intent: bytes
     intent_source: IntentSource
@@ -132,24 +133,37 @@ class MessageFields:
     restore: RestoreRole | None = None
     forked_from: str | None = None
     was: str | None = None
-    """The snapshot's id, where this commit is not its first one."""
+    """The snapshot's id, if this commit is not its first one."""
     key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedMessage:
-    """A message as it was read: what it says, and what belongs to the reading alone."""
+    """A parsed message."""
 
-    draft: MessageFields
+    intent: bytes
+    values: dict[str, Any]
+    """The values of the trailers in TRAILERS, by the names of `Snapshot`'s fields; missing ones are left out."""
+    was: str | None
+    """The snapshot's id, if this commit is not its first one."""
     format: int
-    complete: bool
     mac: str | None
     others: tuple[tuple[str, str], ...] = ()
-    """Trailers of somebody else, or of a later version."""
+    """Trailers that this version does not know."""
+
+    @property
+    def complete(self) -> bool:
+        return bool(self.values.get("complete", True))
+
+    @property
+    def draft(self) -> MessageFields:
+        """The fields from which `write_message` would write this message again."""
+        fields = {name: value for name, value in self.values.items() if name != "complete"}
+        return MessageFields(self.intent, was=self.was, **fields)
 
 
 class NewerFormat(Damaged):
-    """The snapshot was written by a later version of this program."""
+    """A snapshot was written by a later version of this program."""
 
     code = "newer-format"
 
@@ -160,90 +174,207 @@ class NewerFormat(Damaged):
         )
 
 
+def own_words(intent: bytes, source: IntentSource | None) -> bytes:
+    """Return the intent as a reader expects it: for a snapshot without an intent the subject of its code commit."""
+    if source is not IntentSource.COMMIT:
+        return intent
+    substitute = SUBSTITUTE.match(intent)
+    return intent[substitute.end() :] if substitute else intent
+
+
 def write_message(draft: MessageFields) -> bytes:
-    """The message, still without its MAC; NUL in the intent becomes its picture."""
+    """Return the message without its MAC; NUL in the intent is replaced by its symbol."""
     trailers = "".join(f"{key}: {value}\n" for key, value in _trailers(draft)).encode(
         "utf-8", "surrogateescape"
     )
     intent = draft.intent.replace(b"\0", PICTURE_OF_NUL) or NO_INTENT
     if len(trailers) > MAX_TRAILERS or trailers.count(b"\n") >= MAX_TRAILERS_COUNT:
-        raise Refused("too much is said about the snapshot", hint="give fewer or shorter --meta and --attach")
+        raise Refused(
+            "the trailers of the snapshot are too long", hint="give fewer or shorter --meta and --attach"
+        )
     if len(intent) + len(trailers) + 128 > MAX_MESSAGE:
         raise Refused(f"the intent is longer than {MAX_MESSAGE >> 20} MiB", hint="attach it: --attach FILE")
     return intent + b"\n\n" + trailers
 
 
 def read_message(raw: bytes) -> ParsedMessage:
-    """What a commit's message says; `Damaged` where it is not one of ours or is not as we write them."""
+    """Parse a commit's message. Raise `Damaged` if it is not a snapshot's or is malformed."""
     intent, text = _split(raw)
     lines = text.split("\n")
     try:
         fields = dict([line.split(": ", 1) for line in lines])
-    except ValueError:  # a line that is no trailer: somebody's, and not for us
+    except ValueError:  # a line that is not a trailer is ignored
         lines = [line for line in lines if ": " in line]
         fields = dict([line.split(": ", 1) for line in lines])
     version = _version(fields)
-    others: tuple[tuple[str, str], ...] = ()
-    if not KNOWN.issuperset(fields):
-        others = tuple(_others(lines))
-    actor = read_actor(fields.get("Env-Actor", ""))
-    if "%" in text:
-        fields = {key: unquote(value) for key, value in fields.items()}
-    complete = fields.get("Env-Complete") != "partial"
+    others = () if KNOWN.issuperset(fields) else tuple(_others(lines))
+    values = _read_values(fields, lines, plain="%" not in text)
+    if values["intent_source"] is IntentSource.NONE:
+        intent = b""
+    mac = fields.get("Env-Mac")
     return ParsedMessage(
-        _read_draft(intent, actor, fields, lines), version, complete, fields.get("Env-Mac"), others
+        intent, values, values.pop("was", None), version, mac if mac is None else unquote(mac), others
     )
 
 
 def mac_input(tree: str, author: bytes, message_without_mac: bytes) -> bytes:
-    """What a snapshot's MAC is computed over: its content, who made it, and all it says."""
+    """Return the bytes that a snapshot's MAC covers: its content, its author and its message."""
     return b"tree %s\nauthor %s\n\n%s" % (tree.encode("ascii"), author, message_without_mac)
 
 
 def with_mac(message: bytes, mac: str) -> bytes:
-    """The message, signed; the MAC is always its last line."""
+    """Return the message with its MAC, which is always the last line."""
     return message + b"Env-Mac: %s\n" % mac.encode("ascii")
 
 
 def split_mac(message: bytes) -> tuple[bytes, str | None]:
-    """The message without its MAC, as `mac_input` wants it, and the MAC."""
+    """Split a message into the part covered by the MAC, and the MAC."""
     found = MAC_LINE.search(message, max(0, len(message) - 128))
     if found is None:
         return message, None
     return message[: found.start() + 1], found[1].decode("ascii")
 
 
-def _trailers(draft: MessageFields) -> Iterator[tuple[str, str]]:
-    source = draft.intent_source if draft.intent else IntentSource.NONE
+class Trailer:
+    """A trailer: its key, the field that it fills in `MessageFields` and `Snapshot`, and its conversion.
+
+    `write` returns the quoted values to write, none to leave the trailer out. `read` returns the field's value of a
+    quoted one. The field of a `repeated` trailer is the tuple of all its values.
+    """
+
+    __slots__ = ("field", "key", "read", "repeated", "write")
+
+    def __init__(
+        self,
+        key: str,
+        field: str,
+        write: Callable[[MessageFields], Iterable[str]],
+        read: Callable[[str], object],
+        *,
+        repeated: bool = False,
+    ) -> None:
+        self.key = key
+        self.field = field
+        self.write = write
+        self.read = read
+        self.repeated = repeated
+
+
+def _optional_text(key: str, field: str) -> Trailer:
+    def write(draft: MessageFields) -> tuple[str, ...]:
+        value = getattr(draft, field)
+        return () if value is None else (quote(value),)
+
+    return Trailer(key, field, write, unquote)
+
+
+def _optional_hash(key: str, field: str) -> Trailer:
+    @lru_cache(maxsize=16)  # snapshots in a row mostly have the same HEAD
+    def check(value: str) -> str:
+        # The value is used as an argument of git commands and as an id.
+        value = unquote(value) if "%" in value else value
+        if HASH.fullmatch(value) is None:
+            raise damaged_trailer(key)
+        return value
+
+    def write(draft: MessageFields) -> tuple[str, ...]:
+        value = getattr(draft, field)
+        return () if value is None else (check(value),)
+
+    return Trailer(key, field, write, check)
+
+
+def _read_trigger(value: str) -> Trigger:
+    # A later version may have added a trigger; only that a program took the snapshot is known.
+    return TRIGGERS.get(unquote(value), Trigger.API)
+
+
+def _read_pair(value: str) -> tuple[str, str]:
+    key, _, content = value.partition("=")
+    return unquote(key), unquote(content)
+
+
+def _write_source(draft: MessageFields) -> tuple[str]:
+    return ((draft.intent_source if draft.intent else IntentSource.NONE).value,)
+
+
+def _write_counts(draft: MessageFields) -> tuple[str]:
     changed = draft.changed
+    return (f"+{changed.added} ~{changed.modified} -{changed.removed}",)
+
+
+@lru_cache(maxsize=256)  # small counts repeat
+def _read_counts(value: str) -> ChangeCount:
+    found = COUNTS.fullmatch(unquote(value))
+    if found is None:
+        raise damaged_trailer("Env-Changed")
+    return ChangeCount(int(found[1]), int(found[2]), int(found[3]))
+
+
+TRAILERS = (
+    Trailer("Env-Timeline", "timeline", lambda draft: (quote(draft.timeline),), unquote),
+    _optional_hash("Env-Head", "head"),
+    _optional_text("Env-Branch", "branch"),
+    Trailer("Env-Trigger", "trigger", lambda draft: (draft.trigger.value,), _read_trigger),
+    Trailer("Env-Actor", "actor", lambda draft: (write_actor(draft.actor),), read_actor),
+    Trailer(
+        "Env-Intent-Source",
+        "intent_source",
+        _write_source,
+        lambda value: SOURCES.get(unquote(value), IntentSource.GIVEN),
+    ),
+    Trailer(
+        "Env-Complete",
+        "complete",
+        lambda draft: ("partial" if draft.missing_count else "yes",),
+        lambda value: unquote(value) != "partial",
+    ),
+    Trailer(
+        "Env-Missing",
+        "missing_count",
+        lambda draft: (str(draft.missing_count),) if draft.missing_count else (),
+        lambda value: _number(unquote(value), "Env-Missing"),
+    ),
+    Trailer("Env-Content", "content", lambda draft: (quote(draft.content),), unquote),
+    Trailer("Env-Changed", "changed", _write_counts, _read_counts),
+    Trailer("Env-Story", "story", lambda draft: (quote(draft.story),), unquote),
+    _optional_text("Env-External-Id", "external_id"),
+    Trailer(
+        "Env-Meta",
+        "meta",
+        lambda draft: [f"{quote(key, '=')}={quote(value)}" for key, value in draft.meta],
+        _read_pair,
+        repeated=True,
+    ),
+    Trailer(
+        "Env-Attachment",
+        "attachments",
+        lambda draft: [quote(name) for name in draft.attachments],
+        unquote,
+        repeated=True,
+    ),
+    _optional_hash("Env-Restored-From", "restored_from"),
+    Trailer(
+        "Env-Restore",
+        "restore",
+        lambda draft: (draft.restore.value,) if draft.restore else (),
+        lambda value: PARTS.get(unquote(value)),
+    ),
+    _optional_hash("Env-Forked-From", "forked_from"),
+    _optional_hash("Env-Was", "was"),
+    _optional_text("Env-Key", "key"),
+)
+"""In the order in which they are written, between `Env-Format` and `Env-Mac`."""
+SINGLE = {trailer.key: (trailer.field, trailer.read) for trailer in TRAILERS if not trailer.repeated}
+REPEATED = [trailer for trailer in TRAILERS if trailer.repeated]
+KNOWN = frozenset(("Env-Format", "Env-Mac", *(trailer.key for trailer in TRAILERS)))
+
+
+def _trailers(draft: MessageFields) -> Iterator[tuple[str, str]]:
     yield "Env-Format", str(FORMAT)
-    yield "Env-Timeline", quote(draft.timeline)
-    yield from _given("Env-Head", _hash(draft.head, "Env-Head"))
-    yield from _given("Env-Branch", draft.branch)
-    yield "Env-Trigger", draft.trigger.value
-    yield "Env-Actor", write_actor(draft.actor)
-    yield "Env-Intent-Source", source.value
-    yield "Env-Complete", "partial" if draft.missing_count else "yes"
-    if draft.missing_count:
-        yield "Env-Missing", str(draft.missing_count)
-    yield "Env-Content", quote(draft.content)
-    yield "Env-Changed", f"+{changed.added} ~{changed.modified} -{changed.removed}"
-    yield "Env-Story", quote(draft.story)
-    yield from _given("Env-External-Id", draft.external_id)
-    for key, value in draft.meta:
-        yield "Env-Meta", f"{quote(key, '=')}={quote(value)}"
-    for name in draft.attachments:
-        yield "Env-Attachment", quote(name)
-    yield from _given("Env-Restored-From", _hash(draft.restored_from, "Env-Restored-From"))
-    yield from _given("Env-Restore", draft.restore.value if draft.restore else None)
-    yield from _given("Env-Forked-From", _hash(draft.forked_from, "Env-Forked-From"))
-    yield from _given("Env-Was", _hash(draft.was, "Env-Was"))
-    yield from _given("Env-Key", draft.key)
-
-
-def _given(key: str, value: str | None) -> Iterator[tuple[str, str]]:
-    if value is not None:
-        yield key, quote(value)
+    for trailer in TRAILERS:
+        for value in trailer.write(draft):
+            yield trailer.key, value
 
 
 def _split(raw: bytes) -> tuple[bytes, str]:
@@ -255,16 +386,14 @@ def _split(raw: bytes) -> tuple[bytes, str]:
     blank = raw.rfind(b"\n\n", 0, end)
     start = blank + 2
     if blank < 0 or not raw.startswith(OPENING, start):
-        raise Damaged(
-            "the commit is not a snapshot", hint="something else moved the ref: 'git log' it to see what"
-        )
+        raise Damaged("the commit is not a snapshot", hint="something else moved the ref: git log <ref>")
     if end - start > MAX_TRAILERS or raw.count(b"\n", start, end) >= MAX_TRAILERS_COUNT:
-        raise Damaged("the snapshot's trailers are beyond any that this program writes")
+        raise Damaged("the snapshot's trailers are larger than any that this program writes")
     return raw[:blank], raw[start:end].decode("utf-8", "surrogateescape")
 
 
 def _version(fields: dict[str, str]) -> int:
-    version = _number(fields, "Env-Format")
+    version = _number(fields.get("Env-Format", ""), "Env-Format")
     if version > FORMAT:
         raise NewerFormat(version)
     if version < 1:
@@ -272,45 +401,25 @@ def _version(fields: dict[str, str]) -> int:
     return version
 
 
-def _read_draft(intent: bytes, actor: Actor, fields: dict[str, str], lines: list[str]) -> MessageFields:
-    get = fields.get
-    source = SOURCES.get(get("Env-Intent-Source", ""), IntentSource.GIVEN)
-    if source is IntentSource.NONE:
-        intent = b""
-    return MessageFields(
-        intent,
-        source,
-        get("Env-Timeline", ""),
-        # A word that a later version may bring: some program took it, that is all we know.
-        TRIGGERS.get(get("Env-Trigger", ""), Trigger.API),
-        actor,
-        _hash(get("Env-Head"), "Env-Head"),
-        get("Env-Branch"),
-        _number(fields, "Env-Missing") if "Env-Missing" in fields else 0,
-        get("Env-Content", ""),
-        _read_counts(get("Env-Changed", "+0 ~0 -0")),
-        get("Env-Story", ""),
-        get("Env-External-Id"),
-        tuple(_read_meta(lines)) if "Env-Meta" in fields else (),
-        tuple(_repeated(lines, "Env-Attachment")) if "Env-Attachment" in fields else (),
-        _hash(get("Env-Restored-From"), "Env-Restored-From"),
-        PARTS.get(get("Env-Restore", "")),
-        _hash(get("Env-Forked-From"), "Env-Forked-From"),
-        _hash(get("Env-Was"), "Env-Was"),
-        get("Env-Key"),
-    )
-
-
-def _repeated(lines: list[str], key: str) -> list[str]:
-    opening = key + ": "
-    return [unquote(line.removeprefix(opening)) for line in lines if line.startswith(opening)]
-
-
-def _read_meta(lines: list[str]) -> Iterator[tuple[str, str]]:
-    for line in lines:
-        if line.startswith("Env-Meta: "):
-            key, _, value = line.removeprefix("Env-Meta: ").partition("=")
-            yield unquote(key), unquote(value)
+def _read_values(fields: dict[str, str], lines: list[str], *, plain: bool) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "timeline": "",
+        "trigger": Trigger.API,
+        "intent_source": IntentSource.GIVEN,
+    }
+    for key, value in fields.items():
+        if key in SINGLE:
+            field, read = SINGLE[key]
+            # Most messages contain nothing quoted.
+            values[field] = value if plain and read is unquote else read(value)
+    for trailer in REPEATED:
+        if trailer.key in fields:
+            opening = trailer.key + ": "
+            quoted = [line.removeprefix(opening) for line in lines if line.startswith(opening)]
+            values[trailer.field] = tuple([trailer.read(value) for value in quoted])
+    if "actor" not in values:
+        raise damaged_trailer("Env-Actor")
+    return values
 
 
 def _others(lines: list[str]) -> Iterator[tuple[str, str]]:
@@ -320,55 +429,30 @@ def _others(lines: list[str]) -> Iterator[tuple[str, str]]:
             yield key, value
 
 
-def _read_counts(text: str) -> ChangeCount:
-    found = COUNTS.fullmatch(text)
-    if found is None:
-        raise damaged_trailer("Env-Changed")
-    return ChangeCount(int(found[1]), int(found[2]), int(found[3]))
-
-
-def _number(fields: dict[str, str], key: str) -> int:
-    text = fields.get(key, "")
+def _number(text: str, key: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
         raise damaged_trailer(key)
     return int(text)
 
 
-def _hash(value: str | None, key: str) -> str | None:
-    # It becomes an argument of git commands and an id that people type.
-    if value is None or HASH.fullmatch(value):
-        return value
-    raise damaged_trailer(key)
-
-
-# Says which snapshots and which verdicts a key of ours signed (pure); what the others say is a claim.
+# Signatures of snapshots and verdicts (pure). Everything that no key of this user signed is only claimed.
 #
-# A verdict is signed as the line that its note holds, together with the id of the snapshot that it is about: it counts
-# nowhere else.
-
-
-class SigningKey(Protocol):
-    """What is needed of a key."""
-
-    @property
-    def id(self) -> str: ...
-
-    def mac(self, data: bytes) -> str: ...
+# A verdict is signed as the line of its note together with the id of its snapshot: it is valid nowhere else.
 
 
 KEY, MAC, AUTHOR = "key", "mac", "by"
-NOBODY = "somebody"
+UNKNOWN_AUTHOR = "somebody"
 
-FindKey = Callable[[str], SigningKey | None]
+FindKey = Callable[[str], "SigningKey | None"]
 
 
 def with_trust(snapshot: Snapshot, find_key: FindKey) -> Snapshot:
-    """The snapshot, with `trusted` filled in."""
+    """Return the snapshot with `trusted` filled in."""
     return replace(snapshot, trusted=is_signed(snapshot, find_key))
 
 
 def is_signed(snapshot: Snapshot, find_key: FindKey) -> bool:
-    """Whether a key that is here signed just this tree, this author and this message."""
+    """Return whether a known key signed exactly this tree, author and message."""
     from git_envhist.secrets.keys import constant_time_equal  # loaded late: only signed messages need it
 
     message, mac = split_mac(snapshot.message)
@@ -379,7 +463,7 @@ def is_signed(snapshot: Snapshot, find_key: FindKey) -> bool:
 
 
 def signed(record: NoteRecord, snapshot: SnapshotId, key: SigningKey) -> NoteRecord:
-    """The record of a verdict on a snapshot, signed."""
+    """Return the record of a verdict on a snapshot, signed."""
     named = NoteRecord(record.kind, record.at, {**record.fields, KEY: key.id})
     return NoteRecord(record.kind, record.at, {**named.fields, MAC: key.mac(_verdict_input(named, snapshot))})
 
@@ -387,35 +471,37 @@ def signed(record: NoteRecord, snapshot: SnapshotId, key: SigningKey) -> NoteRec
 def signed_again(
     record: NoteRecord, changed: Mapping[str, object], snapshot: SnapshotId, find_key: FindKey
 ) -> NoteRecord:
-    """The record of a verdict with other fields; signed by the key that had signed it, where that is here."""
+    """Return the record of a verdict with changed fields, signed again if its signature was valid and its key is
+    known.
+    """
     from git_envhist.secrets.keys import constant_time_equal  # loaded late: only signed messages need it
 
     fields = {name: value for name, value in record.fields.items() if name != MAC}
-    told, mac = NoteRecord(record.kind, record.at, {**fields, **changed}), record.fields.get(MAC)
+    unsigned, mac = NoteRecord(record.kind, record.at, {**fields, **changed}), record.fields.get(MAC)
     if mac is None:
-        return told
+        return unsigned
     name = signing_key_id(record)
     key = find_key(name) if name is not None else None
     before = NoteRecord(record.kind, record.at, fields)
     is_ours = key is not None and constant_time_equal(str(mac), key.mac(_verdict_input(before, snapshot)))
-    # What none of ours signed stays somebody's claim.
-    now = key.mac(_verdict_input(told, snapshot)) if key is not None and is_ours else mac
-    return NoteRecord(record.kind, record.at, {**told.fields, MAC: now})
+    # An invalid or unknown signature is kept: the verdict stays a claim.
+    now = key.mac(_verdict_input(unsigned, snapshot)) if key is not None and is_ours else mac
+    return NoteRecord(record.kind, record.at, {**unsigned.fields, MAC: now})
 
 
 def with_judged_verdicts(snapshot: Snapshot, find_key: FindKey) -> Snapshot:
-    """The snapshot; of each verdict that no key here signed it is said whose claim it is."""
+    """Return the snapshot with its verdicts; those that no known key signed get `claimed_by`."""
     read = [
         (record, verdict)
         for record in snapshot.records
         if record.kind == VERDICT and (verdict := read_verdict(record)) is not None
     ]
-    told = [_judged_verdict(record, verdict, snapshot, find_key) for record, verdict in read]
-    return replace(snapshot, verdicts=tuple(sorted(told, key=lambda verdict: verdict.at)))
+    judged = [_judged_verdict(record, verdict, snapshot, find_key) for record, verdict in read]
+    return replace(snapshot, verdicts=tuple(sorted(judged, key=lambda verdict: verdict.at)))
 
 
 def signing_key_id(record: NoteRecord) -> str | None:
-    """The id of the key that a record says it is signed with."""
+    """Return the id of the key that a record claims to be signed with."""
     found = record.fields.get(KEY)
     return found if isinstance(found, str) else None
 
@@ -424,7 +510,7 @@ def _judged_verdict(record: NoteRecord, verdict: Verdict, snapshot: Snapshot, fi
     if _is_signed_verdict(record, snapshot, find_key):
         return verdict
     by = record.fields.get(AUTHOR)
-    return replace(verdict, claimed_by=by if isinstance(by, str) and by else NOBODY)
+    return replace(verdict, claimed_by=by if isinstance(by, str) and by else UNKNOWN_AUTHOR)
 
 
 def _is_signed_verdict(record: NoteRecord, snapshot: Snapshot, find_key: FindKey) -> bool:
@@ -434,13 +520,13 @@ def _is_signed_verdict(record: NoteRecord, snapshot: Snapshot, find_key: FindKey
     key = find_key(name) if name is not None else None
     if key is None or not isinstance(mac, str) or not mac.isascii():
         return False
-    # The first hash of a snapshot is what it holds; a later one says itself what the first was.
+    # The first hash of a snapshot is covered by the commit; after a rewrite, only the message states it.
     if snapshot.id != snapshot.commit and not is_signed(snapshot, find_key):
         return False
     bare = {field: value for field, value in record.fields.items() if field != MAC}
     try:
         signed_line = _verdict_input(NoteRecord(record.kind, record.at, bare), snapshot.id)
-    except ValueError:  # somebody's, with what none of ours holds, e.g. no number where one belongs
+    except ValueError:  # a record that this program would not write, e.g. not a number
         return False
     return constant_time_equal(key.mac(signed_line), mac)
 

@@ -1,17 +1,17 @@
-"""Names as a snapshot's tree holds them: a name that git would refuse or obey stands in an escape (pure).
+r"""Convert between true names and the names stored in a snapshot's tree (pure).
 
-git keeps no entry that could become its own directory on some file system, and it obeys a few names wherever it
-finds them: a `.gitattributes` in a tree runs filters and changes line ends when that tree is checked out. So the
-names below are never stored as they are, whatever file system this is:
+git refuses names that could become its own directory on some file system, and it obeys a few names wherever it finds
+them: a `.gitattributes` in a tree runs filters and changes line endings when that tree is checked out. So the names
+below are never stored literally, on any file system:
 
 - `.git`, `.gitattributes`, `.gitmodules`, for links also `.gitignore` and `.mailmap`, and `.envhist` at the top,
-- in any letter case; with dots and spaces or a stream (`:…`) behind, as NTFS drops them; with characters in between
-  that HFS+ ignores; and, since git's HFS+ reader ends a name where UTF-8 does, with malformed UTF-8 behind;
+- in any letter case; followed by dots and spaces or a stream (`:...`), which NTFS drops; with characters in between
+  that HFS+ ignores; and followed by malformed UTF-8, because git's HFS+ reader ends a name there;
 - their NTFS short names (`git~1`, `gitatt~2`, `gi7d29~1`, `gi7~1234`);
-- where a backslash separates, as on Windows: each piece of `x\\.git` is looked at.
+- after a backslash, the separator on Windows: each part of `x\\.git` is checked.
 
-An escaped name has its first byte and each backslash as `%xx`. In every name, escaped or not, a `%` that two hex digits
-follow is written `%25`, which makes the whole injective: no two names are stored as one.
+An escaped name has its first byte and each backslash as `%xx`. In every name, escaped or not, a `%` followed by two
+hex digits is written `%25`. So the mapping is injective: no two names are stored as one.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from git_envhist.model import EnvPath
 from git_envhist.text import show
 
 RESERVED = b".envhist"
-"""The one entry at the top of every tree that is not the user's."""
+"""The one entry at the top of every tree that does not belong to the user."""
 
 
 def stored_name(name: bytes, *, top: bool = False, link: bool = False) -> bytes:
-    """The name under which a tree holds an entry; `top`: it stands at the top; `link`: it is a symbolic link."""
+    """Return the name under which a tree stores an entry; `top`: it is at the top; `link`: it is a symbolic link."""
     if name and b"\0" not in name and not suspicious(name):
         return name
     if not is_name(name):
@@ -40,20 +40,20 @@ def stored_name(name: bytes, *, top: bool = False, link: bool = False) -> bytes:
 
 
 def true_name(stored: bytes) -> bytes:
-    """The name that a stored one stands for; `Damaged` where nothing is ever stored under that name."""
+    """Return the true name of a stored one. Raise `Damaged` if no name is ever stored like this."""
     name = _ESCAPE.sub(_decode, stored) if b"%" in stored else stored
     if not is_name(name):
-        raise Damaged(f"a tree holds an impossible name: '{show(stored)}'")
-    # No other spelling of a name: a hostile tree must not hold one name twice.
+        raise Damaged(f"a tree contains an impossible name: '{show(stored)}'")
+    # Accept one spelling only: a hostile tree must not contain one name twice.
     if stored == _plain(name) and not must_escape(name):
         return name
     if stored == _escaped(name) and must_escape(name, top=True, link=True):
         return name
-    raise Damaged(f"a tree holds a name that is not spelled as names are stored: '{show(stored)}'")
+    raise Damaged(f"a tree contains a name that is not spelled as names are stored: '{show(stored)}'")
 
 
 def stored_path(path: EnvPath, *, link: bool = False) -> bytes:
-    """A whole path as the tree holds it; `link`: what stands there is a symbolic link."""
+    """Return a whole path as the tree stores it; `link`: the last component is a symbolic link."""
     if not suspicious(path.replace(b"/", b"\0")):
         return path
     *above, last = path.split(b"/")
@@ -62,7 +62,7 @@ def stored_path(path: EnvPath, *, link: bool = False) -> bytes:
 
 
 def true_path(stored: bytes) -> EnvPath:
-    """The path of the environment that a path of the tree stands for; the reserved entry stands for none."""
+    """Return the environment path of a stored path. Raise `Damaged` for the reserved entry."""
     if not stored:
         return EnvPath(b"")
     names = stored.split(b"/")
@@ -72,7 +72,7 @@ def true_path(stored: bytes) -> EnvPath:
 
 
 def suspicious(names_joined: bytes) -> bool:
-    """Look at many names at once, joined by NUL: False means that each is stored as it is, wherever it stands."""
+    """Check many names at once, joined by NUL. False means that each is stored literally, at any depth."""
     enclosed = b"\0%b\0" % names_joined
     lowered = enclosed.lower()
     if b"\0.git" in lowered:
@@ -81,11 +81,11 @@ def suspicious(names_joined: bytes) -> bool:
                 return True
         for name in _HARMLESS:
             lowered = lowered.replace(b"\0%b\0" % name, b"\0\0")
-    return _shows_a_sign(lowered) and _suspicious().search(enclosed, 0, len(enclosed) - 1) is not None
+    return _has_sign(lowered) and _suspicious().search(enclosed, 0, len(enclosed) - 1) is not None
 
 
-def _shows_a_sign(lowered: bytes) -> bool:
-    # Spelled out: a generator takes twice as long, and this is asked of every name.
+def _has_sign(lowered: bytes) -> bool:
+    # An explicit loop: a generator takes twice as long, and this runs for every name.
     for sign in _SIGNS:  # noqa: SIM110
         if sign in lowered:
             return True
@@ -93,16 +93,16 @@ def _shows_a_sign(lowered: bytes) -> bool:
 
 
 def is_name(name: bytes) -> bool:
-    """Whether a directory can hold an entry of this name."""
+    """Return whether a directory can contain an entry of this name."""
     return name not in (b"", b".", b"..") and b"/" not in name and b"\0" not in name
 
 
 def must_escape(name: bytes, *, top: bool = False, link: bool = False) -> bool:
-    """Whether git would refuse or obey this name, or it is ours."""
+    """Return whether git would refuse or obey this name, or it is the reserved one."""
     lowered = name.lower()
     if lowered in _FAMOUS:
         return link or not _FAMOUS[lowered]
-    if not _shows_a_sign(b"\0%b\0" % lowered):
+    if not _has_sign(b"\0%b\0" % lowered):
         return False
     return (
         _refused().search(name) is not None
@@ -126,9 +126,9 @@ def _decode(escape: re.Match[bytes]) -> bytes:
 _ESCAPE = pattern(rb"%([0-9a-fA-F]{2})")
 _LIKE_ESCAPE = pattern(rb"%(?=[0-9a-fA-F]{2})")
 
-# The 16 code points that HFS+ leaves out of a comparison (git: utf8.c, next_hfs_char).
+# The 16 code points that HFS+ ignores in comparisons (git: utf8.c, next_hfs_char).
 _IGNORED = rb"(?:\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf)*"
-# One character beyond ASCII as git reads it (utf8.c, pick_one_utf8_char): no surrogate, no U+FFFE, no U+FFFF.
+# One non-ASCII character as git parses it (utf8.c, pick_one_utf8_char): no surrogate, no U+FFFE, no U+FFFF.
 _CHARACTER = (
     rb"(?:[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee][\x80-\xbf]{2}|\xed[\x80-\x9f][\x80-\xbf]"
     rb"|\xef(?!\xbf[\xbe\xbf])[\x80-\xbf]{2}|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}"
@@ -143,9 +143,9 @@ def _disguises(name: bytes) -> bytes:
 
 
 def _short_names(name: bytes, digest: bytes) -> bytes:
-    # NTFS: six letters and ~1 to ~4; when these are taken, a digest, cut ever shorter to make room for the number
+    # NTFS: six letters and ~1 to ~4; when these are taken, a digest, truncated as the number grows
     # (git: path.c, is_ntfs_dot_generic).
-    shortened = [digest[:kept] + rb"~[1-9][0-9]{%d}" % (6 - kept) for kept in range(7)]
+    shortened = [digest[:length] + rb"~[1-9][0-9]{%d}" % (6 - length) for length in range(7)]
     return b"|".join([name[:6] + rb"~[1-4]", *shortened])
 
 
@@ -173,30 +173,30 @@ def _forbidden_link() -> bytes:
     )
 
 
-# The patterns take 6 ms to compile, and hardly a directory holds a name that has to be tried against one.
+# Compiling these patterns takes 6 ms, and few directories have a name that must be matched.
 @cache
 def _refused() -> re.Pattern[bytes]:
-    return _pieces(_forbidden())
+    return _anchored(_forbidden())
 
 
 @cache
 def _refused_link() -> re.Pattern[bytes]:
-    return _pieces(_forbidden_link())
+    return _anchored(_forbidden_link())
 
 
 @cache
 def _reserved() -> re.Pattern[bytes]:
-    return _pieces(_disguises(RESERVED))
+    return _anchored(_disguises(RESERVED))
 
 
-def _pieces(pattern: bytes) -> re.Pattern[bytes]:
+def _anchored(pattern: bytes) -> re.Pattern[bytes]:
     return re.compile(rb"(?:\A|\\)(?:" + pattern + rb")" + _END, re.IGNORECASE)
 
 
 @cache
 def _suspicious() -> re.Pattern[bytes]:
-    # Tuned for the names of a whole directory at once: it begins with a set of bytes, so that the engine skips to the
-    # next separator, and asks for a first letter before it tries the long list (117 ns a name instead of 500).
+    # Tuned for all names of a directory at once: it starts with a set of bytes, so that the engine skips to the next
+    # separator, and requires a first letter before it tries the long list (117 ns per name instead of 500).
     return re.compile(
         rb"[\0\\%/](?:(?<=/)|(?<=%)[0-9a-fA-F]{2}|(?<=[\0\\])(?=[.gGmM~\xe2\xef])(?i:(?:"
         + b"|".join((_forbidden(), _forbidden_link(), _disguises(RESERVED)))
@@ -206,12 +206,12 @@ def _suspicious() -> re.Pattern[bytes]:
     )
 
 
-# One of these stands, in lower case, in whatever the pattern finds: its separators, a short name's tilde, the first
-# bytes of what HFS+ ignores, and else the names themselves, spelled out.
+# Whatever the pattern matches contains one of these in lower case: its separators, a short name's tilde, the first
+# bytes of the code points HFS+ ignores, or one of the names.
 _SIGNS = (
     *(b"\0.git", b"\0.mailmap", b"\0.envhist", b"\0.\0", b"\0..\0"),
     *(b"\\", b"%", b"/", b"~", b"\xe2", b"\xef"),
 )
-# What stands in nearly every repository is told by heart; the value: only a link of that name is obeyed.
+# Names found in nearly every repository skip the pattern. The value: git obeys the name only if it is a link.
 _FAMOUS = {b".git": False, b".gitmodules": False, b".gitattributes": False, b".gitignore": True}
 _HARMLESS = (b".github", b".gitkeep", b".gitlab-ci.yml")

@@ -1,17 +1,20 @@
-"""Adds records to the notes of snapshots, as objects that git's own notes machinery reads and goes on with.
+"""Read and write the notes of snapshots, in the format of `git notes`.
 
 A notes tree maps the hash of a commit to a blob. git spreads the hash over directories of two digits, as many levels
-as it sees fit, and reads any mixture; we write one level (`ab/cdef…`), so that one note costs one blob, two small trees
-and a commit however long the history is. A note that stands elsewhere moves there; everything else stays as it is.
+as it likes, and reads any mixture. This module writes one level (`ab/cdef...`), so that a note costs one blob, two
+small trees and a commit however long the history is; a note found at another depth is moved there.
+
+Each writer has a notes ref of its own. Other writers' notes on a rewritten snapshot are found by its first hash
+(`with_old_notes`). Notes between machines are joined when they are read (`add_local_notes`, `add_fetched_notes`).
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from git_envhist.disk import cannot_write
+from git_envhist.disk import Durability, cannot_write, replace_file
 from git_envhist.errors import Damaged, EnvhistError, GitFailed
 from git_envhist.git.cat_file import CatFile, GitObject
 from git_envhist.git.process import Git
@@ -33,26 +36,23 @@ from git_envhist.snapshots.records import (
     verdicts_of,
 )
 
+if TYPE_CHECKING:
+    from git_envhist.snapshots.layout import ObjectSink
+
 TYPE = 0o170000
 REGULAR = 0o100000
 MESSAGE = b"envhist: metadata\n"
 NO_FILES: Mapping[bytes, bytes] = {}
 
 
-class ObjectReader(Protocol):
-    """Gives the object of a hash; None where there is none."""
+class NamedObjectReader(Protocol):
+    """Reads objects by name; returns None if the object is missing."""
 
     def read(self, name: str) -> GitObject | None: ...
 
 
-class ObjectSink(Protocol):
-    """Takes new objects, wherever they go."""
-
-    def add(self, kind: bytes, data: bytes) -> ObjectId: ...
-
-
 def add_records(
-    reader: ObjectReader,
+    reader: NamedObjectReader,
     writer: ObjectSink,
     notes_tip: str | None,
     additions: Mapping[str, Sequence[NoteRecord]],
@@ -62,11 +62,11 @@ def add_records(
     files: Mapping[bytes, bytes] = NO_FILES,
     without: Iterable[bytes] = (),
 ) -> str:
-    """Append records to the notes of commits; returns the new notes commit, `Damaged` where the old one cannot be read.
+    """Append records to the notes of commits, and return the new notes commit.
 
-    `identity` is a whole author line: name, address and moment. No record of the notes before is lost.
-    `files`: what records speak of stands in the same tree, by its path there; git passes over what is no hash.
-    `without`: directories of such files that are removed first.
+    Raise `Damaged` if the old notes cannot be read. No existing record is lost. `identity` is a whole author line:
+    name, address and time. `files`: attached files that records refer to, stored in the same tree by path; git
+    ignores names that are not hashes. `without`: directories of such files that are removed first.
     """
     tree = _NotesTree(reader, writer, 20 if object_format == "sha1" else 32)
     top = tree.open(notes_tip)
@@ -83,7 +83,7 @@ def add_records(
 
 
 def move_notes(
-    reader: ObjectReader,
+    reader: NamedObjectReader,
     writer: ObjectSink,
     notes_tip: str | None,
     moves: Mapping[str, Sequence[str]],
@@ -94,11 +94,11 @@ def move_notes(
     identity: bytes,
     object_format: str,
 ) -> str | None:
-    """Give the notes of commits to others: each to all of those that are named, and no longer where it stood.
+    """Move the notes of commits to others and return the new notes commit, without parent; None if there are no
+    notes.
 
-    `more`: lines for the notes of commits; `files`: what is put beside them, by its path; `without`: directories of
-    what is no note, which go. What the notes were before stands behind the new ones no more. None where nothing was
-    ever said.
+    `moves`: for each commit the commits that get its note; it loses the note itself. `more`: lines to add to the
+    notes of commits; `files`: files to store by path; `without`: directories of files to remove.
     """
     tree = _NotesTree(reader, writer, 20 if object_format == "sha1" else 32)
     top = tree.open(notes_tip)
@@ -122,14 +122,14 @@ def move_notes(
     ).hex()
 
 
-class TreeEditor:
-    """One directory of the tree while it is changed; those below are opened when somebody looks into them."""
+class NotesLevel:
+    """A directory of the notes tree while it is edited. Subdirectories are read when they are first needed."""
 
     __slots__ = ("entries", "opened", "touched")
 
     def __init__(self, entries: dict[bytes, tuple[int, bytes]]) -> None:
         self.entries = entries
-        self.opened: dict[bytes, TreeEditor] = {}
+        self.opened: dict[bytes, NotesLevel] = {}
         self.touched = False
 
     @property
@@ -151,47 +151,47 @@ class TreeEditor:
 class _NotesTree:
     """Reads levels of the notes tree, changes them and writes those that changed."""
 
-    def __init__(self, reader: ObjectReader, writer: ObjectSink, hash_length: int) -> None:
+    def __init__(self, reader: NamedObjectReader, writer: ObjectSink, hash_length: int) -> None:
         self._reader = reader
         self._writer = writer
         self._hash_length = hash_length
 
-    def open(self, tip: str | None) -> TreeEditor:
+    def open(self, tip: str | None) -> NotesLevel:
         if tip is None:
-            return TreeEditor({})
+            return NotesLevel({})
         return self._read_level(parse_commit(self._read(tip, "commit")).tree)
 
-    def append(self, top: TreeEditor, commit: bytes, lines: bytes) -> None:
-        """Put the whole note of a commit, with more lines at its end, where notes are kept."""
+    def append(self, top: NotesLevel, commit: bytes, lines: bytes) -> None:
+        """Store the whole note of a commit, with more lines at its end, at its regular place."""
         before = b"".join(_whole_lines(part) for part in self._take_parts(top, commit))
         if len(before) + len(lines) > MAX_NOTE:
             raise Damaged(
                 f"the note on '{commit.decode('ascii')}' is too large to add to",
-                hint="'git notes --ref=<timeline> remove' takes it away",
+                hint="'git notes --ref=<timeline> remove' removes it",
             )
         level, name = self._place(top, commit)
         level.put(name, FILE, self._writer.add(b"blob", before + lines))
 
-    def put_file(self, level: TreeEditor, path: bytes, content: bytes) -> None:
-        """Put a file at a path that is no note's; one that stood there goes."""
+    def put_file(self, level: NotesLevel, path: bytes, content: bytes) -> None:
+        """Store a file at a path that is not a note's, and replace an existing file."""
         *directories, name = path.split(b"/")
         for directory in directories:
             if directory not in level.entries:
                 level.entries[directory] = (DIRECTORY, b"")
-                level.opened[directory] = TreeEditor({})
+                level.opened[directory] = NotesLevel({})
             if not level.holds(directory, DIRECTORY):
                 raise Damaged(
-                    f"the place of what is attached is taken: '{directory.decode('utf-8', 'replace')}'"
+                    f"the directory of an attached file is a file: '{directory.decode('utf-8', 'replace')}'"
                 )
             level = self._open_below(level, directory)
         level.put(name, FILE, self._writer.add(b"blob", content))
 
-    def take(self, top: TreeEditor, commit: bytes) -> bytes:
-        """Take the whole note of a commit away."""
+    def take(self, top: NotesLevel, commit: bytes) -> bytes:
+        """Remove the note of a commit and return it."""
         return b"".join(_whole_lines(part) for part in self._take_parts(top, commit))
 
-    def take_directory(self, level: TreeEditor, path: bytes) -> None:
-        """Take a directory away with all that stands in it, where there is one."""
+    def take_directory(self, level: NotesLevel, path: bytes) -> None:
+        """Remove a directory and its contents if it exists."""
         *directories, name = path.split(b"/")
         for directory in directories:
             if not level.holds(directory, DIRECTORY):
@@ -201,20 +201,22 @@ class _NotesTree:
             level.opened.pop(name, None)
             level.take(name)
 
-    def put(self, top: TreeEditor, commit: bytes, parts: Sequence[bytes]) -> None:
-        """Add to the note of a commit what does not stand in it; nothing is too large that was there before."""
+    def put(self, top: NotesLevel, commit: bytes, parts: Sequence[bytes]) -> None:
+        """Add to the note of a commit the lines that it does not contain yet. There is no size limit: the lines
+        existed before.
+        """
         lines: dict[bytes, None] = {}
         for part in (self.take(top, commit), *parts):
             lines.update(dict.fromkeys(_whole_lines(part).splitlines(keepends=True)))
         level, name = self._place(top, commit)
         level.put(name, FILE, self._writer.add(b"blob", b"".join(lines)))
 
-    def write(self, level: TreeEditor) -> ObjectId:
-        """Write a level and what changed below it."""
+    def write(self, level: NotesLevel) -> ObjectId:
+        """Write a level and the changed levels below it."""
         self._write_below(level)
         return self._add_tree(level)
 
-    def _write_below(self, level: TreeEditor) -> None:
+    def _write_below(self, level: NotesLevel) -> None:
         for name, below in level.opened.items():
             if below.changed:
                 self._write_below(below)
@@ -223,12 +225,12 @@ class _NotesTree:
                 else:
                     level.take(name)
 
-    def _add_tree(self, level: TreeEditor) -> ObjectId:
+    def _add_tree(self, level: NotesLevel) -> ObjectId:
         entries = [(name, mode, oid) for name, (mode, oid) in level.entries.items()]
         return self._writer.add(b"tree", encode_tree(entries))
 
-    def _take_parts(self, level: TreeEditor, rest: bytes) -> list[bytes]:
-        # More than one level may hold a part of the same note; git shows them as one.
+    def _take_parts(self, level: NotesLevel, rest: bytes) -> list[bytes]:
+        # Several levels may contain a part of the same note; git shows them as one.
         parts = []
         if level.holds(rest, REGULAR):
             parts.append(self._read(level.take(rest).hex(), "blob"))
@@ -236,27 +238,29 @@ class _NotesTree:
             parts += self._take_parts(self._open_below(level, rest[:2]), rest[2:])
         return parts
 
-    def _place(self, top: TreeEditor, commit: bytes) -> tuple[TreeEditor, bytes]:
+    def _place(self, top: NotesLevel, commit: bytes) -> tuple[NotesLevel, bytes]:
         directory, rest = commit[:2], commit[2:]
         if directory not in top.entries:
             top.entries[directory] = (DIRECTORY, b"")
-            top.opened[directory] = TreeEditor({})
+            top.opened[directory] = NotesLevel({})
         if top.holds(directory, DIRECTORY):
             below = self._open_below(top, directory)
             if rest not in below.entries:
                 return below, rest
         if commit in top.entries:
-            raise Damaged(f"the place of the note on '{commit.decode('ascii')}' is taken")
+            raise Damaged(
+                f"the note on '{commit.decode('ascii')}' cannot be stored, another entry has its name"
+            )
         return top, commit
 
-    def _open_below(self, level: TreeEditor, name: bytes) -> TreeEditor:
+    def _open_below(self, level: NotesLevel, name: bytes) -> NotesLevel:
         if name not in level.opened:
             level.opened[name] = self._read_level(level.entries[name][1].hex())
         return level.opened[name]
 
-    def _read_level(self, tree: str) -> TreeEditor:
+    def _read_level(self, tree: str) -> NotesLevel:
         entries = decode_tree(self._read(tree, "tree"), self._hash_length)
-        return TreeEditor({name: (mode, oid) for name, mode, oid in entries})
+        return NotesLevel({name: (mode, oid) for name, mode, oid in entries})
 
     def _read(self, name: str, kind: str) -> bytes:
         try:
@@ -264,7 +268,7 @@ class _NotesTree:
         except GitFailed as failed:
             raise Damaged(f"the notes cannot be read: {failed.message}") from failed
         if found is None or found.kind != kind:
-            raise Damaged(f"the notes cannot be read: '{name}' is no {kind} here")
+            raise Damaged(f"the notes cannot be read: '{name}' is not a {kind}")
         return found.data
 
 
@@ -272,17 +276,15 @@ def _whole_lines(text: bytes) -> bytes:
     return text if text.endswith(b"\n") or not text else text + b"\n"
 
 
-# Notes that other writers left on the first hash of a snapshot, where that has become another commit since.
-#
-# A timeline's own notes move with its commits. Each of the others has notes of its own, which nobody moves: what they
-# say of somebody else's snapshot stands on its id, and is found by that.
+# Other writers' notes on the first hash of a rewritten snapshot. A timeline's own notes move with its commits; notes
+# of other writers stay on the snapshot's id, and are found by it.
 
 NOTES = "refs/notes/envhist/"
 LIST = ("ls-tree", "-r", "-z", "--full-tree")
 
 
 def with_old_notes(git: Git, found: Sequence[Snapshot], own: str) -> list[Snapshot]:
-    """The snapshots of a timeline, with what others say of their first hashes."""
+    """Add the notes that other writers left on the snapshots' first hashes."""
     ids = {one.id for one in found if one.id != one.commit}
     if not ids:
         return list(found)
@@ -302,11 +304,11 @@ def _records_on(git: Git, own: str, ids: Collection[str]) -> dict[str, tuple[Not
 
 
 def every_note(git: Git, ref: str) -> dict[str, bytes]:
-    """By commit, all notes of one writer; an error where one of them cannot be read."""
+    """Return all notes of one writer by commit. Raise an error if one of them cannot be read."""
     found: dict[str, bytes] = {}
     rows = [(name, oid) for name, oid in _listed(git.run(*LIST, ref)) if HASH.fullmatch(name)]
     with CatFile(git) as reader:
-        # More than one place of the tree may hold a part of the same note.
+        # Several entries of the tree may contain a part of the same note.
         for (name, _), answer in zip(rows, reader.read_many(oid for _, oid in rows), strict=True):
             if answer is None:
                 raise Damaged(f"a note is missing: on '{name}' in '{ref}'")
@@ -315,14 +317,14 @@ def every_note(git: Git, ref: str) -> dict[str, bytes]:
 
 
 def _listed(rows: bytes) -> Iterator[tuple[str, str]]:
-    """(commit, blob) for what stands in a tree of notes."""
+    """Yield (commit, blob) for the entries of a notes tree."""
     for row in filter(None, rows.split(b"\0")):
         head, _, path = row.partition(b"\t")
         yield path.replace(b"/", b"").decode("ascii", "replace"), head.split()[2].decode("ascii")
 
 
 def notes_in(git: Git, ref: str, ids: Collection[str]) -> dict[str, bytes]:
-    """The notes of one writer on some commits."""
+    """Return the notes of one writer on some commits."""
     listed = _listed(git.ask(*LIST, ref).out)
     wanted = {name: oid for name, oid in listed if name in ids}
     if not wanted:
@@ -333,47 +335,44 @@ def notes_in(git: Git, ref: str, ids: Collection[str]) -> dict[str, bytes]:
             try:
                 answer = reader.read(oid)
             except EnvhistError:
-                continue  # damaged, and somebody else's: nothing of ours depends on it
+                continue  # damaged, but another writer's: no local data depends on it
             if answer is not None and answer.kind == "blob":
                 found[name] = answer.data
     return found
 
 
 def with_records(snapshot: Snapshot, more: tuple[NoteRecord, ...]) -> Snapshot:
-    """The snapshot, with more that is said of it."""
+    """Return the snapshot with additional records."""
     records = tuple(sorted((*snapshot.records, *more), key=lambda record: record.at))
-    said = [record for record in records if record.kind != "intent"]
+    others = [record for record in records if record.kind != "intent"]
     return replace(
         snapshot,
         records=records,
-        names=names_of(said),
-        verdicts=verdicts_of(said),
-        remarks=remarks_of(said),
-        attached=attached_of(said),
+        names=names_of(others),
+        verdicts=verdicts_of(others),
+        remarks=remarks_of(others),
+        attached=attached_of(others),
     )
 
 
-# What is said of a snapshot on another machine than its own: each writer has their own notes, and readers join them.
-#
-# Notes on what was fetched stand in the user's repository, and go out with the next push. What came with a fetch and
-# speaks of somebody else's snapshots is listed once, as it comes, in a file beside the refs: a fleet has hundreds of
-# writers, hardly one of them says anything of another's, and a log shall not ask them all.
-#
-# From elsewhere remarks and verdicts are taken, with whose word it is. A name is not: it would decide what a word of
-# ours means.
+# Notes on other machines' snapshots. Notes on fetched snapshots are stored in the user's repository and sent by the
+# next push. Fetched notes on other writers' snapshots are listed in a file when they arrive: a fleet has hundreds of
+# writers, few of which write about another's snapshots, and a log must not read the notes of all of them. Remarks and
+# verdicts are accepted from other writers and marked with the writer; names are not, because a name decides which
+# snapshot a revision means.
 
 HEADS = "refs/envhist/heads/"
 FIRST = "envhist-crossed 1"
 CROSSED = "crossed"
-"""In the repository of what was fetched: `<writer> <commit> <blob>` a line."""
+"""In the repository of fetched timelines, one line each: `<writer> <commit> <blob>`."""
 SPOKEN = "spoken"
-"""There too: whether anything was said here of what was fetched."""
+"""Also there: exists if a note was written here on a fetched snapshot."""
 TAKEN = ("note", VERDICT)
 MAX_LINES = 100_000
 
 
 def mark_fetched_notes(fetched: FetchedStore) -> None:
-    """Remember that something is said here of a fetched snapshot."""
+    """Record that a note was written here on a fetched snapshot."""
     try:
         with open(os.path.join(fetched.path, SPOKEN), "ab"):
             pass
@@ -382,46 +381,49 @@ def mark_fetched_notes(fetched: FetchedStore) -> None:
 
 
 def add_local_notes(own: Git, fetched: FetchedStore, found: Sequence[Snapshot]) -> list[Snapshot]:
-    """Snapshots of a fetched timeline, with what was said of them here."""
+    """Add the notes written here to snapshots of a fetched timeline."""
     if not os.path.exists(os.path.join(fetched.path, SPOKEN)):
         return list(found)
     ids = {one.commit for one in found} | {one.id for one in found}
-    said: dict[str, tuple[NoteRecord, ...]] = {}
+    by_commit: dict[str, tuple[NoteRecord, ...]] = {}
     listed = own.ask("for-each-ref", "--format=%(refname)", FETCHED_NOTES).out
     for ref in listed.decode("utf-8", "surrogateescape").split():
         for name, data in notes_in(own, ref, ids).items():
-            said[name] = (*said.get(name, ()), *read_note(data).records)
-    return _joined(found, said)
+            by_commit[name] = (*by_commit.get(name, ()), *read_note(data).records)
+    return _joined(found, by_commit)
 
 
 def add_fetched_notes(fetched: FetchedStore, found: Sequence[Snapshot]) -> list[Snapshot]:
-    """Snapshots of whomever, with what others say of them that came with a fetch."""
+    """Add the fetched notes of other writers to any snapshots."""
     rows = _read(fetched)
     ids = {one.commit for one in found} | {one.id for one in found} if rows else set()
     wanted = [(writer, commit, blob) for writer, commit, blob in rows if commit in ids]
     if not wanted:
         return list(found)
-    said: dict[str, tuple[NoteRecord, ...]] = {}
+    by_commit: dict[str, tuple[NoteRecord, ...]] = {}
     with CatFile(fetched.git) as reader:
         for writer, commit, blob in wanted:
             try:
                 answer = reader.read(blob)
             except Damaged:
-                continue  # somebody else's: nothing of ours depends on it
+                continue  # another writer's: no local data depends on it
             if answer is not None and answer.kind == "blob":
-                told = [_told(record, writer) for record in read_note(answer.data).records]
-                said[commit] = (*said.get(commit, ()), *(one for one in told if one is not None))
-    return _joined(found, said)
+                accepted = [_accepted(record, writer) for record in read_note(answer.data).records]
+                by_commit[commit] = (
+                    *by_commit.get(commit, ()),
+                    *(one for one in accepted if one is not None),
+                )
+    return _joined(found, by_commit)
 
 
-def _joined(found: Sequence[Snapshot], said: Mapping[str, tuple[NoteRecord, ...]]) -> list[Snapshot]:
+def _joined(found: Sequence[Snapshot], by_commit: Mapping[str, tuple[NoteRecord, ...]]) -> list[Snapshot]:
     def more(one: Snapshot) -> tuple[NoteRecord, ...]:
-        return (*said.get(one.commit, ()), *(said.get(one.id, ()) if one.id != one.commit else ()))
+        return (*by_commit.get(one.commit, ()), *(by_commit.get(one.id, ()) if one.id != one.commit else ()))
 
     return [with_records(one, more(one)) if more(one) else one for one in found]
 
 
-def _told(record: NoteRecord, writer: str) -> NoteRecord | None:
+def _accepted(record: NoteRecord, writer: str) -> NoteRecord | None:
     if record.kind not in TAKEN:
         return None
     text = record.fields.get("text")
@@ -431,27 +433,27 @@ def _told(record: NoteRecord, writer: str) -> NoteRecord | None:
 
 
 def list_crossed(fetched: FetchedStore, own: Git, fresh: Collection[str]) -> None:
-    """List anew what those notes say of others' snapshots that a fetch has changed; `fresh`: writers' names here."""
-    there = {ref.removeprefix(FETCHED_NOTES) for ref in fetched.refs(FETCHED_NOTES)}
-    kept = [row for row in _read(fetched) if row[0] in there and row[0] not in fresh]
-    writers = [writer for writer in fresh if writer in there]
-    whose = _whose(fetched, own) if writers else {}
+    """List the cross-machine notes of the writers in `fresh`, given by local name, again after a fetch changed them."""
+    present = {ref.removeprefix(FETCHED_NOTES) for ref in fetched.refs(FETCHED_NOTES)}
+    kept_rows = [row for row in _read(fetched) if row[0] in present and row[0] not in fresh]
+    writers = [writer for writer in fresh if writer in present]
+    owners = _timeline_of_commits(fetched, own) if writers else {}
     for writer in writers:
         rows = fetched.git.run("ls-tree", "-r", "-z", "--full-tree", FETCHED_NOTES + writer).split(b"\0")
         for row in rows:
             head, _, path = row.partition(b"\t")
             commit = path.replace(b"/", b"").decode("ascii", "replace")
-            if len(commit) in (40, 64) and whose.get(commit, "") not in (_bare(writer), ""):
-                kept.append((writer, commit, head.split()[2].decode("ascii")))
-    _write(fetched, kept[:MAX_LINES])
+            if len(commit) in (40, 64) and owners.get(commit, "") not in (_bare(writer), ""):
+                kept_rows.append((writer, commit, head.split()[2].decode("ascii")))
+    _write(fetched, kept_rows[:MAX_LINES])
 
 
-def _whose(fetched: FetchedStore, own: Git) -> dict[str, str]:
-    """The timeline that each commit is of, by its name where it was written."""
+def _timeline_of_commits(fetched: FetchedStore, own: Git) -> dict[str, str]:
+    """Return the timeline of each commit, by its name on the machine that wrote it."""
     found: dict[str, str] = {}
     for git, place in ((fetched.git, REMOTES), (own, HEADS)):
-        told = git.ask("log", "--source", "--format=%H %S", f"--glob={place}", "--no-notes")
-        for line in told.out.decode("utf-8", "surrogateescape").split("\n")[:-1]:
+        listed = git.ask("log", "--source", "--format=%H %S", f"--glob={place}", "--no-notes")
+        for line in listed.out.decode("utf-8", "surrogateescape").split("\n")[:-1]:
             commit, _, ref = line.partition(" ")
             found[commit] = _bare(ref.removeprefix(place))
     return found
@@ -480,8 +482,6 @@ def _write(fetched: FetchedStore, rows: Iterable[tuple[str, str, str]]) -> None:
     path = os.path.join(fetched.path, CROSSED)
     text = "".join(f"{line}\n" for line in (FIRST, *(" ".join(row) for row in rows)))
     try:
-        with open(path + ".new", "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(text)
-        os.rename(path + ".new", path)
+        replace_file(path, text.encode("utf-8", "surrogateescape"), durability=Durability.NONE)
     except OSError as error:
         raise cannot_write(error, path) from error

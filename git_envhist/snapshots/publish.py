@@ -1,8 +1,8 @@
-"""Makes a snapshot exist: its commit and its first note in a pack, the packs into the repository, then the refs.
+"""Make a snapshot visible: write commit and note into a pack, move the packs into the repository, then move the refs.
 
-The order is the durability promise. Packs are durable before a ref names what they hold; the ref's directory is
-synced before anybody is told. The note rides along in the same transaction where it can be written; where not, the
-snapshot goes without it.
+The order is the durability promise: packs are durable before a ref names their objects, and the ref's directory is
+synced before the capture reports success. The note moves in the same transaction if it can be written; otherwise the
+snapshot is published without it. `annotate` and `add_note_records` add records to existing snapshots.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
-from git_envhist.config import Settings
 from git_envhist.disk import COMMON_LOCK, locked, state_directory
 from git_envhist.errors import Damaged, EnvhistError, GitFailed, in_words
 from git_envhist.git.cat_file import CatFile, GitObject
@@ -29,7 +28,6 @@ from git_envhist.snapshots.notes import NO_FILES, add_records
 from git_envhist.snapshots.staging import Staging
 from git_envhist.snapshots.timelines import (
     current_commit,
-    ensure_timeline,
     read_rewritten,
     remember_left_behind,
 )
@@ -37,18 +35,18 @@ from git_envhist.snapshots.timelines import (
 TRIES = 20
 
 Describe = Callable[[str | None], MessageFields]
-"""The message's contents for a snapshot that follows a given commit."""
+"""Returns the message fields of a snapshot that follows a given commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitDraft:
-    """All that a snapshot's commit is made of, but for its parent."""
+    """Everything that a snapshot's commit is made of, except its parent."""
 
     tree: str
     signature: bytes
     describe: Describe
     records: Callable[[str], tuple[NoteRecord, ...]]
-    """What its note says from the first, given the commit."""
+    """Returns the first records of its note, given the commit."""
     key: Key | None
     at: datetime
 
@@ -69,55 +67,57 @@ def publish(
     staging: Staging,
     timeline: str,
     packs: list[StagedPack],
-    letter: CommitDraft,
+    commit_draft: CommitDraft,
     own: OwnPacks,
 ) -> PublishedSnapshot:
-    """Append the snapshot to its timeline; if the tip moved meanwhile, to the new tip.
+    """Append the snapshot to its timeline; if the tip move_warnings meanwhile, to the new tip.
 
-    What stands in our `own` packs is read there: each git that is not asked saves a millisecond or two.
+    Objects in our `own` packs are read in this process: each git child saved is a millisecond or two.
     """
     ref = TIMELINE_REFS + timeline
     waiting = list(packs)
     for _ in range(TRIES):
         tip = repository.resolve_ref(ref)
-        there = tip is not None and (bytes.fromhex(tip) in own or _is_there(repository, tip))
-        parent = tip if there else None
-        lost = [] if parent == tip else [_leave_behind(repository, timeline, tip)]
-        draft = letter.describe(parent)
-        data = _commit_data(parent, draft, letter)
+        exists = tip is not None and (bytes.fromhex(tip) in own or _tip_exists(repository, tip))
+        parent = tip if exists else None
+        lost = [] if parent == tip else [_abandon_tip(repository, timeline, tip)]
+        draft = commit_draft.describe(parent)
+        data = _commit_data(parent, draft, commit_draft)
         commit, notes, small, warnings = _write_commit(
-            repository, staging, timeline, data, letter, own, waiting
+            repository, staging, timeline, data, commit_draft, own, waiting
         )
         staging.journal_commit(commit)
         staging.publish([*waiting, *small])
-        moved = _move(repository, ref, timeline, commit, tip, notes)
-        if moved is None:
+        move_warnings = _move(repository, ref, timeline, commit, tip, notes)
+        if move_warnings is None:
             continue
         stored = sum(pack.size for pack in (*waiting, *small))
-        return PublishedSnapshot(commit, parent, draft, stored, data, (*lost, *warnings, *moved))
-    raise GitFailed(f"'{ref}' would not stand still", hint="run the command again")
+        return PublishedSnapshot(commit, parent, draft, stored, data, (*lost, *warnings, *move_warnings))
+    raise GitFailed(f"'{ref}' keeps changing", hint="run the command again")
 
 
-def _is_there(repository: Repository, tip: str) -> bool:
-    # A multi-pack-index that names a pack which has gone hides what stands in others.
+def _tip_exists(repository: Repository, tip: str) -> bool:
+    # A multi-pack-index that names a deleted pack hides the objects of other packs.
     return object_exists(repository.git, tip) or (
         drop_broken_index(repository.pack_dir) and object_exists(repository.git, tip)
     )
 
 
-def _leave_behind(repository: Repository, timeline: str, tip: str | None) -> str:
+def _abandon_tip(repository: Repository, timeline: str, tip: str | None) -> str:
     remember_left_behind(repository.common_state, timeline)
     return (
-        f"the history before this cannot be read: '{tip}' is gone; it begins anew "
-        "('git envlog fsck --repair' brings back what there is)"
+        f"the history before this cannot be read: '{tip}' is missing; a new chain starts "
+        "('git envlog fsck --repair' recovers the old snapshots that exist)"
     )
 
 
-def _commit_data(parent: str | None, draft: MessageFields, letter: CommitDraft) -> bytes:
+def _commit_data(parent: str | None, draft: MessageFields, commit_draft: CommitDraft) -> bytes:
     message = write_message(draft)
-    if letter.key is not None:
-        message = with_mac(message, letter.key.mac(mac_input(letter.tree, letter.signature, message)))
-    return encode_commit(letter.tree, parent, letter.signature, letter.signature, message)
+    if commit_draft.key is not None:
+        message = with_mac(
+            message, commit_draft.key.mac(mac_input(commit_draft.tree, commit_draft.signature, message))
+        )
+    return encode_commit(commit_draft.tree, parent, commit_draft.signature, commit_draft.signature, message)
 
 
 def _write_commit(
@@ -125,20 +125,20 @@ def _write_commit(
     staging: Staging,
     timeline: str,
     data: bytes,
-    letter: CommitDraft,
+    commit_draft: CommitDraft,
     own: OwnPacks,
     waiting: list[StagedPack],
 ) -> tuple[str, tuple[str | None, str] | None, list[StagedPack], list[str]]:
-    """Write the commit and its note, into one pack with what is small of `waiting`, which has it no more then."""
+    """Write the commit and its note into one pack, and merge the small packs of `waiting` into it."""
     writer = PackWriter(staging.pack_dir, repository.object_format)
-    _join(writer, waiting, repository.hash_length)
+    _merge_small(writer, waiting, repository.hash_length)
     commit = writer.add(b"commit", data).hex()
     warnings: list[str] = []
     notes = None
     undo = writer.mark()
     try:
         notes = _write_notes(
-            repository, writer, timeline, {commit: letter.records(commit)}, letter.signature, own
+            repository, writer, timeline, {commit: commit_draft.records(commit)}, commit_draft.signature, own
         )
     except (EnvhistError, OSError) as error:
         writer.rollback(undo)
@@ -147,7 +147,7 @@ def _write_commit(
     return commit, notes, [pack] if pack else [], warnings
 
 
-def _join(writer: PackWriter, waiting: list[StagedPack], hash_length: int) -> None:
+def _merge_small(writer: PackWriter, waiting: list[StagedPack], hash_length: int) -> None:
     for pack in [pack for pack in waiting if pack.size <= JOINED]:
         before = writer.mark()
         try:
@@ -169,7 +169,7 @@ def _write_notes(
     files: Mapping[bytes, bytes] = NO_FILES,
     without: Sequence[bytes] = (),
 ) -> tuple[str | None, str]:
-    """(the notes' old tip, the new one)."""
+    """Return the old tip of the notes and the new one."""
     old = repository.resolve_ref(NOTES_REFS + timeline)
     with CatFile(repository.git) as reader:
         new = add_records(
@@ -186,7 +186,7 @@ def _write_notes(
 
 
 class _OwnFirst:
-    """Reads objects from our packs, and from git what does not stand there whole."""
+    """Reads objects from our packs, and from git those that are missing or damaged exists."""
 
     def __init__(self, own: OwnPacks, others: CatFile) -> None:
         self._own = own
@@ -208,7 +208,7 @@ def _move(
     parent: str | None,
     notes: tuple[str | None, str] | None,
 ) -> list[str] | None:
-    """Move the refs: the warnings that it cost, or None where somebody else was quicker."""
+    """Move the refs. Return the warnings, or None if another process move_warnings the snapshot's ref first."""
     snapshot = RefUpdate(ref, commit, parent)
     warnings: list[str] = []
     if notes is not None:
@@ -229,12 +229,13 @@ def _move(
 
 
 def _move_alone(repository: Repository, snapshot: RefUpdate) -> None:
-    # git moves the refs of a transaction one after another: one that was killed may have moved ours before it died.
+    # git moves the refs of a transaction one after another: a git that was killed may have move_warnings ours already.
     if repository.resolve_ref(snapshot.ref) != snapshot.new:
         try:
             repository.move_refs([snapshot])
         except EnvhistError:
-            # git may have found nothing because a `gc` beside us has just taken an index of ours for garbage.
+            # A concurrent `git gc` may have deleted one of our indexes as garbage, so that git did not find the
+            # objects.
             if restore_lost_indexes(repository.common_state, repository.pack_dir):
                 repository.move_refs([snapshot])
             elif repository.resolve_ref(snapshot.ref) != snapshot.new:
@@ -250,7 +251,7 @@ def annotate(
     files: Mapping[bytes, bytes] = NO_FILES,
     without: Sequence[bytes] = (),
 ) -> None:
-    """Add records and files to the notes ref of a timeline; `without`: directories of files to remove first."""
+    """Add records and files to the notes of a timeline; `without`: directories of files to remove first."""
     ref = NOTES_REFS + timeline
     for _ in range(TRIES):
         writer = PackWriter(staging.pack_dir, repository.object_format)
@@ -266,11 +267,11 @@ def annotate(
             continue
         repository.sync_refs([ref])
         return
-    raise GitFailed(f"'{ref}' would not stand still", hint="run the command again")
+    raise GitFailed(f"'{ref}' keeps changing", hint="run the command again")
 
 
 def object_exists(git: Git, oid: str) -> bool:
-    """Whether an object is there; an error where git cannot tell."""
+    """Return whether an object exists. Raise `GitFailed` if git cannot determine it."""
     asked = git.try_run("cat-file", "-e", oid)
     if asked.status not in (0, 1):
         raise GitFailed(asked.complaint)
@@ -278,9 +279,11 @@ def object_exists(git: Git, oid: str) -> bool:
 
 
 def is_published(git: Git, commit: str) -> bool:
-    """Whether a ref of ours relies on a commit; an error where git cannot tell, because then nothing may go."""
+    """Return whether one of our refs reaches a commit. Raise `GitFailed` if git cannot determine it: then nothing may
+    be deleted.
+    """
     if not object_exists(git, commit):
-        # What a ref names and git cannot read is damaged: no reason to take the rest of it away.
+        # A commit that a ref names and git cannot read is damaged: that is no reason to delete the rest.
         return (
             commit
             in git.run("for-each-ref", "--format=%(objectname)", TIMELINE_REFS, NOTES_REFS, TRASH_REFS)
@@ -291,18 +294,18 @@ def is_published(git: Git, commit: str) -> bool:
     return bool(refs.strip())
 
 
-# Adds records to a note by themselves, without a capture.
-
-
 def add_note_records(
     repository: Repository,
-    settings: Settings,
+    own_timeline: Callable[[], str],
     snapshot: Snapshot,
     records: tuple[NoteRecord, ...],
     signature: bytes,
     files: Mapping[bytes, bytes] = NO_FILES,
 ) -> None:
-    """Add records to the note of a snapshot, and beside the notes what they speak of."""
+    """Add records to the note of a snapshot, and files to the tree of the notes.
+
+    `own_timeline` returns the name of this working tree's timeline; it is called while the locks are held.
+    """
     own = os.path.join(state_directory(repository.state), "lock")
     common = os.path.join(state_directory(repository.common_state), COMMON_LOCK)
     with (
@@ -310,11 +313,11 @@ def add_note_records(
         locked(common, shared=True),
         Staging.create(repository.common_state, repository.pack_dir, repository.shared) as staging,
     ):
-        timeline = ensure_timeline(repository, settings)
+        timeline = own_timeline()
         if snapshot.timeline == timeline:
-            # Nobody rewrites the timeline now; who did since the snapshot was read has said what became of it.
+            # The lock excludes a concurrent rewrite; an earlier one recorded the commit's new hash.
             place = current_commit(read_rewritten(repository.common_state), snapshot.commit)
         else:
-            # Nobody moves what others say of a moment: it stands on its id, which stays for ever.
+            # Notes on another timeline's snapshot are stored on its id, which never changes.
             place = snapshot.id
         annotate(repository, staging, timeline, {place: records}, signature, files)

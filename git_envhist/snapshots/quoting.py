@@ -1,7 +1,7 @@
-"""Arbitrary bytes in lines of words: the one way of quoting that all our text files share (pure).
+"""Quote arbitrary bytes in lines of words; shared by all text files of the format (pure).
 
-The bytes 0x00 to 0x20, `%` and 0x7f are written `%xx` in lower case, everything else stands as it is. There is one
-spelling for each value, and a reader refuses every other: two lines never mean one thing.
+The bytes 0x00 to 0x20, `%` and 0x7f are written `%xx` in lower case, all others literally. Each value has one
+spelling, and a reader refuses every other one: two different lines never mean the same.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _TOP_WORD = b"."
 
 
 def quote(value: bytes) -> bytes:
-    """The value as one word."""
+    """Return the value as one word."""
     return UNSAFE.sub(_quote_byte, value) if UNSAFE.search(value) is not None else value
 
 
 def unquote(word: bytes) -> bytes:
-    """The value of a word; `Damaged` where `quote` would not have written it so."""
+    """Return the value of a word. Raise `Damaged` if `quote` would have written it differently."""
     if UNSAFE.search(word) is None:
         return word
     value = _QUOTED.sub(_unquote_byte, word)
@@ -34,12 +34,12 @@ def unquote(word: bytes) -> bytes:
 
 
 def quote_path(path: bytes) -> bytes:
-    """A path as one word; the top, whose path is empty, is a dot."""
+    """Return a path as one word; the empty path of the top becomes a dot."""
     return quote(path) or _TOP_WORD
 
 
 def unquote_path(word: bytes) -> EnvPath:
-    """The path of a word: relative, and never leading out of its top."""
+    """Return the path of a word: relative, without `.` or `..` components."""
     path = unquote(word)
     if path == _TOP_WORD:
         return TOP

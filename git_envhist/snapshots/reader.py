@@ -1,7 +1,8 @@
-"""One snapshot of the two that a restore compares, read piece by piece and with suspicion.
+"""Read files, trees and manifest shards of one snapshot, and validate everything read.
 
-A tree says which bytes stand where, the manifest what they are; here is found where in the environment each directory
-of either belongs, and whether the one above it names it.
+`FileReader` returns the bytes of single files. `SnapshotReader` reads a snapshot lazily for a restore or a
+comparison: for each directory its tree (bytes), its manifest shard (metadata) and its place in the environment.
+`with_damaged_path` finds the path that made a comparison fail.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from git_envhist.lazy import once
 from git_envhist.model import Entry, EnvPath, ObjectId, StoredAs
 from git_envhist.objects.reader import BulkReader
 from git_envhist.objects.trees import DIRECTORY, decode_by_name, decode_tree
-from git_envhist.snapshots.chunks import pieces_path, read_pointer
+from git_envhist.snapshots.chunks import chunks_path, read_pointer
 from git_envhist.snapshots.layout import (
     DOTGIT,
     MANIFEST,
@@ -28,7 +29,7 @@ from git_envhist.snapshots.layout import (
     dotgit_directory,
     root_directory,
     shard_path,
-    split_realm,
+    split_root,
     stored_below,
     stored_places,
 )
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class TreeReader:
-    """Finds what stands at stored paths of one tree, each directory read once; any name will do."""
+    """Look up stored paths in one tree (given by any name); each directory is read once."""
 
     def __init__(self, reader: CatFile | OwnFirst, tree_ish: str, id_length: int) -> None:
         self._reader = reader
@@ -51,7 +52,7 @@ class TreeReader:
         self._directories: dict[bytes, dict[bytes, bytes]] = {}
 
     def look_up(self, path: bytes) -> ObjectId | None:
-        """The object at a path; None where nothing stands there."""
+        """Return the object at a path, or None."""
         directory, _, name = path.rpartition(b"/")
         oid = self._entries(directory).get(name)
         return None if oid is None else ObjectId(oid)
@@ -73,16 +74,16 @@ class TreeReader:
         return {name: oid for name, _, oid in decode_tree(answer[1], self._id_length, gitlinks=True)}
 
 
-# The bytes of one file of a snapshot, as they were on disk: sealed ones opened, pieces put together.
+# The bytes of single files as they were on disk: sealed files unsealed, chunks concatenated.
 
 OpenSealed = Callable[[EnvPath, bytes], bytes]
 
 
 class NoSuchFile(EnvhistError):
-    """The snapshot holds no bytes for a path."""
+    """The snapshot stores no bytes for a path."""
 
     code = "no-such-path"
-    usual_hint = "'git envlog show <rev>' tells what it holds"
+    usual_hint = "'git envlog show <rev>' shows its contents"
     exit_code = 4
 
 
@@ -98,7 +99,7 @@ class FileReader:
         self._open_sealed = open_sealed
 
     def read(self, path: EnvPath) -> Iterator[bytes]:
-        """The bytes of a file, block by block; of a link its target."""
+        """Yield the bytes of a file in blocks, or the target of a link."""
         entry, oid = self.entry(path), self._blob_id(path)
         if oid is None:
             raise _no_bytes(path, entry)
@@ -112,7 +113,7 @@ class FileReader:
             yield data
 
     def entry(self, path: EnvPath) -> Entry | None:
-        """What the manifest says of a path."""
+        """Return the manifest's entry for a path, or None."""
         places = stored_places(path)
         return next((entry for place in places if (entry := self._entry(*place, path)) is not None), None)
 
@@ -134,7 +135,7 @@ class FileReader:
         return next((entry for entry in shard.entries if entry.path.rpartition(b"/")[2] == name), None)
 
     def reserved(self, name: bytes) -> bytes | None:
-        """A list that stands below the reserved name, or None where there is none."""
+        """Return the contents of a file below the reserved name, or None if it does not exist."""
         oid = self._look.look_up(RESERVED + b"/" + name)
         return self._blob(oid.hex(), EnvPath(name)) if oid is not None else None
 
@@ -143,28 +144,29 @@ class FileReader:
         self._bulk.close()
 
     def _pieces(self, tree: bytes, path: EnvPath) -> Iterator[bytes]:
-        outer, inner = pieces_path(tree)
+        outer, inner = chunks_path(tree)
         place = b"/".join((RESERVED, PIECES, outer.encode(), inner.encode()))
         if self._look.look_up(place) != tree:
-            raise Damaged(f"the pieces of a file are not in the snapshot: '{show(path)}'")
+            raise Damaged(f"the chunks of a file are not in the snapshot: '{show(path)}'")
         for _, _, run in self._listed(tree, path):
             for piece in self._bulk.read([oid.hex() for _, _, oid in self._listed(run, path)]):
                 if piece is None:
-                    raise _bytes_missing(path)
+                    raise _missing_bytes(path)
                 yield piece
 
     def _listed(self, tree: bytes, path: EnvPath) -> list[tuple[bytes, int, bytes]]:
         answer = self._reader.read(tree.hex())
         if answer is None or answer[0] != "tree":
             raise Damaged(
-                f"pieces are missing of '{show(path)}'", hint="'git envlog fsck' says what else is missing"
+                f"chunks are missing of '{show(path)}'",
+                hint="'git envlog fsck' lists everything that is missing",
             )
         return decode_tree(answer[1], self._length)
 
     def _blob(self, oid: str, path: EnvPath) -> bytes:
         answer = self._reader.read(oid)
         if answer is None:
-            raise _bytes_missing(path)
+            raise _missing_bytes(path)
         if answer[0] != "blob":
             raise NoSuchFile(
                 f"not a file in this snapshot: '{show(path)}'",
@@ -173,8 +175,10 @@ class FileReader:
         return answer[1]
 
 
-def _bytes_missing(path: EnvPath) -> Damaged:
-    return Damaged(f"bytes are missing of '{show(path)}'", hint="'git envlog fsck' says what else is missing")
+def _missing_bytes(path: EnvPath) -> Damaged:
+    return Damaged(
+        f"bytes are missing of '{show(path)}'", hint="'git envlog fsck' lists everything that is missing"
+    )
 
 
 def _no_bytes(path: EnvPath, entry: Entry | None) -> NoSuchFile:
@@ -182,8 +186,8 @@ def _no_bytes(path: EnvPath, entry: Entry | None) -> NoSuchFile:
         return NoSuchFile(
             f"not in this snapshot: '{show(path)}'", hint="'git envlog -- <path>' lists those that changed it"
         )
-    what = "recorded by its hash only" if entry.stored is StoredAs.FINGERPRINT else _kind_of(entry)
-    return NoSuchFile(f"no bytes are kept of '{show(path)}': it is {what}")
+    kind = "recorded by its hash only" if entry.stored is StoredAs.FINGERPRINT else _kind_of(entry)
+    return NoSuchFile(f"no bytes are stored of '{show(path)}': it is {kind}")
 
 
 def _kind_of(entry: Entry) -> str:
@@ -191,23 +195,23 @@ def _kind_of(entry: Entry) -> str:
 
 
 GIT = b".git"
-HINT = "it is not as a capture writes it: restore another snapshot, and ask 'git envlog fsck' about this one"
+HINT = "no capture writes such a snapshot: restore another one, and check this one: git envlog fsck"
 NESTED = RESERVED + b"/" + DOTGIT
 ROOT = RESERVED + b"/" + ROOTS
 _FLAT_ESCAPE = re.compile(rb"%([0-9a-f]{2})")
 
 
 class Objects(Protocol):
-    """Reads objects by their raw ids: kind and bytes, checked; `Damaged` where there is none."""
+    """Reads objects by raw id: kind and bytes, verified. Raises `Damaged` if there is none."""
 
     def read(self, oid: bytes) -> tuple[bytes, bytes]: ...
 
 
 class DirectoryPlace(NamedTuple):
-    """Where a directory stands: in the tree, and in the environment."""
+    """The place of a directory: its stored path, its additional root, and its path in the environment."""
 
     stored: bytes
-    realm: bytes
+    root: bytes
     path: EnvPath
 
 
@@ -216,23 +220,23 @@ Tree = dict[bytes, tuple[int, bytes]]
 
 
 class SnapshotReader:
-    """One snapshot, read piece by piece."""
+    """Read one snapshot lazily and validate everything read."""
 
-    def __init__(self, objects: Objects, root: bytes | None, beside: SnapshotReader | None = None) -> None:
-        """`beside`: the other one of two; what both hold is read and taken apart once."""
+    def __init__(self, objects: Objects, root: bytes | None, sibling: SnapshotReader | None = None) -> None:
+        """`sibling`: the other snapshot of a comparison; objects in both are read and parsed once."""
         self.objects = objects
         self._root = root
-        self.decoded: dict[bytes, Tree] = beside.decoded if beside is not None else {}
-        self.shared: dict[bytes, bytes] = beside.shared if beside is not None else {}
+        self.decoded: dict[bytes, Tree] = sibling.decoded if sibling is not None else {}
+        self.shared: dict[bytes, bytes] = sibling.shared if sibling is not None else {}
         self._trees: dict[bytes, Tree] = {}
         self._oids: dict[bytes, bytes] = {}
-        """Of the trees of directories."""
+        """Ids of the trees of directories, by stored path."""
         self._texts: dict[bytes, bytes] = {}
         self._shards: dict[bytes, Tree] = {}
 
     @property
     def environment(self) -> tuple[Tree, ...]:
-        """All that pairs are made of."""
+        """Return everything that a comparison depends on."""
         return self.tree(b""), self.manifest, self.tree(NESTED), self.tree(ROOT)
 
     @once
@@ -240,7 +244,7 @@ class SnapshotReader:
         return self._reserved_tree(MANIFEST)
 
     def shards_below(self, outer: bytes) -> Tree:
-        """The shards whose names begin with these two digits."""
+        """Return the shards with names that begin with these two digits."""
         if outer not in self._shards:
             mode, oid = self.manifest.get(outer, (0, b""))
             with damage_context(b"/".join((RESERVED, MANIFEST, outer))):
@@ -248,17 +252,17 @@ class SnapshotReader:
         return self._shards[outer]
 
     def stored_at(self, outer: bytes, inner: bytes) -> bytes:
-        """The stored path of the directory whose shard has this name."""
+        """Return the stored path of the directory with a shard of this name."""
         text = self._blob(self.shards_below(outer)[inner])
         head = text[: text.find(b"\n") + 1]
         stored = _directory_of(head)
         if _shard_names(stored) != (outer, inner):
-            raise damaged("a manifest stands where that of another directory belongs:", stored)
+            raise damaged("a manifest shard is stored under the name of another directory's:", stored)
         self._texts[stored] = text
         return stored
 
     def has(self, stored: bytes) -> bool:
-        """Whether the manifest describes this directory."""
+        """Return whether the manifest describes this directory."""
         outer, inner = _shard_names(stored)
         return inner in self.shards_below(outer)
 
@@ -274,15 +278,15 @@ class SnapshotReader:
         return self._texts[stored]
 
     def tree(self, stored: bytes) -> Tree:
-        """The entries of the tree at a stored path; none where none stands there."""
+        """Return the entries of the tree at a stored path, none if it does not exist."""
         if stored not in self._trees:
             self._trees[stored] = self._read_tree(stored)
         return self._trees[stored]
 
     def forget(self, stored: bytes) -> None:
-        """Release the tree and the shard of a directory without subdirectories; a later question reads them again.
+        """Release the tree and the shard of a directory without subdirectories; a later request reads them again.
 
-        Those of a directory with subdirectories stay: each of these is asked about by its parent.
+        A directory with subdirectories keeps them: each subdirectory looks itself up in its parent.
         """
         tree = self._trees.get(stored, {})
         if not stored or any(mode == DIRECTORY for mode, _ in tree.values()):
@@ -298,30 +302,29 @@ class SnapshotReader:
                 self.shared.pop(item[1], None)
 
     def ids(self, stored: bytes) -> tuple[bytes, bytes]:
-        """The ids of the shard and of the tree of a directory that is described, and not the top; none of a tree where
-        no tree holds it."""
+        """Return the ids of the shard and the tree of a directory other than the top; b"" if it has no tree."""
         outer, inner = _shard_names(stored)
         above, _, name = stored.rpartition(b"/")
         mode, oid = self._above(above).get(name, (0, b""))
         return self.shards_below(outer)[inner][1], oid if mode == DIRECTORY else b""
 
     def place(self, stored: bytes) -> DirectoryPlace:
-        """Where a directory stands in the environment."""
-        realm, path = split_realm(stored)
-        if realm.startswith(NESTED + b"/"):
-            parts = (self._nested(realm), GIT, path)
+        """Return the place of a directory in the environment."""
+        root, path = split_root(stored)
+        if root.startswith(NESTED + b"/"):
+            parts = (self._nested(root), GIT, path)
             return DirectoryPlace(stored, b"", EnvPath(b"/".join([part for part in parts if part])))
-        if realm:
-            name = _unflat(realm[len(ROOT) + 1 :])
-            if not name or root_directory(name) != realm:
-                raise damaged("a further root is not called as roots are:", realm)
+        if root:
+            name = _unflat(root[len(ROOT) + 1 :])
+            if not name or root_directory(name) != root:
+                raise damaged("an additional root has an invalid name:", root)
             return DirectoryPlace(stored, name, path)
         if GIT in path.split(b"/"):
-            raise damaged("a repository stands among the files:", stored)
+            raise damaged("a repository is stored among the files:", stored)
         return DirectoryPlace(stored, b"", path)
 
     def directories_with_links(self, groups: set[int]) -> set[bytes]:
-        """Every directory with an entry in one of these groups of hard links."""
+        """Return every directory with an entry in one of these groups of hard links."""
         words = {b"%x" % group for group in groups}
         found = set()
         for text in self._all_texts():
@@ -340,7 +343,7 @@ class SnapshotReader:
                 whole = self._decode(self._root) if self._root is not None else {}
             return {name: item for name, item in whole.items() if name != RESERVED}
         above, _, name = stored.rpartition(b"/")
-        # What is damaged further up is told as that directory's.
+        # Damage in a directory further up is reported for that directory.
         mode, oid = self._above(above).get(name, (0, b""))
         with damage_context(stored):
             if mode != DIRECTORY:
@@ -365,37 +368,37 @@ class SnapshotReader:
             return self._decode(oid) if mode == DIRECTORY else {}
 
     def is_named(self, stored: bytes) -> bool:
-        """Whether the directory above names this one; the top of a realm needs nobody to."""
-        realm, path = split_realm(stored)
+        """Return whether the parent's manifest lists this directory; the top of a root needs no parent."""
+        root, path = split_root(stored)
         if not path:
-            if not realm.startswith(NESTED + b"/"):
+            if not root.startswith(NESTED + b"/"):
                 return self.has(stored)
-            nested = self._nested_or_none(realm)
+            nested = self._nested_or_none(root)
             return nested is not None and self._names(stored_below(b"", nested), GIT)
         above, _, name = path.rpartition(b"/")
-        return self._names(stored_below(realm, EnvPath(above)), name)
+        return self._names(stored_below(root, EnvPath(above)), name)
 
     def _names(self, stored: bytes, name: bytes) -> bool:
         return self.has(stored) and b"\n%b d " % quote(name) in self.text(stored)
 
-    def _nested(self, realm: bytes) -> EnvPath:
-        found = self._nested_or_none(realm)
+    def _nested(self, root: bytes) -> EnvPath:
+        found = self._nested_or_none(root)
         if found is None:
-            raise damaged("nothing holds the nested repository at", realm)
+            raise damaged("no directory contains the nested repository at", root)
         return found
 
-    def _nested_or_none(self, realm: bytes) -> EnvPath | None:
-        flat = realm[len(NESTED) + 1 :]
+    def _nested_or_none(self, root: bytes) -> EnvPath | None:
+        flat = root[len(NESTED) + 1 :]
         path = EnvPath(_unflat(flat))
-        if path and GIT not in path.split(b"/") and dotgit_directory(path) == realm:
+        if path and GIT not in path.split(b"/") and dotgit_directory(path) == root:
             return path
-        return self._nested_by_digest.get(realm)
+        return self._nested_by_digest.get(root)
 
     @once
     def _nested_by_digest(self) -> dict[bytes, EnvPath]:
-        # A path too long for one name stands there as its digest, which says nothing: all that hold a `.git` are tried.
+        # A path too long for one component is stored as its digest, so all directories with a `.git` are tried.
         holders = [text for text in self._all_texts() if b"\n.git d " in text]
-        paths = [split_realm(read_shard(text).directory)[1] for text in holders]
+        paths = [split_root(read_shard(text).directory)[1] for text in holders]
         return {dotgit_directory(path): path for path in paths if path}
 
     def _decode(self, oid: bytes) -> Tree:
@@ -407,28 +410,30 @@ class SnapshotReader:
         mode, oid = item
         kind, data = self.objects.read(oid) if mode != DIRECTORY else (b"tree", b"")
         if kind != b"blob":
-            raise Damaged("a shard of the manifest is no file", hint=HINT)
+            raise Damaged("a shard of the manifest is not a file", hint=HINT)
         return data
 
 
 def read_tree(objects: Objects, oid: bytes) -> Tree:
-    """The entries of a tree, or of the tree of a snapshot that is named by its commit."""
+    """Return the entries of a tree, or of the tree of a commit."""
     return decode_by_name(tree_text(objects, oid), len(oid))
 
 
 def tree_text(objects: Objects, oid: bytes) -> bytes:
-    """The bytes of such a tree."""
+    """Return the bytes of a tree, or of the tree of a commit."""
     kind, data = objects.read(oid)
     if kind == b"commit":
         kind, data = objects.read(bytes.fromhex(data[5 : data.find(b"\n")].decode("ascii")))
     if kind != b"tree":
-        raise Damaged(f"object {oid.hex()} is no tree", hint=HINT)
+        raise Damaged(f"object {oid.hex()} is not a tree", hint=HINT)
     return data
 
 
 @lru_cache(64)
 def _directory_of(head: bytes) -> bytes:
-    """The stored path of the directory that the first line of a shard names: mostly both sides have the same."""
+    """Return the stored path in a shard's first line; cached, because both sides of a comparison mostly have the
+    same.
+    """
     return read_shard(head + b". d 0000 0 u=0 g=0\n").directory
 
 
@@ -448,37 +453,37 @@ def _unflat(flat: bytes) -> bytes:
 
 @contextmanager
 def damage_context(stored: bytes) -> Iterator[None]:
-    """What cannot be read is told as what is said of a directory: an object's id says nothing to a person."""
+    """Add the directory to errors about unreadable objects: an object id means nothing to a user."""
     try:
         yield
     except (Damaged, GitFailed) as error:
-        what = f"what is said of the directory '{show(stored) or '.'}' cannot be read: {error.message}"
-        raise Damaged(what, hint=HINT) from error
+        text = f"the data of the directory '{show(stored) or '.'}' cannot be read: {error.message}"
+        raise Damaged(text, hint=HINT) from error
 
 
-def damaged(what: str, path: bytes) -> Damaged:
-    """A snapshot that says what no capture writes."""
-    return Damaged(f"{what} '{show(path)}'", hint=HINT)
+def damaged(text: str, path: bytes) -> Damaged:
+    """Return the error for a snapshot that no capture writes."""
+    return Damaged(f"{text} '{show(path)}'", hint=HINT)
 
 
-# Which path is damaged: asked once a comparison has failed, since git tells an object's id, which nobody knows.
+# Find the damaged path after a comparison failed: git reports only an object's id.
 
 SHARDS = RESERVED + b"/" + MANIFEST + b"/"
-UNREADABLE_HINT = "compare with another snapshot, and ask 'git envlog fsck' about this one"
+UNREADABLE_HINT = "compare with another snapshot, and check this one: git envlog fsck"
 LENGTHS = (40, 64)
 MAX_DIRECTORIES = 500_000
-"""Trees that hold each other many times over stand for any number of them."""
+"""Trees that contain each other repeatedly can represent any number of paths."""
 
 
 def with_damaged_path(git: Git, snapshots: tuple[str, ...], error: EnvhistError) -> EnvhistError:
-    """The same failure, with the path that cannot be read, if it is one in these snapshots (commits or trees)."""
+    """Return the error with the path that cannot be read, if it is in one of these snapshots (commits or trees)."""
     for snapshot in snapshots:
         if len(snapshot) in LENGTHS:
             with CatFile(git) as reader:
                 path = _first_unreadable(reader, snapshot)
             if path is not None:
-                what = f"what is said of '{show(path) or '.'}' cannot be read: {error.message}"
-                return Damaged(what, hint=UNREADABLE_HINT)
+                text = f"the data of '{show(path) or '.'}' cannot be read: {error.message}"
+                return Damaged(text, hint=UNREADABLE_HINT)
     return error
 
 
@@ -487,7 +492,7 @@ def _first_unreadable(reader: CatFile, snapshot: str) -> bytes | None:
     directories: list[bytes] = []
     waiting = [(b"", f"{snapshot}^{{tree}}", True)]
     while (waiting or later) and len(directories) < MAX_DIRECTORIES:
-        # What is said of directories comes last: by then it is known which there are.
+        # Shards come last: by then all directories that they may describe are known.
         path, name, is_tree = (waiting or later).pop()
         try:
             answer = reader.read(name)
@@ -495,18 +500,18 @@ def _first_unreadable(reader: CatFile, snapshot: str) -> bytes | None:
                 raise Damaged("it is missing")
             found = decode_tree(answer.data, len(snapshot) // 2, gitlinks=True) if is_tree else []
         except (Damaged, GitFailed):
-            return _meant(path, directories)
+            return _described(path, directories)
         directories += [path] if is_tree else []
         for entry, mode, oid in found:
             below = path + b"/" + entry if path else entry
-            is_said = below.startswith(SHARDS)
-            if mode == DIRECTORY or is_said:
-                (later if is_said else waiting).append((below, oid.hex(), mode == DIRECTORY))
+            is_shard = below.startswith(SHARDS)
+            if mode == DIRECTORY or is_shard:
+                (later if is_shard else waiting).append((below, oid.hex(), mode == DIRECTORY))
     return None
 
 
-def _meant(path: bytes, directories: list[bytes]) -> bytes:
-    """The directory that a shard speaks of; any other path is itself."""
+def _described(path: bytes, directories: list[bytes]) -> bytes:
+    """Return the directory that a shard describes; any other path is returned unchanged."""
     if path.startswith(SHARDS):
         names = path.removeprefix(SHARDS)
         for directory in directories:

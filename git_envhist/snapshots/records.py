@@ -1,7 +1,9 @@
-"""What is said of a snapshot after it was taken: one record a line, as JSON (pure).
+"""Text formats of a snapshot's facts, lists and notes (pure).
 
-A note may come from anywhere and hold anything: what is not a record is passed over, and what is beyond any size
-that is ever written is not looked at.
+Facts: one text per probe below `.envhist/facts/`. Lists next to the manifest: missing paths, changes in git's view,
+ignore rules. Notes: one JSON record per line, written after the snapshot was taken: names, remarks, verdicts,
+attachments. All of them may come from anywhere: malformed facts and records are skipped, malformed lists raise
+`Damaged`, and everything has a maximum size.
 """
 
 from __future__ import annotations
@@ -28,34 +30,33 @@ from git_envhist.model import (
 from git_envhist.snapshots.quoting import quote, quote_path, unquote, unquote_path
 from git_envhist.text import show
 
-# The facts of a snapshot as text, one a line, sorted: `.envhist/facts/<probe>` (pure).
+# Facts, one per line, sorted: `.envhist/facts/<probe>`.
 #
 # envhist-facts 1 pip 1
-# .venv/click 8.1.7 at=.venv/lib/python3.11/site-packages/click-8.1.7.dist-info auto
-# .venv/flask 3.0.1 at=.venv/lib/python3.11/site-packages/flask-3.0.1.dist-info
 #
-# The first line names the format, the probe, and the version of the probe: what two versions say is not compared. A
-# probe that looked and found nothing leaves that line alone; where there is no file, nothing is known. Such a text may
-# come from anywhere, so a line that is none is passed over.
+# .venv/click 8.1.7 at=.venv/lib/python3.11/site-packages/click-8.1.7.dist-info auto
+#
+# The first line names the format, the probe and the probe's version; facts of two versions are not compared. A probe
+# that ran and found nothing writes only that line; without a file, nothing is known. Malformed lines are skipped.
 
 HEAD = b"envhist-facts 1 "
 NO_VALUE = b"-"
 MAX_SIZE = 64 << 20
 MAX_LINE = 1 << 14
 SUFFIX = ".sealed"
-"""Ends the name of the text that holds a probe's facts of sealed files."""
+"""Suffix of the text that contains a probe's facts about sealed files."""
 NAME = pattern(r"[a-z][a-z0-9-]{0,31}\Z")
 
 
 class FactText(NamedTuple):
-    """The facts of one probe, as they are stored: the version of the probe, and the lines in their order."""
+    """The stored facts of one probe: the probe's version, and the sorted lines."""
 
     version: int
     lines: list[bytes]
 
 
 def fact_line(fact: Fact) -> bytes:
-    """The line of one fact, without its end."""
+    """Return the line of one fact, without its line feed."""
     words = [quote(_raw(fact.key)), quote(_raw(fact.value)) or NO_VALUE]
     words += [b"at=" + quote(fact.at)] if fact.at else []
     words += [b"by=" + quote(_raw(fact.by))] if fact.by else []
@@ -64,14 +65,14 @@ def fact_line(fact: Fact) -> bytes:
 
 
 def write_facts(probe: str, version: int, lines: Iterable[bytes]) -> bytes:
-    """The text of a probe's facts; lines beyond any measure are left out."""
-    kept = sorted({line for line in lines if len(line) <= MAX_LINE})
+    """Return the text of a probe's facts; lines longer than MAX_LINE are left out."""
+    ordered = sorted({line for line in lines if len(line) <= MAX_LINE})
     head = HEAD + b"%b %d" % (probe.encode("ascii"), version)
-    return b"\n".join([head, *kept, b""])
+    return b"\n".join([head, *ordered, b""])
 
 
 def read_fact_text(probe: str, data: bytes) -> FactText | None:
-    """The lines of a probe's text; None where it is none that this version can read."""
+    """Return the lines of a probe's text, or None if this version cannot read it."""
     head, _, rest = data.partition(b"\n")
     opening = HEAD + probe.encode("ascii") + b" "
     version = head.removeprefix(opening)
@@ -81,49 +82,49 @@ def read_fact_text(probe: str, data: bytes) -> FactText | None:
 
 
 def read_fact(probe: str, line: bytes) -> Fact | None:
-    """What one line says; None where it is none."""
+    """Return the fact of one line, or None if it is malformed."""
     key, _, rest = line.partition(b" ")
     value, *words = rest.split(b" ")
-    told = dict(word.partition(b"=")[::2] for word in words)
+    extras = dict(word.partition(b"=")[::2] for word in words)
     try:
         return Fact(
             probe,
             _fact_text(unquote(key)),
             "" if value == NO_VALUE else _fact_text(unquote(value)),
-            EnvPath(unquote(told.get(b"at", b""))),
-            _fact_text(unquote(told.get(b"by", b""))),
-            b"auto" in told,
+            EnvPath(unquote(extras.get(b"at", b""))),
+            _fact_text(unquote(extras.get(b"by", b""))),
+            b"auto" in extras,
         )
     except Damaged:
         return None
 
 
 def without(lines: Iterable[bytes], places: Collection[bytes]) -> list[bytes]:
-    """The lines less those that these directories say."""
+    """Return the lines that do not come from one of these directories."""
     quoted = {quote(place) for place in places}
     return [line for line in lines if _place(line) not in quoted]
 
 
 def differing_facts(probe: str, before: bytes, after: bytes) -> tuple[list[Fact], list[Fact]]:
-    """The facts that only the earlier text has, and those that only the later one has."""
+    """Return the facts that only the earlier text has, and those that only the later one has."""
     old, new = read_fact_text(probe, before), read_fact_text(probe, after)
     if old is None or new is None or old.version != new.version:
         return [], []
-    gone = sorted(set(old.lines).difference(new.lines))
-    come = sorted(set(new.lines).difference(old.lines))
-    return _only_there(probe, gone, new.lines), _only_there(probe, come, old.lines)
+    removed = sorted(set(old.lines).difference(new.lines))
+    added = sorted(set(new.lines).difference(old.lines))
+    return _facts_not_in(probe, removed, new.lines), _facts_not_in(probe, added, old.lines)
 
 
-def _only_there(probe: str, lines: list[bytes], others: list[bytes]) -> list[Fact]:
-    facts = (read_fact(probe, line) for line in lines if not _is_said(line, others))
+def _facts_not_in(probe: str, lines: list[bytes], others: list[bytes]) -> list[Fact]:
+    facts = (read_fact(probe, line) for line in lines if not _contains_fact(line, others))
     return [fact for fact in facts if fact is not None]
 
 
-def _is_said(line: bytes, others: list[bytes]) -> bool:
-    """Whether the same is said there, be it by another directory."""
-    said = b" ".join(line.split(b" ", 2)[:2])
-    at = bisect_left(others, said)
-    return at < len(others) and (others[at] == said or others[at].startswith(said + b" "))
+def _contains_fact(line: bytes, others: list[bytes]) -> bool:
+    """Return whether the other text has the same fact, possibly from another directory."""
+    start = b" ".join(line.split(b" ", 2)[:2])
+    at = bisect_left(others, start)
+    return at < len(others) and (others[at] == start or others[at].startswith(start + b" "))
 
 
 def _place(line: bytes) -> bytes:
@@ -139,16 +140,17 @@ def _fact_text(raw: bytes) -> str:
     return raw.decode("utf-8", "surrogateescape")
 
 
-# The short lists beside the manifest: what is missing and why, and how git saw the working tree (pure).
+# Lists next to the manifest: missing paths with a reason, and changes in git's view.
 #
-# A line for each, sorted by path; paths and details are quoted as everywhere, and a path of a further root has the
-# root's name and `://` in front:
+# One line each, sorted by path; paths and details are quoted. A path of an additional root starts with the root's
+# name and `://`:
 #
 # data/big.iso budget 5.2%20GiB
+#
 # nginx://conf.d/secret.key unreadable
 
 ROOT_MARK = b"://"
-"""Stands in no path of a file system: no name in one is empty."""
+"""Occurs in no path of a file system: no component of a path is empty."""
 MAX_LIST = 1 << 28
 
 _REASONS = {why.value.encode("ascii"): why for why in MissingReason}
@@ -156,20 +158,20 @@ _GIT_LETTER = pattern(rb"[A-Z?!]\Z")
 
 
 def write_missing(missing: Iterable[MissingPath]) -> bytes:
-    """The list of what a snapshot lacks."""
+    """Return the list of the paths that a snapshot lacks."""
     ordered = sorted(set(missing), key=lambda item: (item.path, item.why.value, item.detail))
     return b"".join([_missing_line(item) for item in ordered])
 
 
 def read_missing(data: bytes) -> tuple[MissingPath, ...]:
-    """Read the list of what a snapshot lacks; `Damaged` where it is none."""
+    """Parse the list of missing paths. Raise `Damaged` if it is malformed."""
     found = [_read_missing_line(line) for line in _split(data)]
     _check_order([item.path for item in found])
     return tuple(found)
 
 
 def write_git_changes(changes: Iterable[GitChange]) -> bytes:
-    """The list of what differed from HEAD in git's own view."""
+    """Return the list of differences from HEAD in git's own view."""
     ordered = sorted(set(changes), key=lambda change: (change.path, change.status))
     return b"".join(
         [b"%b %b\n" % (change.status.encode("ascii"), quote_path(change.path)) for change in ordered]
@@ -177,29 +179,30 @@ def write_git_changes(changes: Iterable[GitChange]) -> bytes:
 
 
 def read_git_changes(data: bytes) -> tuple[GitChange, ...]:
-    """Read the list of what differed from HEAD; `Damaged` where it is none."""
+    """Parse the list of differences from HEAD. Raise `Damaged` if it is malformed."""
     found = [_read_git_line(line) for line in _split(data)]
     _check_order([change.path for change in found])
     return tuple(found)
 
 
 def write_rules(ignore: Sequence[str], exclude: Sequence[str]) -> bytes:
-    """What was no part of the environment: patterns in gitignore's syntax, in their order, which has a meaning.
+    """Return the patterns that excluded files from the environment, in gitignore's syntax; their order is
+    significant.
 
-    `ignore` held for the working tree alone, `exclude` for further roots as well.
+    `ignore` applied to the working tree only, `exclude` to additional roots as well.
     """
-    told = [(b"ignore", line) for line in ignore] + [(b"exclude", line) for line in exclude]
+    rules = [(b"ignore", line) for line in ignore] + [(b"exclude", line) for line in exclude]
     return b"".join(
         [
             b"%b %b\n" % (word, quote(line.encode("utf-8", "surrogateescape")))
-            for word, line in told
+            for word, line in rules
             if line.strip() and not line.startswith("#")
         ]
     )
 
 
 def read_rules(data: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Read what was no part of the environment, (ignore, exclude); `Damaged` where it is no such list."""
+    """Parse such rules, as (ignore, exclude). Raise `Damaged` if they are malformed."""
     found: dict[bytes, list[str]] = {b"ignore": [], b"exclude": []}
     for line in _split(data):
         word, _, pattern = line.partition(b" ")
@@ -264,7 +267,9 @@ MAX_DEPTH = 8
 PLAIN_INTENT = pattern(
     r'\{"at":"([0-9T:+-]+)","kind":"intent","source":"([a-z]+)","text":"([^"\\\x00-\x1f]*)"\}'
 )
-"""What most notes hold is read without a reader of JSON: to load that takes longer than a page of the log."""
+"""Most notes match this and are read without the json module: importing it takes longer than printing a page of the
+log.
+"""
 
 VERDICT, ATTACHED = "verdict", "attached"
 
@@ -273,49 +278,49 @@ STATUSES = {status.value: status for status in VerdictStatus}
 
 
 class ParsedNote(NamedTuple):
-    """The records of a note, and what was passed over, in words; None where all of it was read."""
+    """The records of a note, and a description of the skipped lines; None if everything was read."""
 
     records: tuple[NoteRecord, ...]
     flaw: str | None
 
 
 def format_record(record: NoteRecord) -> bytes:
-    """The record as one line with its line feed."""
+    """Return the record as one line with its line feed."""
     import json  # loaded late: most commands write no record
 
     fields = {**record.fields, "at": record.at.isoformat(), "kind": record.kind}
     text = json.dumps(fields, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     if not text.isprintable():
-        # Plain git shows notes as they are: nothing in ours may steer a terminal or turn the writing round.
+        # Plain git prints notes as they are: ours must not contain terminal control or bidirectional characters.
         text = json.dumps(fields, sort_keys=True, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8") + b"\n"
 
 
 def parse_records(text: bytes) -> tuple[NoteRecord, ...]:
-    """The records of a note, in the order of its lines; garbage is passed over."""
+    """Return the records of a note in the order of its lines; malformed lines are skipped."""
     return read_note(text).records
 
 
 def read_note(text: bytes) -> ParsedNote:
-    """The records of a note and whether there was more in it than records."""
+    """Return the records of a note and a description of the skipped lines."""
     if len(text) > MAX_NOTE:
-        return ParsedNote((), f"a note of {len(text)} bytes or more is not read")
+        return ParsedNote((), f"a note of {len(text)} bytes or more is too large to read")
     lines = [line for line in text.decode("utf-8", "replace").split("\n") if line]
     read = [_read_record(line) for line in lines[:MAX_RECORDS]]
     records = tuple([record for record in read if record is not None])
-    passed_over = len(lines) - len(records)
-    return ParsedNote(records, f"{passed_over} lines of a note are not records" if passed_over else None)
+    malformed = len(lines) - len(records)
+    return ParsedNote(records, f"{malformed} lines of a note are not records" if malformed else None)
 
 
 def read_record(line: bytes) -> NoteRecord | None:
-    """The record of one line of a note; None where it is none."""
+    """Return the record of one line of a note, or None if it is malformed."""
     return _read_record(line.decode("utf-8", "replace").removesuffix("\n"))
 
 
 def names_of(records: Iterable[NoteRecord]) -> tuple[str, ...]:
-    """The names given and not taken back, by the moments at which that was said."""
+    """Return the names given and not removed, ordered by time."""
     names: dict[str, None] = {}
-    for record in sorted(_of_kind(records, "name"), key=_moment):
+    for record in sorted(_of_kind(records, "name"), key=_time_of):
         name = record.fields.get("name")
         if isinstance(name, str) and name:
             names.pop(name, None)
@@ -325,7 +330,7 @@ def names_of(records: Iterable[NoteRecord]) -> tuple[str, ...]:
 
 
 def verdicts_of(records: Iterable[NoteRecord]) -> tuple[Verdict, ...]:
-    """The verdicts, oldest first."""
+    """Return the verdicts, oldest first."""
     found = [read_verdict(record) for record in _of_kind(records, VERDICT)]
     return tuple(
         sorted([verdict for verdict in found if verdict is not None], key=lambda verdict: verdict.at)
@@ -333,17 +338,17 @@ def verdicts_of(records: Iterable[NoteRecord]) -> tuple[Verdict, ...]:
 
 
 def remarks_of(records: Iterable[NoteRecord]) -> tuple[TextNote, ...]:
-    """What was added to the story, oldest first."""
-    notes = sorted(_of_kind(records, "note"), key=_moment)
+    """Return the remarks, oldest first."""
+    notes = sorted(_of_kind(records, "note"), key=_time_of)
     return tuple(
         TextNote(text, note.at) for note in notes if isinstance(text := note.fields.get("text"), str)
     )
 
 
 def attached_of(records: Iterable[NoteRecord]) -> tuple[Attachment, ...]:
-    """What was attached later; of each name the last."""
+    """Return the attachments added later, the last of each name."""
     found: dict[str, Attachment] = {}
-    for record in sorted(_of_kind(records, ATTACHED), key=_moment):
+    for record in sorted(_of_kind(records, ATTACHED), key=_time_of):
         name, blob = record.fields.get("name"), record.fields.get("blob")
         if isinstance(name, str) and isinstance(blob, str) and HASH.fullmatch(blob):
             found[name] = Attachment(name, blob)
@@ -355,7 +360,7 @@ def attached_record(attached: Attachment, at: datetime) -> NoteRecord:
 
 
 def verdict_record(verdict: Verdict) -> NoteRecord:
-    """The verdict as a record; what a reader claims about it stays out, and so does output that is not sealed."""
+    """Return the verdict as a record, without `claimed_by` (computed by readers) and without unsealed output."""
     fields: dict[str, object] = {"status": verdict.status.value, "command": verdict.command}
     for key in (
         "exit_code",
@@ -389,7 +394,7 @@ def _read_record(line: str) -> NoteRecord | None:
         return None
     try:
         fields = _fields_of(line)
-        at = _read_moment(fields.pop("at"))
+        at = _read_time(fields.pop("at"))
         kind = fields.pop("kind")
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
@@ -402,14 +407,14 @@ def _fields_of(line: str) -> dict[str, Any]:
     plain = PLAIN_INTENT.fullmatch(line)
     if plain is not None:
         return {"at": plain[1], "kind": "intent", "source": plain[2], "text": plain[3]}
-    import json  # loaded late: of most snapshots no more is said
+    import json  # loaded late: most snapshots have no other record
 
     return cast("dict[str, Any]", json.loads(line))
 
 
-def _read_moment(text: str) -> datetime:
+def _read_time(text: str) -> datetime:
     at = datetime.fromisoformat(text)
-    # A moment without an offset cannot be ordered among the others; people who write notes by hand leave it out.
+    # A time without an offset cannot be ordered among the others; handwritten notes often lack it.
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
@@ -430,12 +435,12 @@ def _of_kind(records: Iterable[NoteRecord], kind: str) -> Iterator[NoteRecord]:
     return (record for record in records if record.kind == kind)
 
 
-def _moment(record: NoteRecord) -> datetime:
+def _time_of(record: NoteRecord) -> datetime:
     return record.at
 
 
 def read_verdict(record: NoteRecord) -> Verdict | None:
-    """The verdict of a record; None where it is none."""
+    """Return the verdict of a record, or None if it is malformed."""
     fields = record.fields
     status = STATUSES.get(cast(str, fields.get("status"))) if isinstance(fields.get("status"), str) else None
     if status is None:

@@ -1,6 +1,6 @@
-"""The facts that were read from sealed files: a text of its own per probe, sealed as the files are.
+"""Seal and open the facts that a probe read from sealed files.
 
-`.envhist/facts/<probe>` holds the facts of the other files, `.envhist/facts/<probe>.sealed` these.
+`.envhist/facts/<probe>` contains the facts of the other files, `.envhist/facts/<probe>.sealed` these.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def seal_facts(key: SealingKey, probe: str, version: int, lines: list[bytes]) ->
 
 
 def open_facts(find_key: FindFactsKey | None, probe: str, sealed: bytes) -> FactText | None:
-    """Return the facts of a sealed text; None without its key, and where it is damaged."""
+    """Return the facts of a sealed text, or None if its key is missing or it is damaged."""
     if find_key is None:
         return None
     try:

@@ -1,6 +1,6 @@
-"""The newest signed head that was seen of each fetched timeline: what a server must not fall behind.
+"""Remember the newest signed head of each fetched timeline, so that a server cannot roll it back unnoticed.
 
-One line per timeline, in the repository of what was fetched:
+One line per timeline in the repository of fetched timelines:
 `<remote>/<timeline> <number> <sha256 of the signed lines> <tip> key|ssh <quoted signer>`.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 
-from git_envhist.disk import replace_file
+from git_envhist.disk import Durability, replace_file
 from git_envhist.errors import Damaged
 from git_envhist.lazy import dataclass
 from git_envhist.snapshots.fetched import FetchedStore
@@ -22,7 +22,7 @@ BY_KEY, BY_SSH = "key", "ssh"
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A head whose signature was verified."""
+    """A head with a verified signature."""
 
     number: int
     digest: str
@@ -37,12 +37,12 @@ class Seen:
 
 
 def digest_of(head: Head) -> str:
-    """Return the hash of what is signed."""
+    """Return the hash of the signed lines."""
     return hashlib.sha256(head.text.encode("ascii")).hexdigest()
 
 
 def read_seen(fetched: str) -> dict[str, Seen]:
-    """Return the heads that were seen, by the names of the timelines here; what cannot be read is left out."""
+    """Return the remembered heads by the local names of the timelines. Malformed lines are skipped."""
     found: dict[str, Seen] = {}
     try:
         with open(os.path.join(fetched, FILE), "rb") as file:
@@ -62,16 +62,16 @@ def read_seen(fetched: str) -> dict[str, Seen]:
 
 
 def vouched_by_ssh(fetched: FetchedStore, timeline: str) -> frozenset[str]:
-    """Return the commits that a verified SSH signature covers: its tip, and all before it."""
+    """Return the commits covered by a verified SSH signature: its tip and all commits before it."""
     seen = read_seen(fetched.path).get(timeline)
     if seen is None or seen.how != BY_SSH:
         return frozenset()
-    told = fetched.git.ask("rev-list", "--first-parent", "--end-of-options", seen.tip)
-    return frozenset(told.out.decode("ascii").split()) if told.status == 0 else frozenset()
+    listed = fetched.git.ask("rev-list", "--first-parent", "--end-of-options", seen.tip)
+    return frozenset(listed.out.decode("ascii").split()) if listed.status == 0 else frozenset()
 
 
 def write_seen(fetched: str, seen: dict[str, Seen]) -> None:
-    """Remember the heads that were seen."""
+    """Write the remembered heads."""
     lines = [
         b"%b %d %b %b %b %b\n"
         % (
@@ -84,4 +84,4 @@ def write_seen(fetched: str, seen: dict[str, Seen]) -> None:
         )
         for name, one in sorted(seen.items())
     ]
-    replace_file(os.path.join(fetched, FILE), b"".join(lines))
+    replace_file(os.path.join(fetched, FILE), b"".join(lines), durability=Durability.FULL)

@@ -1,28 +1,28 @@
-"""Where a capture writes before anything of it exists, and how its packs become the repository's.
+"""Staging directories of captures, and publishing their packs.
 
-A staging is a private directory, laid out as an objects directory, so that git can read from it what nobody else sees
-yet. It holds a `lock`, flocked for as long as any process of the capture lives (children of git's included: an
-`update-ref` that outlives its killed parent still counts), and a `journal`: which packs it makes visible, which
-commits rely on them. Nobody reasons about process ids.
+A staging is a private directory laid out as an objects directory, so that git can read objects from it that no other
+process sees. It contains a `lock`, flocked as long as any process of the capture lives (children of git included: an
+`update-ref` that outlives its killed parent counts), and a `journal`: which packs it publishes, and which commits need
+them. Ownership never depends on process ids.
 
-**The story of a kill.** Making and sweeping stagings take turns (`check_lock`, a lock beside them), so that a
-directory whose lock is free, or not there, has no living owner. What a kill leaves, step by step:
+**After a kill.** Creating and sweeping stagings exclude each other (`take_turn`, a lock next to them), so that a
+directory whose lock is free or missing has no living owner. A kill leaves, step by step:
 
-- Anything up to the first rename, journal or not: files in the staging alone, and perhaps a `.keep` with no pack. The
-  sweep finds no published commit, removes the `.keep` files it made (torn ones too: they are in the journal, and their
-  names are random and never used twice), and the directory.
-- Between `.keep` and the renames, pack first, index last: git sees a pack when its index appears; by then it is marked,
-  so no `gc` repacks or drops it, and the journal names it, so no other capture relies on it.
-- All packs visible, the ref not moved: no commit of the journal is published. The sweep takes the packs back: git's
-  caches that name them, then index, pack, `.keep`; it syncs the directory and only then removes the journal. Killed on
-  the way, the next sweep goes on from the same journal.
-- The ref moved, the staging not yet removed: a journalled commit is published, so the packs stay and only the
-  directory goes. Its journal is durable before the first pack is visible, and a later commit is in it before the call
-  that records it returns: a sweep can never take a published pack for a forgotten one.
-- While a staging is being removed there is nothing left to decide: either the above, or no journal and no packs.
+- Before the first rename, with or without a journal: files in the staging only, and perhaps a `.keep` without a pack.
+  The sweep finds no published commit and removes the `.keep` files (torn ones too: the journal lists them, and their
+  names are random and never reused) and the directory.
+- Between `.keep` and the renames, pack first, index last: git sees a pack once its index exists; by then it has its
+  `.keep`, so no `gc` repacks or deletes it, and the journal names it, so no other capture deduplicates against it.
+- All packs visible, the ref not moved: no commit of the journal is published. The sweep removes the packs: first git's
+  caches that name them, then index, pack, `.keep`; it syncs the directory and only then removes the journal. If it is
+  killed, the next sweep continues from the same journal.
+- The ref moved, the staging not yet removed: a journalled commit is published, so the packs stay and only the directory
+  is removed. The journal is durable before the first pack is visible, and a later commit is recorded before
+  `journal_commit` returns: a sweep never takes a published pack for an abandoned one.
+- While a staging is being removed: either of the above, or no journal and no packs.
 
-Who moves or deletes timelines calls `sweep` first, so that "is it published?" is asked of the refs that the capture
-knew.
+Code that moves or deletes timelines calls `sweep` first, so that "is it published?" is answered with the refs that the
+capture knew.
 """
 
 from __future__ import annotations
@@ -71,15 +71,13 @@ from git_envhist.objects.pack_writer import StagedPack
 from git_envhist.objects.permissions import bits_of, directory_mode, file_mode, tighten, tighten_directory
 from git_envhist.platform import NOFOLLOW, open_cloexec_guarded
 
-# The directories that captures write into before they publish: where they stand, who is alive, what they noted.
-#
-# They stand beside our other state, or, where that is on another file system than the packs, beside the packs: a pack
-# is published by rename, which cannot cross file systems.
+# Stagings are next to our other state, or, if that is on another file system than the packs, next to the packs: a
+# pack is published by rename, which cannot cross file systems.
 
 BESIDE_PACKS = ".envhist-staging"
 TURN = "turn"
 KEPT_NAMES = (".nfs", ".fuse_hidden")
-"""NFS and FUSE give a removed file such a name until it is closed."""
+"""NFS and FUSE rename a removed file like this until it is closed."""
 MAX_JOURNAL = 1 << 24
 SURELY_OVER = 24 * 3600.0
 ID_LENGTHS = (40, 64)
@@ -87,21 +85,21 @@ HEX = frozenset("0123456789abcdef")
 
 
 class StagingJournal(NamedTuple):
-    """What a staging has made visible, or was about to, and the commits that rely on it."""
+    """The packs that a staging published or was about to publish, and the commits that need them."""
 
     packs: tuple[str, ...]
     commits: tuple[str, ...]
     understood: bool
-    """Whether each line was one that this version writes."""
+    """True if every line was one that this version writes."""
 
 
 def places(common_state: str, pack_dir: str) -> tuple[str, str]:
-    """Where stagings can stand."""
+    """Return the directories that may contain stagings."""
     return os.path.join(common_state, BESIDE_STATE), os.path.join(os.path.dirname(pack_dir), BESIDE_PACKS)
 
 
 def choose_place(common_state: str, pack_dir: str, configured: int) -> str:
-    """The place for a new staging, made where it is missing: one from which packs can be renamed."""
+    """Return the directory for a new staging, created if missing: one from which packs can be renamed."""
     with suppress(FileExistsError):
         os.mkdir(pack_dir)
     seen = os.stat(pack_dir)
@@ -114,13 +112,13 @@ def choose_place(common_state: str, pack_dir: str, configured: int) -> str:
         tighten_directory(place, bits)
         if _can_rename(place, pack_dir):
             return place
-    return place  # neither: publishing will say why
+    return place  # neither works: publishing reports the error
 
 
 def _can_rename(source: str, target: str) -> bool:
     if os.stat(source).st_dev != os.stat(target).st_dev:
         return False
-    # The kernel compares the mounts before it looks for the file: nothing needs to exist for the question.
+    # The kernel compares the mounts before it looks up the file, so the file need not exist.
     nothing = f"absent-{os.urandom(8).hex()}"
     try:
         os.rename(os.path.join(source, nothing), os.path.join(target, nothing))
@@ -132,7 +130,7 @@ def _can_rename(source: str, target: str) -> bool:
 
 
 def take_turn(place: str) -> int:
-    """Wait until nobody else makes or sweeps a staging here; closing the descriptor ends the turn."""
+    """Lock creating and sweeping stagings here until the descriptor is closed; wait if another process does it."""
     turn = open_cloexec_guarded(os.path.join(place, TURN), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if os.fstat(turn).st_uid == os.geteuid():
@@ -145,7 +143,7 @@ def take_turn(place: str) -> int:
 
 
 def make_staging(place: str, pack_dir: str, configured: int) -> tuple[str, int, int]:
-    """A new directory with its lock held and its journal empty: its path and the two descriptors."""
+    """Create a staging with its lock locked and an empty journal. Return its path and both descriptors."""
     seen = os.stat(pack_dir)
     bits = bits_of(seen, configured)
     path = os.path.join(place, f"{os.getpid()}-{os.urandom(8).hex()}")
@@ -153,14 +151,14 @@ def make_staging(place: str, pack_dir: str, configured: int) -> tuple[str, int, 
     descriptors: list[int] = []
     try:
         if bits & stat.S_IWGRP:
-            # What a colleague's capture may be about to take back, this one must be able to read of.
+            # Group members must be able to read which packs this capture may still take back.
             os.chmod(path, stat.S_IMODE(seen.st_mode))
         lock = _make_file(os.path.join(path, "lock"), bits)
         descriptors.append(lock)
         journal = _make_file(os.path.join(path, "journal"), bits)
         descriptors.append(journal)
         lock_file(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Children hold it too: a git that outlives us may still be moving a ref.
+        # Children inherit the lock: a git that outlives this process may still be moving a ref.
         os.set_inheritable(lock, True)
         os.mkdir(os.path.join(path, "pack"))
     except BaseException:
@@ -178,7 +176,7 @@ def _make_file(path: str, bits: int) -> int:
 
 
 def stagings(place: str) -> list[str]:
-    """Every staging in a place."""
+    """Return the paths of all stagings in a directory."""
     try:
         with os.scandir(place) as entries:
             return sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
@@ -186,15 +184,15 @@ def stagings(place: str) -> list[str]:
         return []
 
 
-def lock_of_the_dead(path: str) -> int | None:
-    """The lock, now ours, of a staging without an owner; None where the owner lives. To be asked in one's turn."""
-    # A lock that is missing was never made, or its owner died while it removed the staging.
+def lock_if_dead(path: str) -> int | None:
+    """Lock a staging if its owner is dead and return the lock, else None. The caller called `take_turn`."""
+    # A missing lock was never created, or its owner died while it removed the staging.
     lock = open_cloexec_guarded(
         os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | NOFOLLOW | os.O_CLOEXEC, 0o600
     )
     try:
         known = lock_file(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # A lock of this machine alone says nothing of a capture on another: there only age does.
+        # A local lock does not show captures on other machines: there only the age decides.
         if not known and time.time() - os.stat(path).st_mtime < SURELY_OVER:
             raise BlockingIOError
     except BlockingIOError:
@@ -207,7 +205,7 @@ def lock_of_the_dead(path: str) -> int | None:
 
 
 def read_journal(path: str) -> StagingJournal:
-    """What a staging's journal says; a last line without its end was never acted upon."""
+    """Parse a staging's journal. A last line without its end was never acted upon."""
     try:
         descriptor = os.open(
             os.path.join(path, "journal"), os.O_RDONLY | os.O_NONBLOCK | NOFOLLOW | os.O_CLOEXEC
@@ -231,7 +229,7 @@ def read_journal(path: str) -> StagingJournal:
 
 
 def packs_of_owner(path: str, pack_dir: str) -> list[str]:
-    """What a journal that we may not read can name at most: every pack of its owner."""
+    """Return every pack of a journal's owner: an upper bound for a journal that we may not read."""
     try:
         owner = os.lstat(path).st_uid
         keeps = [name for name in os.listdir(pack_dir) if name.endswith(".keep")]
@@ -245,7 +243,7 @@ def packs_of_owner(path: str, pack_dir: str) -> list[str]:
 
 
 def made_by_us(keep_path: str) -> bool:
-    """Whether a journalled pack's `.keep` has our mark, or as much of it as a kill let through."""
+    """Return whether a journalled pack's `.keep` has our mark, or the part of it that was written before a kill."""
     try:
         descriptor = os.open(keep_path, os.O_RDONLY | NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -257,29 +255,29 @@ def made_by_us(keep_path: str) -> bool:
 
 
 def share(path: str, pack_dir: os.stat_result, mode: int | None = None) -> None:
-    """Give a file its mode and the group of the pack directory; by default the readers that git would give it."""
+    """Give a file its mode and the group of the pack directory; by default the permissions that git would give it."""
     os.chmod(path, _readable_as(pack_dir) if mode is None else mode)
     if pack_dir.st_mode & stat.S_ISGID and os.stat(path).st_gid != pack_dir.st_gid:
         os.chown(path, -1, pack_dir.st_gid)
 
 
 def remove_tree(path: str, release: Callable[[], None] = lambda: None) -> None:
-    """Remove a directory of ours and all in it; what another process removes meanwhile is as good.
+    """Remove one of our directories recursively; files that another process removes meanwhile are no error.
 
-    `release` lets go of its lock, and is called when nothing but the lock's file is left: on some file systems a
-    removed file that is open keeps a name (`.nfs…`, `.fuse_hidden…`). Names of files that other processes have open
-    stay, with the directory; the next sweep removes both.
+    `release` releases its lock, and is called when only the lock file is left: on some file systems a removed open
+    file keeps a name (`.nfs...`, `.fuse_hidden...`). Names of files that other processes have open stay, with the
+    directory; the next sweep removes both.
     """
     with suppress(FileNotFoundError):
         with os.scandir(path) as entries:
-            # The lock last: as long as anything else is left, it can be seen whose it is.
+            # The lock last: until then other processes see that the staging has an owner.
             for entry in sorted(entries, key=lambda entry: entry.name == "lock"):
                 if entry.is_dir(follow_symlinks=False):
                     remove_tree(entry.path)
                     continue
                 if entry.name == "lock":
                     release()
-                _forget_open(entry.path)
+                _remove_unless_open(entry.path)
         try:
             os.rmdir(path)
         except OSError as error:
@@ -287,7 +285,7 @@ def remove_tree(path: str, release: Callable[[], None] = lambda: None) -> None:
                 raise
 
 
-def _forget_open(path: str) -> None:
+def _remove_unless_open(path: str) -> None:
     try:
         remove_if_present(path)
     except OSError as error:
@@ -296,7 +294,7 @@ def _forget_open(path: str) -> None:
 
 
 def _is_held_open(path: str) -> bool:
-    """Return whether nothing is left in a directory but names of removed files that a process has open."""
+    """Return whether a directory contains only names of removed files that a process has open."""
     with os.scandir(path) as entries:
         return all(
             entry.name.startswith(KEPT_NAMES)
@@ -306,7 +304,7 @@ def _is_held_open(path: str) -> bool:
 
 
 class Staging:
-    """A private objects directory of one capture, and the door from it into the repository."""
+    """A private objects directory of one capture, and the publishing of its packs."""
 
     def __init__(
         self, path: str, common_state: str, repository_packs: str, lock: int, journal: int, shared: int
@@ -319,13 +317,15 @@ class Staging:
         self._shared = shared
         self._pending: list[str] = []
         self._written = 0
-        self._rooted = False
+        self._path_synced = False
         self._published: set[str] = set()
         self._exposed = False
 
     @classmethod
     def create(cls, common_state: str, pack_dir: str, shared: int = 0) -> Self:
-        """A new staging, on the file system of the repository's packs; `shared`: as `core.sharedRepository` says."""
+        """Create a staging on the file system of the repository's packs; `shared`: the mode of
+        `core.sharedRepository`.
+        """
         common_state, pack_dir = os.path.abspath(common_state), os.path.abspath(pack_dir)
         try:
             place = choose_place(common_state, pack_dir, shared)
@@ -343,7 +343,7 @@ class Staging:
         return os.path.join(self.path, "pack")
 
     def journal_commit(self, commit: str) -> None:
-        """Record a commit that relies on the packs: before they are published, or at least before its ref moves."""
+        """Record a commit that needs the packs: before they are published, or at least before its ref moves."""
         self._pending.append(f"commit {commit}")
         if not self._published:
             return  # `publish` writes it, together with the names of the packs
@@ -353,33 +353,33 @@ class Staging:
             raise cannot_write(error, self.path) from error
 
     def publish(self, packs: Sequence[StagedPack]) -> None:
-        """Make the packs part of the repository, for good; all of them, or none and an error."""
+        """Publish the packs: all of them, or none and an error."""
         fresh = {pack.name: pack for pack in packs if pack.name not in self._published}
         if not fresh:
             return
         self._exposed = True
         try:
-            # What nobody has written once more has to be on the medium as it is.
+            # Packs that were not synced when they were written are synced now.
             late = [pack for pack in fresh.values() if not pack.durable]
             sync_files(path for pack in late for path in (pack.pack_path, pack.index_path))
             self._record([f"pack {name}" for name in fresh])
             self._make_visible(fresh.values())
         except BaseException as error:
-            # No ref can rely on them yet; what cannot be taken back now is in the journal for the next sweep.
+            # No ref can need them yet; the next sweep takes back what cannot be removed now.
             with suppress(OSError):
-                _take_back(self._common_state, self._target, fresh, ())
+                _remove_packs(self._common_state, self._target, fresh, ())
                 self._exposed = bool(self._published)
             if isinstance(error, OSError):
                 raise cannot_write(error, self._target) from error
             raise
         self._published.update(fresh)
 
-    def holds_others(self) -> None:
-        """From here on an error leaves it to the next sweep: packs are put aside here that may have to come back."""
+    def keep_after_error(self) -> None:
+        """After this, an error leaves the staging to the next sweep: it contains packs that may have to be restored."""
         self._exposed = True
 
-    def settle(self) -> None:
-        """Have what was published stay, for good, whatever becomes of the staging: no journal speaks of it any more."""
+    def make_permanent(self) -> None:
+        """Make the published packs permanent, independent of the staging: remove the journal."""
         try:
             remove_if_present(os.path.join(self.path, "journal"))
             sync_directory(self.path)
@@ -392,13 +392,13 @@ class Staging:
         self._written += len(text)
         self._pending.clear()
         sync(self._journal)
-        if not self._rooted:
-            # The names on the way to the journal must be as durable as what stands in it.
+        if not self._path_synced:
+            # The directories above the journal must be as durable as its contents.
             place = os.path.dirname(self.path)
             above = os.path.dirname(place)
             for directory in (self.path, place, above, os.path.dirname(above)):
                 sync_directory(directory)
-            self._rooted = True
+            self._path_synced = True
 
     def _make_visible(self, packs: Iterable[StagedPack]) -> None:
         target = os.stat(self._target)
@@ -415,8 +415,8 @@ class Staging:
         sync_directory(self._target)
 
     def close(self) -> None:
-        """Remove the staging; what was published stays."""
-        # A sweep may help, and whatever cannot be removed now is the next one's: nothing of it matters any more.
+        """Remove the staging; published packs stay."""
+        # A sweep may run at the same time, and removes what cannot be removed now; nothing in it is needed.
         with suppress(OSError):
             if not all(os.path.exists(os.path.join(self._target, f"{name}.idx")) for name in self._published):
                 restore_lost_indexes(self._common_state, self._target)
@@ -425,7 +425,7 @@ class Staging:
         self._release()
 
     def abandon(self) -> None:
-        """Leave the staging as a killed process would: the next sweep sees from the refs what is to stay."""
+        """Leave the staging like a killed process: the next sweep decides from the refs what stays."""
         self._release()
 
     def _close_journal(self) -> None:
@@ -434,7 +434,8 @@ class Staging:
             os.close(descriptor)
 
     def _release(self) -> None:
-        # Marked first: a signal that comes between would have it closed twice, with an error in the signal's place.
+        # Clear the fields first: a signal in between would close the descriptors twice and replace the signal by an
+        # error.
         descriptors, self._journal, self._lock = (self._journal, self._lock), -1, -1
         for descriptor in descriptors:
             if descriptor >= 0:
@@ -448,7 +449,7 @@ class Staging:
     ) -> None:
         if self._lock < 0:
             return
-        # Once packs are visible, an error may have come before or after the ref moved.
+        # Once packs are visible, the error may have come before or after the ref moved.
         if kind is not None and self._exposed:
             self.abandon()
         else:
@@ -456,8 +457,8 @@ class Staging:
 
 
 def sweep(common_state: str, pack_dir: str, is_published: Callable[[str], bool]) -> None:
-    """Clear up after captures that died: packs of published commits stay, everything else of theirs goes."""
-    # First of all: below an index that misleads, or without one, a published commit would look like one that was not.
+    """Clean up after captures that died: keep packs of published commits, remove everything else of theirs."""
+    # First repair indexes: with a misleading or missing one, a published commit would look unpublished.
     try:
         restore_lost_indexes(common_state, pack_dir)
         drop_broken_index(pack_dir)
@@ -469,7 +470,7 @@ def sweep(common_state: str, pack_dir: str, is_published: Callable[[str], bool])
         try:
             turn = take_turn(place)
         except PermissionError:
-            continue  # another user's, and theirs to sweep
+            continue  # another user's; they sweep it themselves
         try:
             for path in stagings(place):
                 _sweep_one(path, common_state, pack_dir, is_published)
@@ -480,7 +481,7 @@ def sweep(common_state: str, pack_dir: str, is_published: Callable[[str], bool])
 
 
 def unpublished(common_state: str, pack_dir: str | None = None) -> frozenset[str]:
-    """The packs that a capture has made visible, or is about to, and that may yet be taken back."""
+    """Return the packs that a capture has published, or will publish, and that may still be taken back."""
     packs = pack_dir or os.path.join(os.path.dirname(os.path.abspath(common_state)), "objects", "pack")
     names: set[str] = set()
     for place in places(common_state, packs):
@@ -493,55 +494,56 @@ def unpublished(common_state: str, pack_dir: str | None = None) -> frozenset[str
 
 
 def open_published(common_state: str, pack_dir: str, object_format: str) -> OwnPacks:
-    """Our packs that no sweep can take away: the ones to deduplicate against."""
+    """Open our packs that no sweep can remove: those to deduplicate against."""
     return OwnPacks.open(pack_dir, object_format, lambda: unpublished(common_state, pack_dir))
 
 
 def _sweep_one(path: str, common_state: str, pack_dir: str, is_published: Callable[[str], bool]) -> None:
     try:
-        lock = lock_of_the_dead(path)
+        lock = lock_if_dead(path)
     except PermissionError:
-        return  # another user's, and theirs to sweep
+        return  # another user's; they sweep it themselves
     if lock is None:
         return
-    with ExitStack() as held:
-        held.callback(os.close, lock)
+    with ExitStack() as stack:
+        stack.callback(os.close, lock)
         journal = read_journal(path)
         if not journal.understood:
-            return  # written by a later version, which knows what to do with it
+            return  # written by a later version, which will sweep it
         if journal.packs and not any(is_published(commit) for commit in journal.commits):
-            _take_back(common_state, pack_dir, journal.packs, journal.commits)
+            _remove_packs(common_state, pack_dir, journal.packs, journal.commits)
         restore_undecided(path, pack_dir)
-        _finish_taking_away(path, pack_dir)
-        remove_tree(path, held.close)
+        _finish_removal(path, pack_dir)
+        remove_tree(path, stack.close)
 
 
-def _finish_taking_away(path: str, pack_dir: str) -> None:
-    """What a merge had replaced by a durable pack, and was taking away when it died: the rest of what it began with."""
+def _finish_removal(path: str, pack_dir: str) -> None:
+    """Delete the rest of the packs that a killed merge had replaced by a durable pack."""
     with suppress(FileNotFoundError):
-        begun = [name[:-4] for name in os.listdir(os.path.join(path, GONE)) if name.endswith(".idx")]
-        for name in filter(is_pack_name, begun):
+        replaced = [name[:-4] for name in os.listdir(os.path.join(path, GONE)) if name.endswith(".idx")]
+        for name in filter(is_pack_name, replaced):
             for suffix in (".pack", ".keep"):
                 remove_if_present(os.path.join(pack_dir, name + suffix))
 
 
-def _take_back(common_state: str, pack_dir: str, names: Iterable[str], commits: Iterable[str]) -> None:
+def _remove_packs(common_state: str, pack_dir: str, names: Iterable[str], commits: Iterable[str]) -> None:
     ours = [name for name in names if made_by_us(os.path.join(pack_dir, name + ".keep"))]
     if not ours:
         return
     forget_second_names(common_state, pack_dir, ours)
-    relied_on = {name for name in ours if was_used_since(os.path.join(pack_dir, name))}
-    for name in relied_on:
-        # git cleans it away when nothing leads there any more; we never look into it again.
+    in_use = {name for name in ours if was_used_since(os.path.join(pack_dir, name))}
+    for name in in_use:
+        # git removes it once it is unreachable; this program no longer treats it as its own.
         remove_if_present(os.path.join(pack_dir, name + ".keep"))
-    ours = [name for name in ours if name not in relied_on]
+    ours = [name for name in ours if name not in in_use]
     needles = [f"{name}.idx".encode() for name in ours] + [bytes.fromhex(commit) for commit in commits]
     objects_dir = os.path.dirname(pack_dir)
     drop_caches_naming(objects_dir, needles)
     for name in ours:
-        # git stops seeing the pack with its index; the mark goes last, so that what is left is still known as ours.
+        # git stops seeing the pack with its index; the mark is removed last, so that the rest is still recognized as
+        # ours.
         for suffix in (".idx", ".pack", ".keep"):
             remove_if_present(os.path.join(pack_dir, name + suffix))
-    # Once more: git may have written one of them while the packs were still there.
+    # Again: git may have written one of them while the packs still existed.
     drop_caches_naming(objects_dir, needles)
     sync_directory(pack_dir)

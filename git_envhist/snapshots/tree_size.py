@@ -1,12 +1,12 @@
-"""How much a tree stands for, told without walking it: a directory that is held in many places is read once.
+"""Limit the number of paths that trees from elsewhere represent, without walking them.
 
-Sixty small trees, each of which holds the one before it twice, stand for more paths than anybody has, and every git
-that lists them goes on for ever. So what came from elsewhere is weighed here before anybody else reads a tree of it:
-when it comes with a fetch or an import, and, where plain git put it among our own, when somebody asks for it. The
-weight is what a list of all its paths would take. However large a tree is, it may be: it is endless only where it is
-told in few bytes.
+Sixty small trees, each containing the one before it twice, represent more paths than any environment has, and every
+git that lists them runs without end. So trees are weighed before anything else reads them: when they arrive with a
+fetch or an import, and when a command reads trees that plain git brought. The weight of a tree is the size of a list
+of all its paths; it is computed from each distinct tree once. A tree is too large only if its weight is far more than
+the bytes that define it.
 
-The pieces of large files are weighed apart: of a file of zeros they are the same few, over and over.
+The chunks of big files are weighed separately: a file of zeros repeats the same few.
 """
 
 from __future__ import annotations
@@ -22,31 +22,33 @@ from git_envhist.git.process import Git
 from git_envhist.snapshots.layout import PIECES
 from git_envhist.snapshots.names import RESERVED
 
-PLENTY = 256 << 20
-"""Two million paths of a hundred and some bytes. Nobody has to explain so many."""
-PLENTY_OF_PIECES = 1 << 30
-"""Those of some terabytes."""
-ALIKE = 50
-"""So many times what its directories take, each read once: an environment in which each stands so often is none."""
+ALLOWED = 256 << 20
+"""Two million paths of a hundred-odd bytes are always allowed."""
+ALLOWED_CHUNKS = 1 << 30
+"""The chunks of several terabytes are always allowed."""
+MAX_RATIO = 50
+"""Beyond that, the allowed ratio of the weight to the bytes of the distinct trees; no real environment repeats
+directories that often.
+"""
 MAX_DEPTH = 4096
-"""git goes down by calling itself."""
-AT_ONCE = 500
+"""git recurses once per level."""
+BATCH = 500
 
 
 class TreeTooLarge(EnvhistError):
-    """A few trees that hold each other many times over stand for more paths than anybody has."""
+    """A few trees that contain each other repeatedly represent more paths than any environment has."""
 
     code = "too-much"
 
     def __init__(self) -> None:
         super().__init__(
-            "more paths differ than an environment has: these trees are not as a capture writes them",
-            hint="compare with another snapshot, and ask 'git envlog fsck' about this one",
+            "more paths differ than an environment has: no capture writes such trees",
+            hint="compare with another snapshot, and check this one: git envlog fsck",
         )
 
 
 class _TreeSize(NamedTuple):
-    """Of a tree: its paths, the bytes of a list of them, and how deep they go."""
+    """The number of paths below a tree, the bytes of a list of them, and their depth."""
 
     paths: int
     listed: int
@@ -54,19 +56,19 @@ class _TreeSize(NamedTuple):
 
 
 class _ParsedTree(NamedTuple):
-    """One tree, read: how many entries it has, what a list of them takes, and the trees in it."""
+    """A parsed tree: its number of entries, the bytes of a list of them, and its subtrees."""
 
     entries: int
     listed: int
     below: tuple[tuple[bytes, int], ...]
     """Each with the length of its name."""
     trees: tuple[bytes, ...]
-    """The same, and the pieces, which are weighed apart."""
+    """The same, and the chunks, which are weighed separately."""
     apart: tuple[bytes, ...] = ()
 
 
 class TreeSizer:
-    """Weighs trees; what was weighed once is known."""
+    """Weighs trees and remembers their weights."""
 
     def __init__(self, reader: CatFile, hash_length: int) -> None:
         self._reader = reader
@@ -75,10 +77,10 @@ class TreeSizer:
         self._read = 0
 
     def find_endless(self, trees: Iterable[str]) -> str | None:
-        """The first of some trees that stands for more than it may; `Damaged` where a directory is not there."""
+        """Return the first of some trees that is too large. Raise `Damaged` if a subtree is missing."""
         wanted = list(dict.fromkeys(trees))
-        for start in range(0, len(wanted), AT_ONCE):
-            some = wanted[start : start + AT_ONCE]
+        for start in range(0, len(wanted), BATCH):
+            some = wanted[start : start + BATCH]
             tops = [bytes.fromhex(tree) + TOP for tree in some]
             rows = self._read_below(tops)
             for tree, top in zip(some, tops, strict=True):
@@ -88,13 +90,13 @@ class TreeSizer:
         return None
 
     def _is_endless(self, weight: _TreeSize) -> bool:
-        return weight.depth > MAX_DEPTH or weight.listed > self._most(PLENTY)
+        return weight.depth > MAX_DEPTH or weight.listed > self._limit(ALLOWED)
 
-    def _most(self, plenty: int) -> int:
-        return max(plenty, ALIKE * self._read)
+    def _limit(self, allowed: int) -> int:
+        return max(allowed, MAX_RATIO * self._read)
 
     def _read_below(self, tops: Sequence[bytes]) -> Mapping[bytes, _ParsedTree]:
-        """All trees that are not weighed yet, each once."""
+        """Read all trees that are not weighed yet, each once."""
         found: dict[bytes, _ParsedTree] = {}
         wanted = [top for top in tops if top not in self._known]
         while wanted:
@@ -109,7 +111,7 @@ class TreeSizer:
         return found
 
     def _weigh(self, top: bytes, rows: Mapping[bytes, _ParsedTree]) -> None:
-        # From below, without calls of calls: who makes up trees decides how deep they go.
+        # Bottom up and without recursion: the author of a hostile tree decides its depth.
         waiting = [top]
         while waiting:
             name = waiting[-1]
@@ -128,12 +130,12 @@ class TreeSizer:
             paths += more
             listed += below + more * (name + 1)
             depth = max(depth, deep)
-        too_many = any(self._known[tree].listed > self._most(PLENTY_OF_PIECES) for tree in rows.apart)
+        too_many = any(self._known[tree].listed > self._limit(ALLOWED_CHUNKS) for tree in rows.apart)
         return _TreeSize(paths, listed, MAX_DEPTH if too_many else depth + 1)
 
 
-TOP, OURS = b"top", b"ours"
-"""Stand behind the id of a tree that is read in another way for where it hangs."""
+TOP, RESERVED_TREE = b"top", b"ours"
+"""Appended to the id of a tree that is parsed in a special way for its place: the top tree, and the reserved one."""
 
 
 def _rows(name: bytes, data: bytes, length: int) -> _ParsedTree:
@@ -141,10 +143,10 @@ def _rows(name: bytes, data: bytes, length: int) -> _ParsedTree:
     entries = _entry(length).findall(data)
     trees = [(stored, oid) for mode, stored, oid in entries if mode]
     apart: list[bytes] = []
-    if where == OURS:
+    if where == RESERVED_TREE:
         apart = [oid for stored, oid in trees if stored == PIECES]
     elif where == TOP:
-        trees = [(stored, oid + OURS if stored == RESERVED else oid) for stored, oid in trees]
+        trees = [(stored, oid + RESERVED_TREE if stored == RESERVED else oid) for stored, oid in trees]
     below = tuple((oid, len(stored)) for stored, oid in trees if not apart or stored != PIECES)
     # The mode of a file has six digits, that of a tree five.
     listed = len(data) - len(entries) * (length + 7) + len(trees)
@@ -153,30 +155,30 @@ def _rows(name: bytes, data: bytes, length: int) -> _ParsedTree:
 
 @lru_cache
 def _entry(length: int) -> re.Pattern[bytes]:
-    # A capture writes 40000. git takes for a directory whatever says so in the four bits that tell what a thing is.
+    # A capture writes 40000. git takes for a directory whatever has the type bits of one.
     mode = rb"(?:1[0-7]{5}|(40000|[0-7]*?(?<![1357])4[0-7]{4})|[0-7]+)"
     return re.compile(mode + rb" ([^\0]*)\0(.{%d})" % length, re.DOTALL)
 
 
-def trees_of_moments(git: Git, tips: Iterable[str], known: Iterable[str] = ()) -> list[str]:
-    """The trees of all commits that lead to tips, and to none that is known."""
+def trees_of_snapshots(git: Git, tips: Iterable[str], known: Iterable[str] = ()) -> list[str]:
+    """Return the trees of all commits that reach the tips and are not reachable from `known`."""
     asked = "".join([*(f"{oid}\n" for oid in tips), *(f"^{oid}\n" for oid in known)])
     if not asked or asked.startswith("^"):
         return []
-    told = git.run("log", "--format=%T", "--no-notes", "--stdin", stdin=asked.encode("ascii"))
-    return list(dict.fromkeys(told.decode("ascii").split()))
+    listed = git.run("log", "--format=%T", "--no-notes", "--stdin", stdin=asked.encode("ascii"))
+    return list(dict.fromkeys(listed.decode("ascii").split()))
 
 
 def trees_of_notes(git: Git, tips: Iterable[str]) -> list[str]:
-    """The trees of tips: nobody reads what notes were."""
+    """Return the trees of notes tips; earlier versions of notes are never read."""
     asked = "".join(f"{oid}^{{tree}}\n" for oid in tips).encode("ascii")
-    told = git.run("cat-file", "--batch-check=%(objectname)", stdin=asked) if asked else b""
-    # What is no commit holds no notes.
-    return [line for line in told.decode("ascii", "replace").splitlines() if " " not in line]
+    listed = git.run("cat-file", "--batch-check=%(objectname)", stdin=asked) if asked else b""
+    # An object that is not a commit has no notes.
+    return [line for line in listed.decode("ascii", "replace").splitlines() if " " not in line]
 
 
 def refuse_too_large(git: Git, trees: Sequence[str]) -> None:
-    """`TreeTooLarge` where one of some trees stands for any number of paths."""
+    """Raise `TreeTooLarge` if one of the trees represents an excessive number of paths."""
     with CatFile(git) as reader:
         if trees and TreeSizer(reader, len(trees[0]) // 2).find_endless(trees) is not None:
             raise TreeTooLarge

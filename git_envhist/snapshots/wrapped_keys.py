@@ -1,8 +1,8 @@
-"""Keys of a history that are wrapped for recipients: files in the notes tree, next to the notes.
+"""Find and open keys of a history that are encrypted for recipients, in files of the notes tree.
 
-`keys/<id of the key>` is an armoured file of age that holds an opening key; `keys/list` says, keyed, for which
-recipients and keys these were written. They move with the notes, so a push sends them and a fetch brings them. A server
-can put any key there: what opens with it is no more trusted for that, because an opening key signs nothing.
+`keys/<id of the key>` is an armored age file that contains an opening key; `keys/list` is a keyed digest of the
+recipients and keys they were written for. They move with the notes, so a push sends them and a fetch brings them. A
+server can store any key there: a key opened this way adds no trust, because an opening key signs nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from git_envhist.git.process import Git
 from git_envhist.git.repository import NOTES_REFS, Repository
 from git_envhist.lazy import pattern
 from git_envhist.secrets.keys import Key, OpeningKey, read_opening_key
-from git_envhist.snapshots.fetched import FetchedStore, without_fetched
+from git_envhist.snapshots.fetched import FetchedStore, without_fetched_objects
 
 DIRECTORY = b"keys"
 LIST = b"keys/list"
@@ -28,7 +28,7 @@ class Opener(Protocol):
     """The private keys of this user."""
 
     def open(self, data: bytes) -> bytes | None:
-        """Return what a file of age holds; None if it was not written for this user."""
+        """Return the contents of an age file, or None if it was not encrypted for this user."""
         ...
 
     @property
@@ -41,14 +41,14 @@ def path_of(key_id: str) -> bytes:
 
 
 def write_list(key: Key, keys: Iterable[Key], recipients: Iterable[str]) -> bytes:
-    """Return the file that says for whom keys are wrapped; it differs if a key or a recipient does."""
+    """Return the list file; it changes if a key or a recipient does."""
     lines = ["wrapped", *sorted(one.id for one in keys), "for", *sorted(recipients)]
     mac = key.mac("\n".join(lines).encode("utf-8"))
     return f"envhist-recipients 1\nmac {mac}\n".encode("ascii")
 
 
 class WrappedKeys:
-    """Finds the wrapped keys that came with a history, and opens them with the private keys of this user."""
+    """Finds wrapped keys in the notes and opens them with the private keys of this user."""
 
     def __init__(self, repository: Repository, opener: Callable[[], Opener]) -> None:
         self._repository = repository
@@ -57,22 +57,22 @@ class WrappedKeys:
         self._problems: dict[str, str] = {}
 
     def find(self, key_id: str) -> OpeningKey | None:
-        """Return the key of an id; None if none came that a private key of this user opens."""
+        """Return the key of an id, or None if none was found that a private key of this user opens."""
         if key_id not in self._known:
-            self._known[key_id] = self._found(key_id)
+            self._known[key_id] = self._open(key_id)
         return self._known[key_id]
 
     def problem(self, key_id: str) -> str | None:
-        """Return why a key that came does not open; None if none came."""
+        """Return why a found key does not open, or None if none was found."""
         self.find(key_id)
         return self._problems.get(key_id)
 
-    def _found(self, key_id: str) -> OpeningKey | None:
+    def _open(self, key_id: str) -> OpeningKey | None:
         opener: Opener | None = None
         for data in self._wrapped(key_id):
             opener = opener or self._opener()
             reasons = f" ({'; '.join(opener.problems)})" if opener.problems else ""
-            self._problems[key_id] = f"the key '{key_id}' came wrapped, and not for a key of yours{reasons}"
+            self._problems[key_id] = f"the key '{key_id}' is encrypted, but not for a key of yours{reasons}"
             try:
                 text = opener.open(data)
                 key = read_opening_key(text) if text is not None else None
@@ -84,9 +84,9 @@ class WrappedKeys:
         return None
 
     def _wrapped(self, key_id: str) -> Iterator[bytes]:
-        repository = without_fetched(self._repository)
+        repository = without_fetched_objects(self._repository)
         fetched = FetchedStore.of(repository)
-        for git in (repository.git, *([fetched.git] if fetched.is_there else [])):
+        for git in (repository.git, *([fetched.git] if fetched.exists else [])):
             yield from _in_notes(git, key_id)
 
 

@@ -1,7 +1,10 @@
-"""Checkpoints that the platform below us made without us: found, kept with their own time, and nobody knows why.
+"""Effects outside the machine, and checkpoints that the platform below took without us.
 
-What lists them is a command of the user's own (`envhist.platformList`). It says one a line, `<id> <time> [<comment>]`,
-or JSON objects with an id, a time and a comment under the names that platforms use.
+An effect (a mail sent, a deployment) is noted before it happens and again with its exit status; a restore lists those
+that it does not undo. An irreversible effect happens only if it is approved.
+
+Checkpoints of a platform are listed by a command of the user (`envhist.platformList`): one per line as
+`<id> <time> [<comment>]`, or JSON objects with an id, a time and a comment under the names that platforms use.
 """
 
 from __future__ import annotations
@@ -11,25 +14,25 @@ import json
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from git_envhist.context import HistoryContext
 from git_envhist.errors import EnvhistError, Refused, UsageError
 from git_envhist.history.timeline import subject
 from git_envhist.history.work import effect_record, effects_of, effects_since, observed_of, observed_record
 from git_envhist.lazy import replace
 from git_envhist.model import Effect, ObservedCheckpoint, Snapshot
 from git_envhist.secrets.masking import mask_text
-from git_envhist.tracking.tasks import HistoryContext, current_snapshot, new_mark, without_tokens
-from git_envhist.tracking.tasks import HistoryContext as Tasked
+from git_envhist.tracking.tasks import CaptureNow, masked_text, new_mark
 
 if TYPE_CHECKING:
-    from git_envhist.config import Settings
+    pass
 
 
-# What is done outside the machine: noted before it happens, and how it ended; a restore tells of it.
+# Effects.
 
 Approve = Callable[[Effect], bool]
-"""Asked before something irreversible happens."""
+"""Return whether an irreversible effect may happen."""
 
 
 def approve_all(_effect: Effect) -> bool:
@@ -43,10 +46,11 @@ def refuse_all(_effect: Effect) -> bool:
 
 
 class Effects:
-    """What was done outside the machine."""
+    """The effects of a timeline."""
 
-    def __init__(self, history: HistoryContext) -> None:
+    def __init__(self, history: HistoryContext, capture: CaptureNow) -> None:
         self._history = history
+        self._capture = capture
 
     def all(self) -> tuple[Effect, ...]:
         """Return all effects, oldest first; refused ones are among them."""
@@ -56,13 +60,13 @@ class Effects:
         return iter(self.all())
 
     def since(self, target: Snapshot) -> tuple[Effect, ...]:
-        """What a restore to a moment of this timeline does not undo."""
+        """Return the effects that a restore to a snapshot of this timeline does not undo."""
         return effects_since(self._history.log(), target.id)
 
     def note(self, text: str, *, irreversible: bool = False) -> Effect:
-        """Note what was done."""
+        """Note an effect that has happened."""
         effect = self._begin(text, irreversible, None)
-        self._tell(effect)
+        self._record(effect)
         return effect
 
     def perform(
@@ -85,13 +89,13 @@ class Effects:
         if irreversible and not self._is_approved(effect, approve or refuse_all):
             raise Refused(
                 f"not approved, and not done: '{subject(effect.text)}'",
-                hint="--yes, if no person can be asked" if approve else "give approve=, which decides",
+                hint="--yes approves it without a question" if approve else "give approve=, which decides",
             )
         # The effect may have happened even if this process ends before the record is written.
-        self._tell(effect)
+        self._record(effect)
         status = act()
         ended = replace(effect, exit_code=0 if status is None else int(status))
-        self._tell(ended)
+        self._record(ended)
         return ended
 
     def _is_approved(self, effect: Effect, approve: Approve) -> bool:
@@ -99,20 +103,20 @@ class Effects:
         try:
             approved = approve(effect)
         except BaseException:
-            self._tell(replace(effect, refused=True))
+            self._record(replace(effect, refused=True))
             raise
         if not approved:
-            self._tell(replace(effect, refused=True))
+            self._record(replace(effect, refused=True))
         return approved
 
     def _begin(self, text: str, irreversible: bool, command: str | None) -> Effect:
-        text, command = without_tokens(text), None if command is None else without_tokens(command)
-        snapshot = current_snapshot(self._history, f"before: {subject(text)}")
+        text, command = masked_text(text), None if command is None else masked_text(command)
+        snapshot = self._capture(f"before: {subject(text)}")
         return Effect(new_mark(), text, self._history.now, irreversible, command, None, snapshot.id)
 
-    def _tell(self, effect: Effect) -> None:
+    def _record(self, effect: Effect) -> None:
         assert effect.stands_on is not None
-        self._history.tell(self._history.resolve(effect.stands_on), effect_record(effect, new_mark()))
+        self._history.add_records(self._history.resolve(effect.stands_on), effect_record(effect, new_mark()))
 
 
 def _refuse_uncallable(act: object, approve: object) -> None:
@@ -133,6 +137,8 @@ def _refuse_uncallable(act: object, approve: object) -> None:
             raise TypeError(f"perform() cannot call '{name}': {error}") from None
 
 
+# Checkpoints of a platform.
+
 IDS = ("id", "version", "checkpoint_id", "checkpointId", "external_id", "name")
 TIMES = (
     "created_at",
@@ -150,15 +156,8 @@ MAX_LENGTH = 200
 MAX_COUNT = 10_000
 
 
-class ObserverContext(Tasked, Protocol):
-    """What is needed of a history."""
-
-    @property
-    def settings(self) -> Settings: ...
-
-
 class ListedCheckpoint(NamedTuple):
-    """One checkpoint as the platform tells of it."""
+    """One checkpoint as the platform lists it."""
 
     external_id: str
     taken_at: datetime
@@ -166,70 +165,67 @@ class ListedCheckpoint(NamedTuple):
 
 
 class PlatformFailed(EnvhistError):
-    """The command that speaks of the platform's checkpoints did not do it."""
+    """The command that lists the platform's checkpoints failed."""
 
     code = "platform-failed"
 
 
 class Observations:
-    """Those of a timeline."""
+    """The platform's checkpoints that a timeline records."""
 
-    def __init__(self, history: ObserverContext) -> None:
+    def __init__(self, history: HistoryContext, capture: CaptureNow) -> None:
         self._history = history
+        self._capture = capture
 
     def all(self) -> tuple[ObservedCheckpoint, ...]:
-        """All of them, by the time at which they were made."""
+        """Return all recorded checkpoints, by the time at which they were taken."""
         return observed_of(self._history.log())
 
     def find(self, external_id: str) -> ObservedCheckpoint | None:
-        """The one that the platform knows by this id."""
+        """Return the recorded checkpoint with this id of the platform."""
         return next((one for one in self.all() if one.external_id == external_id), None)
 
-    def note(self, told: Iterable[ListedCheckpoint], source: str = "") -> tuple[ObservedCheckpoint, ...]:
-        """Keep those that nobody here knows of yet."""
+    def note(self, listed: Iterable[ListedCheckpoint], source: str = "") -> tuple[ObservedCheckpoint, ...]:
+        """Record the checkpoints that are not known yet, and return these."""
         line = self._history.log()
         known = set(known_ids(line))
-        fresh = list({one.external_id: one for one in told if one.external_id not in known}.values())
+        fresh = list({one.external_id: one for one in listed if one.external_id not in known}.values())
         if not fresh:
             return ()
-        stands_on = (
-            line[0] if line else current_snapshot(self._history, "before: checkpoints of the platform")
-        )
+        stands_on = line[0] if line else self._capture("before: checkpoints of the platform")
         now = self._history.now
         found = [
             ObservedCheckpoint(one.external_id, one.taken_at, now, mask_text(one.comment), source)
             for one in fresh
         ]
-        self._history.tell(stands_on, *(observed_record(one, new_mark()) for one in found))
+        self._history.add_records(stands_on, *(observed_record(one, new_mark()) for one in found))
         kept = {one.external_id: one for one in self.all()}
         return tuple(kept[one.external_id] for one in found)
 
     def look(self) -> tuple[ObservedCheckpoint, ...]:
-        """Ask the platform, by the configured command, and keep what nobody here knows of yet."""
+        """Run the configured command, and record the checkpoints that are not known yet."""
         command = self._history.settings.platform_list
         if command is None:
             raise UsageError(
-                "no command is configured that lists the platform's checkpoints",
+                "no command for the platform's checkpoints is configured",
                 hint="git config envhist.platformList '<command>'",
             )
         return self.note(read_list(ask_platform(command)))
 
 
 def ask_platform(command: str) -> str:
-    """What a command of the user's own says of the platform."""
+    """Return the output of the user's command; raise `PlatformFailed` if it fails."""
     done = subprocess.run(
         ["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, capture_output=True, check=False
     )
     if done.returncode != 0:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"status {done.returncode}"]
-        raise PlatformFailed(
-            f"'{command}' failed: {said[-1]}", hint="run it by hand to see what the platform says"
-        )
+        errors = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"status {done.returncode}"]
+        raise PlatformFailed(f"'{command}' failed: {errors[-1]}", hint="run it by hand to see its output")
     return done.stdout.decode("utf-8", "replace")
 
 
 def read_list(text: str) -> list[ListedCheckpoint]:
-    """The checkpoints that a platform tells of; what is none (a heading, a line of another kind) is passed over."""
+    """Return the checkpoints in the output of the command; other lines, e.g. a heading, are skipped."""
     values = _objects(text)
     found = (
         map(_from_object, values) if values is not None else map(_from_line, text.splitlines()[:MAX_COUNT])
@@ -239,19 +235,19 @@ def read_list(text: str) -> list[ListedCheckpoint]:
 
 def _objects(text: str) -> list[dict[str, Any]] | None:
     try:
-        told = json.loads(text)
+        values = json.loads(text)
     except ValueError:
-        told = None
-    if isinstance(told, dict):
-        told = next((value for value in told.values() if isinstance(value, list)), [told])
-    if told is None:
+        values = None
+    if isinstance(values, dict):
+        values = next((value for value in values.values() if isinstance(value, list)), [values])
+    if values is None:
         try:
-            told = [json.loads(line) for line in text.splitlines() if line.strip()]
+            values = [json.loads(line) for line in text.splitlines() if line.strip()]
         except ValueError:
             return None
     return (
-        [one for one in told if isinstance(one, dict)][:MAX_COUNT]
-        if isinstance(told, list) and told
+        [one for one in values if isinstance(one, dict)][:MAX_COUNT]
+        if isinstance(values, list) and values
         else None
     )
 
@@ -284,7 +280,7 @@ def _is_id(text: str) -> bool:
 
 
 def read_time(text: str) -> datetime | None:
-    """A moment in ISO 8601, or in seconds since 1970; without a zone it is UTC."""
+    """Return a time given in ISO 8601 (UTC without a zone) or in seconds since 1970; None for another text."""
     try:
         if text.replace(".", "", 1).isdecimal() and len(text) >= 9:
             return datetime.fromtimestamp(float(text), UTC)
@@ -295,7 +291,7 @@ def read_time(text: str) -> datetime | None:
 
 
 def known_ids(line: Iterable[Snapshot]) -> Iterator[str]:
-    """Every id under which another program knows something of a timeline."""
+    """Yield every id that another program gave a snapshot or a checkpoint of a timeline."""
     kept = list(line)
     yield from (one.external_id for one in kept if one.external_id)
     yield from (one.external_id for one in observed_of(kept))

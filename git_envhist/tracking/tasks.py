@@ -1,47 +1,45 @@
-"""The tasks of a timeline: told as they go, and found again by whoever goes on."""
+"""Tasks of a timeline: steps of a piece of work, whose states are records in notes.
+
+A new process, e.g. the next version of an agent, resumes at the first task that is not done: from the snapshot where it
+began, with the conversation attached there. The fingerprint of an agent's definition (prompts, tools, settings) tells
+it whether the agent that began was defined the same.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import time
-from collections.abc import Iterable, Iterator
-from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
+from git_envhist.context import HistoryContext
 from git_envhist.errors import EnvhistError, Refused, UsageError
 from git_envhist.history.timeline import subject
 from git_envhist.history.work import newest_attached, next_task, start_of_task, task_record, tasks_of
 from git_envhist.lazy import replace
 from git_envhist.model import (
     AgentName,
-    CaptureResult,
-    NoteRecord,
     ResumePoint,
     Snapshot,
-    SnapshotAttachments,
-    SnapshotRef,
     Task,
     TaskStatus,
-    Trigger,
 )
 from git_envhist.platform import open_file_only
 from git_envhist.secrets.masking import mask_text
-from git_envhist.tracking.attachments import encode
+from git_envhist.tracking.attachments import conversation_of, encode
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
-    from git_envhist.capture.pipeline import CaptureKeywords
+    pass
 
 
-# What makes an agent what it is, as a fingerprint: prompts, tools, settings; two are alike or they are not.
+# Fingerprints of definitions.
 
 DIGITS = 16
 
 
 def definition_of(*parts: object) -> str:
-    """The fingerprint of plain values: text, bytes, numbers, lists, dictionaries in the order of their keys.
+    """Return the fingerprint of plain values; the order of dictionary keys does not matter.
 
     >>> definition_of("You are careful.", {"tools": ["shell", "edit"]})
     '8f5a33169c83ca10'
@@ -50,7 +48,7 @@ def definition_of(*parts: object) -> str:
 
 
 def definition_of_files(paths: Iterable[str]) -> str | None:
-    """The fingerprint of files, whatever they are called; None where there are none."""
+    """Return the fingerprint of the contents of files; None without files."""
     contents = [_read(path) for path in paths]
     return definition_of(*contents) if contents else None
 
@@ -72,26 +70,15 @@ def _ordered(value: object) -> object:
 
 
 MAX_LENGTH = 10_000
+"""Characters of a task or an effect."""
 
 
-class HistoryContext(Protocol):
-    """What is needed of a history."""
-
-    @property
-    def now(self) -> datetime: ...
-    @property
-    def agent(self) -> AgentName | None: ...
-    def log(self, limit: int | None = None, timeline: str | None = None) -> list[Snapshot]: ...
-    def capture(
-        self, intent: bytes | str | None = None, **asked: Unpack[CaptureKeywords]
-    ) -> CaptureResult: ...
-    def resolve(self, text: str) -> Snapshot: ...
-    def tell(self, snapshot: Snapshot, *records: NoteRecord) -> None: ...
-    def get(self, revision: SnapshotRef = "@") -> SnapshotAttachments: ...
+CaptureNow = Callable[[str], Snapshot]
+"""Capture the environment under an intent if something changed, and return its newest snapshot."""
 
 
 class DefinitionDiffers(Refused):
-    """Who wants to go on is defined otherwise than who began."""
+    """The agent that resumes has another definition than the one that recorded the task."""
 
     code = "definition-differs"
 
@@ -99,8 +86,8 @@ class DefinitionDiffers(Refused):
         agent = " ".join(word for word in (task.agent, task.agent_version) if word)
         by = f" by '{agent}'" if agent else ""
         super().__init__(
-            f"task {task.number} was told{by} under another definition: '{task.definition}'",
-            hint="git envlog resume --force, if what was begun can be gone on with as it is",
+            f"task {task.number} was recorded{by} under another definition: '{task.definition}'",
+            hint="git envlog resume --force, if the task can be continued anyway",
         )
         self.task = task
 
@@ -108,8 +95,9 @@ class DefinitionDiffers(Refused):
 class Tasks:
     """The tasks of a timeline."""
 
-    def __init__(self, history: HistoryContext) -> None:
+    def __init__(self, history: HistoryContext, capture: CaptureNow) -> None:
         self._history = history
+        self._capture = capture
 
     def all(self) -> tuple[Task, ...]:
         """Return all tasks in the order in which they were added."""
@@ -119,21 +107,21 @@ class Tasks:
         return iter(self.all())
 
     def add(self, text: str, *, definition: str | None = None) -> Task:
-        """One more; it is pending."""
+        """Add a pending task and return it."""
         mark = new_mark()
         newest = self._history.log(1)
-        stands_on = newest[0] if newest else current_snapshot(self._history, f"before: {subject(text)}")
-        self._tell(stands_on, (mark, mark), without_tokens(text), TaskStatus.PENDING, definition)
+        base = newest[0] if newest else self._capture(f"before: {subject(text)}")
+        self._record(base, (mark, mark), masked_text(text), TaskStatus.PENDING, definition)
         return self._by_mark(mark)
 
     def set(self, number: int, status: TaskStatus, *, definition: str | None = None) -> Task:
-        """Say how far one has come; what is here is captured first, so that it can be gone on from there.
+        """Record the status of a task and return it; capture first, so that a resume can start there.
 
-        `definition`: the fingerprint of who says so, where the agent of this history has none.
+        `definition`: the fingerprint of the caller, if the agent of this history has none.
         """
         task = self._by_number(number)
-        snapshot = current_snapshot(self._history, f"task {number} {status.value}: {subject(task.text)}")
-        self._tell(snapshot, (task.mark, new_mark()), task.text, status, definition)
+        snapshot = self._capture(f"task {number} {status.value}: {subject(task.text)}")
+        self._record(snapshot, (task.mark, new_mark()), task.text, status, definition)
         return self._by_mark(task.mark)
 
     def resume(self, *, definition: str | None = None, force: bool = False) -> ResumePoint | None:
@@ -145,17 +133,17 @@ class Tasks:
         task = next_task(tasks)
         if task is None:
             return None
-        told = task if task.definition else max(tasks, key=lambda one: (bool(one.definition), one.at))
+        recorded = task if task.definition else max(tasks, key=lambda one: (bool(one.definition), one.at))
         wanted = definition or self._agent_definition
-        if wanted and told.definition and wanted != told.definition and not force:
-            raise DefinitionDiffers(told)
+        if wanted and recorded.definition and wanted != recorded.definition and not force:
+            raise DefinitionDiffers(recorded)
         start = self._history.resolve(start_of_task(task, tasks))
         attached = newest_attached(self._history.log(), start.id)
         return ResumePoint(task, start, attached, self._conversation(attached))
 
     def _conversation(self, attached: Snapshot | None) -> list[object] | None:
         try:
-            return None if attached is None else self._history.get(attached).conversation
+            return None if attached is None else conversation_of(self._history, attached)
         except (EnvhistError, ValueError):
             # The task can be resumed without it.
             return None
@@ -164,7 +152,7 @@ class Tasks:
     def _agent_definition(self) -> str | None:
         return self._history.agent.definition if self._history.agent else None
 
-    def _tell(
+    def _record(
         self,
         snapshot: Snapshot,
         marks: tuple[str, str],
@@ -175,7 +163,7 @@ class Tasks:
         agent = self._history.agent
         if definition:
             agent = replace(agent or AgentName(""), definition=definition)
-        self._history.tell(snapshot, task_record(*marks, text, status, self._history.now, agent))
+        self._history.add_records(snapshot, task_record(*marks, text, status, self._history.now, agent))
 
     def _by_mark(self, mark: str) -> Task:
         return next(task for task in self.all() if task.mark == mark)
@@ -187,21 +175,17 @@ class Tasks:
         return tasks[number - 1]
 
 
-def current_snapshot(history: HistoryContext, intent: str) -> Snapshot:
-    """The newest snapshot, of what is here now."""
-    captured = history.capture(intent, if_changed=True, trigger=Trigger.API)
-    return captured.snapshot or history.resolve("@")
-
-
 def new_mark() -> str:
-    """Sorts behind those that were made before; two processes do not make the same."""
+    """Return a unique mark that sorts after all earlier ones."""
     return f"{time.time_ns():016x}{os.urandom(3).hex()}"
 
 
-def without_tokens(text: str) -> str:
-    """What is told, without what must not be."""
+def masked_text(text: str) -> str:
+    """Return a text with its tokens masked; raise `UsageError` if it is empty or too long."""
     if not text.strip():
-        raise UsageError("nothing is said", hint="say it in a few words")
+        raise UsageError("empty text", hint="describe it in a few words")
     if len(text) > MAX_LENGTH:
-        raise UsageError(f"too long: {len(text):,} characters", hint="a few words serve")
+        raise UsageError(
+            f"too long: {len(text):,} characters", hint=f"the limit is {MAX_LENGTH:,} characters"
+        )
     return mask_text(text)

@@ -46,7 +46,7 @@ def _side(path: str, kind: str | None = "file") -> ChangeSide | None:
     return ChangeSide(EnvPath(path.encode("utf-8", "surrogateescape")), entry_kind, 0, None)
 
 
-FIELDS = ("%H", "%h", "%(time)", "%(verdict)", "%(title)", "%(name)", "%(story)", "%(trigger)")
+FIELDS = ("%H", "%h", "%(time)", "%(verdict)", "%(title)", "%(name)", "%(story)", "%(trigger)", "%(carried)")
 TEMPLATE = "%x00".join(FIELDS) + "%x00"
 FAILED = 128
 NO_PAGER = {"GIT_PAGER_IN_USE": "true", "GIT_PAGER": "cat"}
@@ -129,8 +129,16 @@ def read_rows(text: str) -> list[SnapshotRow]:
     fields = text.split("\0")
     width = len(FIELDS) + 1
     records = (fields[at : at + width - 1] for at in range(0, len(fields) - width + 1, width))
-    rows = (SnapshotRow(*(escape(field.replace("\n", " ")) for field in record)) for record in records)
-    return [row._replace(story=with_minus_signs(row.story)) for row in rows]
+    escaped = ([escape(field.replace("\n", " ")) for field in record] for record in records)
+    return [_row(SnapshotRow(*record[:-1]), record[-1]) for record in escaped]
+
+
+def _row(row: SnapshotRow, carried: str) -> SnapshotRow:
+    """Return a row as the list shows it: a verdict that an equal snapshot has is no check of this one."""
+    story = with_minus_signs(row.story)
+    if carried:
+        return row._replace(verdict="", story=" · ".join(filter(None, (story, carried))))
+    return row._replace(story=story)
 
 
 def _error_words(error: Json) -> str:

@@ -1,7 +1,8 @@
-"""Read the working tree truthfully: from the disk to entries.
+"""Read the working tree consistently: from the disk to entries.
 
-`scan` walks by directory descriptors and follows no link. `stat_cache` remembers each directory as one record, so
-that an unchanged one is neither listed nor read. `read_file` reads a file that may change meanwhile, `databases`
-holds SQLite's own locks while it reads a database, `content` decides how bytes are kept: plain, sealed, in chunks,
-or as a fingerprint.
+`scan` walks by directory descriptors and follows no link. `stat_cache` stores each directory as one record,
+so that an unchanged one is neither listed nor read. `read_file` reads a file that may change during the read,
+`databases` takes SQLite's own locks while it reads a database. `content` decides how bytes are stored: plain,
+sealed, in chunks, or as a fingerprint; `twins` finds copies of sealed files. `attributes` reads owners and
+extended attributes, and `ignore` matches exclusion patterns.
 """

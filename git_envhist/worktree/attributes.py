@@ -1,4 +1,4 @@
-"""What a manifest line says of a path beyond its mode and time: owner, extended attributes, hard links."""
+"""Manifest words of an entry beyond mode and time: owner, extended attributes, hard links."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from git_envhist.model import StoredAs
 from git_envhist.platform import SYSTEM
 
 SKIPPED_XATTRS = (b"security.selinux", b"security.ima", b"security.evm", b"system.nfs4_acl")
-"""Attributes that belong to the machine's policy, not to the environment."""
+"""Attributes of the machine's security policy, not of the environment."""
 NONE_THERE = frozenset((errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENODATA, errno.ENOENT))
-"""Errors of a file system without attributes, and of an attribute or a name that was removed since it was listed."""
+"""Errors that mean "no such attribute": unsupported, or removed since it was listed."""
 SPREAD = 0x9E3779B97F4A7C15
-"""An odd number without pattern: multiples of it lie far apart."""
+"""An odd number without a pattern: its multiples are far apart."""
 
 
 class Attributes(NamedTuple):
-    """The extended attributes of a path, and why some could not be read (empty: all were)."""
+    """The extended attributes of a path, and the reason if some could not be read."""
 
     found: list[tuple[bytes, bytes]]
     unread: str = ""
 
 
 class ExtrasFormat(Protocol):
-    """Writes what a manifest line says beyond the plain case."""
+    """Format the manifest words of an entry."""
 
     def __call__(
         self,
@@ -43,10 +43,10 @@ class ExtrasFormat(Protocol):
 
 
 def link_group(seen: os.stat_result, home_device: int) -> int:
-    """A number that the hard links to one file share, and that no other file of the environment has."""
+    """Return a number that all hard links of a file share, and no other file of the environment has."""
     if seen.st_dev == home_device:
         return seen.st_ino
-    # On another file system (a further root) the same number means another file.
+    # On another file system (an additional root) the same inode is another file.
     return (seen.st_ino + (seen.st_dev + 1) * SPREAD) % (1 << 64)
 
 
@@ -59,7 +59,7 @@ def leaf_extras(
     stored: StoredAs,
     digest: bytes | None,
 ) -> bytes:
-    """Return what the manifest line of an entry says; `own` is the stat of its directory. Nothing where it is plain."""
+    """Return the manifest words of an entry, empty if it is plain; `own` is the stat of its directory."""
     is_device = stat.S_IFMT(seen.st_mode) in (stat.S_IFCHR, stat.S_IFBLK)
     if (
         not xattrs
@@ -81,15 +81,15 @@ def leaf_extras(
     )
 
 
-def read_xattrs(what: int | bytes) -> Attributes:
-    """Return the extended attributes of an open file, or of a name in the current directory."""
+def read_xattrs(target: int | bytes) -> Attributes:
+    """Return the extended attributes of an open file or of a name in the current directory."""
     if not SYSTEM.xattr:
         return Attributes([])
-    follow = isinstance(what, int)
+    follow = isinstance(target, int)
     try:
-        names = os.listxattr(what) if follow else os.listxattr(what, follow_symlinks=False)
+        names = os.listxattr(target) if follow else os.listxattr(target, follow_symlinks=False)
     except OSError as error:
-        return Attributes([], _why(error))
+        return Attributes([], _reason(error))
     if not names:
         return Attributes([])
     found, unread = [], ""
@@ -97,12 +97,12 @@ def read_xattrs(what: int | bytes) -> Attributes:
         if name in SKIPPED_XATTRS:
             continue
         try:
-            value = os.getxattr(what, name) if follow else os.getxattr(what, name, follow_symlinks=False)
+            value = os.getxattr(target, name) if follow else os.getxattr(target, name, follow_symlinks=False)
             found.append((name, value))
         except OSError as error:
-            unread = unread or _why(error)
+            unread = unread or _reason(error)
     return Attributes(found, unread)
 
 
-def _why(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     return "" if error.errno in NONE_THERE else os.strerror(error.errno or 0).lower()

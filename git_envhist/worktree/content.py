@@ -1,4 +1,8 @@
-"""From a path to what a snapshot keeps of it: bytes read, sealed where secret, in pieces where big."""
+"""Store the content of files: plain, sealed, in chunks, or only as a fingerprint.
+
+`FileSaver` reads each path with `read_file` or `databases`, applies the `ContentPolicy`, and writes through a
+`BlobStore`. It fills in the id and the manifest words of the entry.
+"""
 
 from __future__ import annotations
 
@@ -33,29 +37,29 @@ from git_envhist.worktree.scan import ScannedDirectory, ScannedEntry
 from git_envhist.worktree.stat_cache import COLUMNS, INODE, MODE, SIZE
 from git_envhist.worktree.twins import Twins
 
-# The keyed hash of a file that is too large to be held: of what stands in it, however it is given.
+# Keyed hash of a file too large for memory; the result depends only on the content, not on how it was split.
 
 NULS = bytes(BLOCK)
 
 
 def chained(keyed_hash: Callable[[bytes], bytes], blocks: Iterable[Block]) -> bytes:
-    """A chain of keyed hashes over blocks: bounded memory, nothing unkeyed, and nothing of a hole is looked at."""
+    """Return a chain of keyed hashes over blocks, in bounded memory; holes are not read."""
     digest = b""
-    for block in _evenly(blocks):
-        # How many blocks of NULs there are is told behind one of them: no block is as long.
+    for block in _equal_blocks(blocks):
+        # A run of zero blocks is hashed as one block followed by their number; no other block is that long.
         digest = keyed_hash(digest + (block if isinstance(block, bytes) else NULS + b"%d" % block))
     return digest or keyed_hash(b"")
 
 
-def _evenly(blocks: Iterable[Block]) -> Iterator[Block]:
-    """The same bytes in blocks of one size; for blocks of nothing but NULs, how many there are in a row."""
-    nuls, held = 0, b""
+def _equal_blocks(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Yield the same bytes in blocks of equal size; a run of zero blocks as their number."""
+    nuls, rest = 0, b""
     for block in blocks:
-        for part in _whole(held, block):
+        for part in _full_blocks(rest, block):
             if isinstance(part, int):
                 nuls += part
             elif len(part) < BLOCK:
-                held = part
+                rest = part
             elif part == NULS:
                 nuls += 1
             else:
@@ -65,53 +69,53 @@ def _evenly(blocks: Iterable[Block]) -> Iterator[Block]:
                 yield part
     if nuls:
         yield nuls
-    if held:
-        yield held
+    if rest:
+        yield rest
 
 
-def _whole(held: bytes, block: Block) -> Iterator[Block]:
-    """What was held and a block behind it: whole blocks, whole blocks of a hole by their number, and at last what is
-    left, if only nothing."""
+def _full_blocks(rest: bytes, block: Block) -> Iterator[Block]:
+    """Yield full blocks of `rest` + `block` (holes as a number of blocks), then the remainder, which may be
+    empty."""
     if isinstance(block, int):
-        missing = -len(held) % BLOCK
+        missing = -len(rest) % BLOCK
         if block < missing:
-            yield held + bytes(block)
+            yield rest + bytes(block)
             return
-        if held:
-            yield held + bytes(missing)
-        whole, rest = divmod(block - missing, BLOCK)
+        if rest:
+            yield rest + bytes(missing)
+        whole, remainder = divmod(block - missing, BLOCK)
         if whole:
             yield whole
-        yield bytes(rest)
+        yield bytes(remainder)
         return
-    data = held + block if held else block
+    data = rest + block if rest else block
     end = len(data) - len(data) % BLOCK
     for at in range(0, end, BLOCK):
         yield data[at : at + BLOCK]
     yield data[end:]
 
 
-# What is to become of the bytes of a path, and what the store must offer to those who bring them.
+# How content is stored, and the interface of the store.
 
 
 @dataclass(frozen=True, slots=True)
 class ContentPolicy:
-    """How the bytes of a path are to be kept."""
+    """Rules that decide how the content of a path is stored."""
 
     secret_name: Callable[[bytes], bool]
     secret_names: Callable[[bytes], Callable[[bytes], bool]]
-    """(directory) -> the same for the names of the files right in it."""
+    """(directory) -> the same test for names of files in that directory."""
     scans_content: Callable[[bytes], bool]
     secret_content: Callable[[bytes, bytes], bool]
     excluded: Callable[[bytes], bool]
-    """The user said that a path is not secret."""
+    """The user declared the path not secret."""
     fingerprinted: Callable[[bytes], bool] | None
     seal: Callable[[bytes, bytes], bytes] | None
-    """(path, bytes) -> sealed bytes; None where no key can be had."""
+    """(path, bytes) -> sealed bytes; None without a key."""
     keyed_hash: Callable[[bytes], bytes] | None
     big_file: int
     holds_databases: bool
-    """Locks may be taken: this process is ours alone."""
+    """True if this process may take POSIX locks: it runs no other program's code."""
     scan_limit: int = 64 << 10
 
 
@@ -119,40 +123,41 @@ Mark = tuple[int, int, int]
 
 
 class BlobStore(Protocol):
-    """Where bytes go; all that this room needs to know of the store."""
+    """Interface of the store that contents are written to."""
 
     def add_blob(self, data: bytes) -> bytes:
-        """Keep some bytes; their id."""
+        """Store a blob and return its id."""
         ...
 
     def add_big(self, blocks: Iterator[Block]) -> tuple[int, bytes, bytes]:
-        """Keep a big file in pieces: its size, the id of the pointer that stands for it, and of its pieces' tree."""
+        """Store a big file in chunks; return its size, the id of its pointer blob, and that of its chunk
+        tree."""
         ...
 
     def mark(self) -> Mark:
-        """This moment, for `forget`."""
+        """Return the current position, for `forget`."""
         ...
 
     def forget(self, mark: Mark) -> None:
-        """Undo everything that was added since."""
+        """Remove everything added since `mark`."""
         ...
 
     def added_bytes(self) -> int:
-        """How many bytes this capture has stored so far, in all of its processes."""
+        """Return the number of bytes stored by this capture in all processes."""
         ...
 
 
 KIND_TRIES = 3
 MAX_SEALED = 1 << 30
-"""A seal is made in memory, in one piece."""
+"""A file is sealed in memory as one piece."""
 
 
 class BudgetExceeded(Exception):
-    """No more bytes may be added."""
+    """The byte budget of the capture is used up."""
 
 
 class FileSaver:
-    """Takes the content of leaves into the store."""
+    """Store the content of entries."""
 
     def __init__(
         self, store: BlobStore, extras: ExtrasFormat, policy: ContentPolicy, budget: int, home_device: int
@@ -162,15 +167,15 @@ class FileSaver:
         self._policy = policy
         self._budget = budget
         self._home_device = home_device
-        self.patience = WaitBudget()
+        self.wait_budget = WaitBudget()
         self._scans: tuple[bytes, bool] = (b"", False)
         self.twins = Twins(b"")
 
     def take(self, visit: ScannedDirectory, leaf: ScannedEntry) -> bool:
-        """Fill in a leaf's id and extras; False where the path is gone or cannot be had, and is no leaf any more."""
+        """Fill in the id and extras of an entry; return False if the path is gone or cannot be read."""
         for _ in range(KIND_TRIES):
             try:
-                self._take(visit, leaf)
+                self._store_entry(visit, leaf)
                 leaf.waits = False
                 return True
             except FileVanished:
@@ -179,26 +184,27 @@ class FileSaver:
                 visit.miss(leaf.name, reason.why, reason.detail)
                 return False
             except KindChanged:
-                if not _look_again(visit, leaf):
+                if not _refresh(visit, leaf):
                     return False
-        visit.miss(leaf.name, MissingReason.UNSTABLE, "it kept turning into something else")
+        visit.miss(leaf.name, MissingReason.UNSTABLE, "its type kept changing")
         return False
 
     def take_unit(
         self, visit: ScannedDirectory, database: ScannedEntry, sidecars: list[ScannedEntry], descriptor: int
     ) -> list[ScannedEntry]:
-        """Take an open database and its sidecars as they are at one moment; those that are no leaves any more."""
+        """Store an open database and its sidecars in one consistent state; return the entries that cannot be
+        stored."""
         return DatabaseFiles(self, visit, database, sidecars, descriptor).take()
 
     def take_open(self, visit: ScannedDirectory, leaf: ScannedEntry, descriptor: int) -> None:
-        """Take an open file."""
-        self._take_open(visit, leaf, join(visit.path, leaf.name), descriptor)
+        """Store an open file."""
+        self._store_open(visit, leaf, join(visit.path, leaf.name), descriptor)
 
     def forget(self) -> Callable[[], None]:
-        """What undoes all that is taken from here on."""
+        """Return a function that removes everything stored after this call."""
         return partial(self._store.forget, self._store.mark())
 
-    def _take(self, visit: ScannedDirectory, leaf: ScannedEntry) -> None:
+    def _store_entry(self, visit: ScannedDirectory, leaf: ScannedEntry) -> None:
         kind = stat.S_IFMT(leaf.row[MODE])
         if kind == stat.S_IFREG:
             self._take_file(visit, leaf)
@@ -211,7 +217,7 @@ class FileSaver:
 
     def _take_node(self, visit: ScannedDirectory, leaf: ScannedEntry) -> None:
         seen = lstat_of(leaf.name)
-        # A pipe that is written to has another time at every look.
+        # Compare only the type: the time stamps of a pipe change with every write.
         if stat.S_IFMT(seen.st_mode) != stat.S_IFMT(leaf.row[MODE]):
             raise KindChanged
         leaf.row = COLUMNS(seen)
@@ -236,16 +242,16 @@ class FileSaver:
         descriptor, seen = open_with_stat(leaf.name)
         try:
             size = leaf.row[SIZE]
-            if self._is_held(descriptor, size):
+            if self._is_lockable_database(descriptor, size):
                 self._take_lone_database(visit, leaf, descriptor)
                 return
-            self._take_open(visit, leaf, join(visit.path, leaf.name), descriptor, seen)
-            if leaf.row[SIZE] != size and self._is_held(descriptor, leaf.row[SIZE]):
-                raise KindChanged  # it is a database by now
+            self._store_open(visit, leaf, join(visit.path, leaf.name), descriptor, seen)
+            if leaf.row[SIZE] != size and self._is_lockable_database(descriptor, leaf.row[SIZE]):
+                raise KindChanged  # it became a database meanwhile
         finally:
             os.close(descriptor)
 
-    def _is_held(self, descriptor: int, size: int) -> bool:
+    def _is_lockable_database(self, descriptor: int, size: int) -> bool:
         return self._policy.holds_databases and is_database(descriptor, size)
 
     def _take_lone_database(self, visit: ScannedDirectory, leaf: ScannedEntry, descriptor: int) -> None:
@@ -255,7 +261,7 @@ class FileSaver:
         if leaf in gone:
             raise FileVanished
 
-    def _take_open(
+    def _store_open(
         self,
         visit: ScannedDirectory,
         leaf: ScannedEntry,
@@ -280,13 +286,13 @@ class FileSaver:
     def _take_small(
         self, visit: ScannedDirectory, leaf: ScannedEntry, path: bytes, descriptor: int, read: FileRead
     ) -> None:
-        if self._holds_secret(visit.path, path, read.data) or self._is_copy(path, read.data):
+        if self._contains_secret(visit.path, path, read.data) or self._is_copy(path, read.data):
             self._put(visit, leaf, descriptor, read, self._sealed(path, read.data), StoredAs.SEALED)
         else:
             self._put(visit, leaf, descriptor, read, read.data, StoredAs.PLAIN)
 
     def _is_secret(self, visit: ScannedDirectory, leaf: ScannedEntry, path: bytes) -> bool:
-        """Whether a file is secret by its name, or is one that has another name that is."""
+        """Return whether the name of a file, or another hard link of it, is secret."""
         secret = self._policy.secret_name(path) if leaf.secret is None else leaf.secret
         if secret or (visit.own.st_dev, leaf.row[INODE]) not in self.twins.files:
             return secret
@@ -298,7 +304,7 @@ class FileSaver:
     def _take_big_twin(
         self, visit: ScannedDirectory, leaf: ScannedEntry, path: bytes, descriptor: int
     ) -> bool:
-        """Take a big file that is the copy of a sealed one; False where it is none."""
+        """Store a big file sealed if it is a copy of a sealed one; return False if not."""
         if leaf.row[SIZE] not in self.twins.sizes:
             return False
         read = read_file(descriptor, grows=leaf.grows, limit=MAX_SEALED)
@@ -311,12 +317,12 @@ class FileSaver:
         try:
             read = read_file(descriptor, grows=leaf.grows, limit=MAX_SEALED)
         except GrewTooLarge:
-            raise Unreadable(MissingReason.BUDGET, "it is secret, and too large to be sealed") from None
+            raise Unreadable(MissingReason.BUDGET, "it is secret and too large to seal") from None
         self._put(visit, leaf, descriptor, read, self._sealed(path, read.data), StoredAs.SEALED)
 
     def _sealed(self, path: bytes, data: bytes) -> bytes:
         if self._policy.seal is None:
-            raise Unreadable(MissingReason.NO_KEY, "it is secret, and no key can be kept here to seal it")
+            raise Unreadable(MissingReason.NO_KEY, "it is secret and there is no key to seal it")
         return self._policy.seal(path, data)
 
     def _put(
@@ -334,7 +340,7 @@ class FileSaver:
             leaf.oid = store.add_blob(data)
             self._check_budget()
         except (BudgetExceeded, StorageFull) as full:
-            # What fills the disk is left out like what fills the budget: there may be room for all the rest.
+            # A full disk is handled like a used-up budget: smaller files may still fit.
             store.forget(mark)
             raise BudgetExceeded from full
         self._settle(visit, leaf, read.stat, descriptor, stored, read.stable)
@@ -345,7 +351,7 @@ class FileSaver:
 
         def consume(blocks: Iterator[Block]) -> None:
             self._store.forget(mark)
-            result[:] = [self._store.add_big(self._within_budget(blocks))]
+            result[:] = [self._store.add_big(self._limited(blocks))]
             self._check_budget()
 
         try:
@@ -359,7 +365,7 @@ class FileSaver:
         _, leaf.oid, leaf.pieces = result[0]
         self._settle(visit, leaf, seen, descriptor, StoredAs.PIECES, stable)
 
-    def _within_budget(self, blocks: Iterator[Block]) -> Iterator[Block]:
+    def _limited(self, blocks: Iterator[Block]) -> Iterator[Block]:
         for block in blocks:
             yield block
             self._check_budget()
@@ -370,7 +376,7 @@ class FileSaver:
 
     def _fingerprint(self, visit: ScannedDirectory, leaf: ScannedEntry, descriptor: int) -> None:
         if self._policy.keyed_hash is None:
-            raise Unreadable(MissingReason.NO_KEY, "no key can be kept here to take its fingerprint with")
+            raise Unreadable(MissingReason.NO_KEY, "there is no key for its fingerprint")
         parts: list[bytes] = []
         keyed_hash = self._policy.keyed_hash
 
@@ -394,9 +400,9 @@ class FileSaver:
         leaf.row = COLUMNS(seen) if stable else (0, *COLUMNS(seen)[1:])
         leaf.extras = self._describe(visit, leaf, seen, read_xattrs(descriptor), stored, digest)
         if not stable:
-            visit.miss(leaf.name, MissingReason.UNSTABLE, "it changed during every reading")
+            visit.miss(leaf.name, MissingReason.UNSTABLE, "it changed during every read")
 
-    def _holds_secret(self, directory: bytes, path: bytes, data: bytes) -> bool:
+    def _contains_secret(self, directory: bytes, path: bytes, data: bytes) -> bool:
         policy = self._policy
         if len(data) > policy.scan_limit:
             return False
@@ -421,7 +427,7 @@ class FileSaver:
         return leaf_extras(self._extras, visit.own, seen, self._home_device, xattrs, stored, digest)
 
 
-def _look_again(visit: ScannedDirectory, leaf: ScannedEntry) -> bool:
+def _refresh(visit: ScannedDirectory, leaf: ScannedEntry) -> bool:
     try:
         leaf.row = COLUMNS(os.lstat(leaf.name))
     except OSError as error:

@@ -1,8 +1,8 @@
-"""What is not part of the environment: `.envhistignore` and `envhist.exclude`, in gitignore's syntax.
+"""Match paths against `.envhistignore` and `envhist.exclude`, in gitignore's syntax.
 
-Directories are asked about before what stands in them, and one that is left out is not entered, so that, as in git,
-nothing below it can be taken in again. The rules are applied while the environment is looked at; they play no part
-in what a restore may remove.
+A directory is tested before its contents and is not entered if it matches, so as in git nothing below it can
+be re-included. Simple patterns are matched by pathspec, others by `bounded`. The rules apply to captures;
+they do not affect what a restore may remove.
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ from git_envhist.errors import EnvhistError
 from git_envhist.paths import DOT_GIT, join, path_below_root, root_name_of
 from git_envhist.platform import open_file_only
 
-# Patterns in gitignore's syntax that are matched with bounded work (pure).
-#
-# A regular expression with several stars in one name tries every way to share the name among them: 30 stars against a
-# long name take for ever. Here each part between two stars is matched once, at the first place where it fits
-# (`(?>[^/]*?part)`): if that place does not lead to a match, no later one does. The same holds for `**` and the names
-# between. The work for a path of n characters is at most in the order of n times the length of the pattern, and for
-# `**` times the number of names in the path.
+# Patterns matched in bounded time.
+# A regular expression with several stars in one name backtracks exponentially: 30 stars never finish on a
+# long name. Here each part between two stars is matched once at its first possible place (`(?>[^/]*?part)`);
+# if that does not lead to a match, no later place does. The same holds for `**` and the names between. The
+# time is at most proportional to the length of the path times the length of the pattern, and for `**` times
+# the number of names in the path.
 
 STAR = "*"
 SLASH = "/"
-NEVER = "(?!)"
-MANY = 1
-"""Stars in one name, and `**` in one pattern, that an ordinary regular expression handles in time."""
+NO_MATCH = "(?!)"
+MAX_STARS = 1
+"""Up to this many stars in a name, or `**` in a pattern, a plain regular expression is fast enough."""
 NEGATED = frozenset("!^")
 POSIX = {
     "alnum": "a-zA-Z0-9",
@@ -47,30 +46,30 @@ POSIX = {
 }
 
 Name = list[str]
-"""A name of the pattern: regular expressions of one character each, and stars."""
+"""A name of the pattern: regular expressions of single characters, and stars."""
 
 
 class Glob(NamedTuple):
-    """A pattern as a regular expression, and whether it leaves out or takes in again."""
+    """A pattern as a regular expression, and whether it excludes or re-includes."""
 
     regex: str
-    """Matches a path itself, never by a directory above it; a directory's path ends with a slash."""
+    """Matches the path itself, not its parents; the path of a directory ends with a slash."""
     include: bool
 
 
 class NotAPattern(ValueError):
-    """The pattern is empty, or ends with a backslash."""
+    """The pattern is empty or ends with a backslash."""
 
 
 def needs_bounds(line: str) -> bool:
-    """Return whether a pattern has so many stars that only `bounded` matches it in time."""
+    """Return whether only `bounded` matches the pattern in time."""
     names = line.removeprefix("!").strip("/").split("/")
     doubles = sum(name == "**" for name in names[:-1])
-    return doubles > MANY or any(name != "**" and name.count(STAR) > MANY for name in names)
+    return doubles > MAX_STARS or any(name != "**" and name.count(STAR) > MAX_STARS for name in names)
 
 
 def bounded(line: str) -> Glob:
-    """Return the regular expression of a pattern; `NotAPattern` if it is none."""
+    """Return the regular expression of a pattern. Raise `NotAPattern` if it is not valid."""
     include = not line.startswith("!")
     tokens = list(_tokens(line if include else line[1:]))
     if not tokens:
@@ -88,8 +87,8 @@ def bounded(line: str) -> Glob:
 
 
 def _whole(names: list[Name], *, is_directory: bool) -> str:
-    if any(not name or NEVER in name for name in names):
-        return NEVER
+    if any(not name or NO_MATCH in name for name in names):
+        return NO_MATCH
     end = r"/\Z" if is_directory else r"/?\Z"
     if all(map(_is_double, names)):
         return rf"\A(?=[^/]).*?{end}"
@@ -104,17 +103,17 @@ def _whole(names: list[Name], *, is_directory: bool) -> str:
     if not blocks:
         return rf"{head.removesuffix('/')}{end}"
     middle = "".join(map(_somewhere, blocks[:-1]))
-    # Each attempt at a slash fails or ends the match: no part of it can be shared out in another way.
+    # Every attempt at a slash fails or ends the match, so there is no backtracking.
     return rf"{head}{middle}(?:.*/)?{_joined(blocks[-1])}{end}"
 
 
 def _somewhere(block: list[Name]) -> str:
-    """Names at the first place where they fit."""
+    """Return an expression for names at the first place where they match."""
     return f"(?>(?:[^/]+/)*?{_joined(block)}/)"
 
 
 def _blocks(names: list[Name]) -> Iterator[list[Name]]:
-    """Split the names at each `**`; the first block is empty if the pattern begins with one."""
+    """Split the names at each `**`; the first block is empty if the pattern starts with one."""
     block: list[Name] = []
     for name in names:
         if _is_double(name):
@@ -134,7 +133,7 @@ def _joined(names: list[Name]) -> str:
 
 
 def _name(name: Name) -> str:
-    """One name: each part between stars at the first place where it fits, the last part at the end."""
+    """Return an expression for a name: parts between stars at their first match, the last part at the end."""
     parts: list[str] = [""]
     for token in name:
         if token != STAR:
@@ -149,7 +148,7 @@ def _name(name: Name) -> str:
 
 
 def _names(tokens: list[str]) -> Iterator[Name]:
-    """Split the tokens at slashes; `**` that follow each other are one."""
+    """Split the tokens at slashes and merge consecutive `**`."""
     name: Name = []
     was_double = False
     for token in (*tokens, SLASH):
@@ -184,20 +183,20 @@ def _tokens(pattern: str) -> Iterator[str]:
 
 
 def _class(pattern: str, at: int) -> tuple[str, int]:
-    """The set of characters that begins here, and where it ends; one that does not end matches nothing, as in git."""
+    """Return a character class and its end. As in git, an unterminated class matches nothing."""
     is_negated = pattern[at : at + 1] in NEGATED
     at += is_negated
     members, start, last = [], at, ""
     while True:
         letter = pattern[at : at + 1]
         if not letter:
-            return NEVER, len(pattern)
+            return NO_MATCH, len(pattern)
         if letter == "]" and at > start:
             break
         if letter == "[" and pattern[at + 1 : at + 2] == ":":
             end = pattern.find(":]", at + 2)
             if end < 0 or pattern[at + 2 : end] not in POSIX:
-                return NEVER, len(pattern)
+                return NO_MATCH, len(pattern)
             members.append(POSIX[pattern[at + 2 : end]])
             at, last = end + 2, ""
             continue
@@ -213,7 +212,7 @@ def _class(pattern: str, at: int) -> tuple[str, int]:
     body = "".join(members)
     if is_negated:
         return f"[^/{body}]", at
-    return (f"(?!/)[{body}]" if body else NEVER), at
+    return (f"(?!/)[{body}]" if body else NO_MATCH), at
 
 
 def _member(pattern: str, at: int) -> tuple[str, int]:
@@ -229,7 +228,7 @@ Matches = Callable[[bytes], bool]
 
 
 class BadPattern(EnvhistError):
-    """A pattern that gitignore's syntax does not know."""
+    """The pattern is not valid gitignore syntax."""
 
     code = "bad-pattern"
 
@@ -237,20 +236,20 @@ class BadPattern(EnvhistError):
 def ignore_rules(
     lines: Sequence[str], everywhere: Sequence[str], *, seconds: float | None = None
 ) -> Callable[[bytes, bytes, bool], bool] | None:
-    """A test (directory, name, is a directory), or None where nothing is left out.
+    """Return a test (directory, name, is a directory), or None if nothing is excluded.
 
-    `lines` hold for the working tree alone, `everywhere` for further roots as well; `seconds`: the time that all
-    questions may take together, after which they raise `TooSlow`.
+    `lines` apply to the working tree only, `everywhere` also to additional roots. With `seconds`, the test
+    raises `TooSlow` once all calls together take longer.
     """
-    here = path_matcher([*everywhere, *lines], top_down=True)
-    there = path_matcher(everywhere, top_down=True)
+    in_tree = path_matcher([*everywhere, *lines], top_down=True)
+    in_roots = path_matcher(everywhere, top_down=True)
     if seconds is not None:
-        here, there = within(seconds, here, there)
-    if here is None:
+        in_tree, in_roots = within(seconds, in_tree, in_roots)
+    if in_tree is None:
         return None
 
     def ignored(directory: bytes, name: bytes, is_directory: bool) -> bool:
-        matches = there if root_name_of(directory) else here
+        matches = in_roots if root_name_of(directory) else in_tree
         if matches is None or _inside_git(directory):
             return False
         path = join(path_below_root(directory), name)
@@ -260,21 +259,21 @@ def ignore_rules(
 
 
 class TooSlow(EnvhistError):
-    """The patterns of a snapshot take too long."""
+    """Matching the patterns of a snapshot takes too long."""
 
     code = "slow-patterns"
 
     def __init__(self, seconds: float) -> None:
         super().__init__(
-            f"the snapshot's patterns of what it left out take more than {seconds:g} s",
-            hint="restore it elsewhere: git envrestore --to <directory> <rev>",
+            f"matching the snapshot's ignore patterns takes more than {seconds:g} s",
+            hint="restore to another directory: git envrestore --to <directory> <rev>",
         )
 
 
 def path_filter(
     lines: Sequence[str], everywhere: Sequence[str], fingerprinted: Sequence[str]
 ) -> Callable[[bytes], bool]:
-    """A test of a whole path: whether it, or a directory it lies in, is left out or recorded by its hash only."""
+    """Return a test of a whole path: is it, or a parent, excluded or stored as a fingerprint only?"""
     ignored = ignore_rules(lines, everywhere)
     hashed = path_matcher(fingerprinted)
 
@@ -291,9 +290,9 @@ def path_filter(
 
 
 def path_matcher(patterns: Sequence[str], *, top_down: bool = False) -> Matches | None:
-    """A test of one path against patterns in gitignore's syntax; None where there are none.
+    """Return a test of a path against patterns; None if there are no patterns.
 
-    `top_down`: no path is asked about below a directory that matches.
+    With `top_down` the caller never tests a path below a directory that matches.
     """
     trimmed = [_without_trailing_spaces(line) for line in patterns]
     wanted = [_to_the_end(_as_bytes(line)) for line in trimmed if line and not line.startswith("#")]
@@ -314,24 +313,24 @@ def path_matcher(patterns: Sequence[str], *, top_down: bool = False) -> Matches 
 
 
 def without_negation(patterns: Sequence[str]) -> list[str]:
-    """Patterns that match what the given ones exclude with `!`, and exclude what the given ones match."""
+    """Return inverted patterns: they match what the given ones exclude with `!`, and the reverse."""
     return [
         line[1:] if line.startswith("!") else f"!{line}" for line in patterns if line[:1] not in ("", "#")
     ]
 
 
 def usable(patterns: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
-    """The patterns that mean something, and a complaint about each of the others, which match nothing, as in git.
+    """Return the valid patterns, and a warning for each other one; as in git those match nothing.
 
-    Patterns that are too many or too long are complained about as well.
+    Patterns beyond the limits of number and length get a warning, too.
     """
     good: list[str] = []
     complaints = []
     if len(patterns) > MAX_PATTERNS:
-        complaints.append(f"only the first {MAX_PATTERNS:,} of {len(patterns):,} patterns count")
+        complaints.append(f"only the first {MAX_PATTERNS:,} of {len(patterns):,} patterns are used")
     for pattern in patterns[:MAX_PATTERNS]:
         if len(pattern) > MAX_PATTERN:
-            complaints.append(f"a pattern of {len(pattern):,} characters is not read: '{pattern[:40]}…'")
+            complaints.append(f"a pattern of {len(pattern):,} characters is ignored: '{pattern[:40]}…'")
             continue
         try:
             path_matcher([pattern])
@@ -342,7 +341,7 @@ def usable(patterns: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
 
 
 def within(seconds: float, *tests: Matches | None) -> list[Matches | None]:
-    """Return the same tests, which raise `TooSlow` when they have taken so much time together."""
+    """Return tests that raise `TooSlow` once all calls together take longer than `seconds`."""
     spent = 0.0
 
     def timed(test: Matches) -> Matches:
@@ -361,12 +360,12 @@ def within(seconds: float, *tests: Matches | None) -> list[Matches | None]:
 
 
 def split_lines(text: str) -> tuple[str, ...]:
-    """The lines of an ignore file: only a newline ends one, and a carriage return before it is no part of it."""
+    """Return the lines of an ignore file without line ends (LF or CR LF) and byte order mark."""
     return tuple(line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n"))
 
 
 def _without_trailing_spaces(line: str) -> str:
-    """The pattern as git takes it: spaces at its end are no part of it, unless a backslash says so."""
+    """Return the pattern without trailing spaces that are not escaped, as git does."""
     end = at = 0
     while at < len(line):
         escaped = line[at] == "\\"
@@ -377,7 +376,8 @@ def _without_trailing_spaces(line: str) -> str:
 
 
 def _to_the_end(pattern: str) -> str:
-    """The pattern, its end safe from a library that takes off every kind of white space, where git takes off spaces."""
+    """Return the pattern protected from the library, which strips all white space where git strips only
+    spaces."""
     rest, last = pattern[:-1], pattern[-1]
     if last == " " or not last.isspace() or "[" in pattern:
         return pattern
@@ -386,18 +386,18 @@ def _to_the_end(pattern: str) -> str:
 
 
 def _as_bytes(text: str) -> str:
-    # To git a pattern is bytes, and `?` is one of them: one character for each byte gives just that.
+    # Git matches bytes, and `?` matches one byte, so each byte becomes one character.
     return text.encode("utf-8", "surrogateescape").decode("ascii", "surrogateescape")
 
 
 def _by_library(lines: Sequence[str]) -> Callable[[str], bool]:
-    from pathspec import GitIgnoreSpec  # loaded late: most environments leave nothing out
+    from pathspec import GitIgnoreSpec  # loaded late: most environments have no patterns
 
     return GitIgnoreSpec.from_lines(lines).match_file
 
 
 def _bounded(lines: Sequence[str], *, top_down: bool) -> Callable[[str], bool]:
-    """The same, where the library could take for ever, or where its order of patterns is not git's."""
+    """Return the same test for patterns on which the library is slow or orders rules differently from git."""
     globs = [
         (re.compile(glob.regex, re.DOTALL).match, glob.include) for glob in map(bounded, reversed(lines))
     ]
@@ -416,12 +416,12 @@ def _bounded(lines: Sequence[str], *, top_down: bool) -> Callable[[str], bool]:
 
 
 def _inside_git(directory: bytes) -> bool:
-    # The `.git` of a nested repository is one unit: a pattern such as `*.log` must not take a part of it away.
+    # The `.git` of a nested repository is stored whole, so a pattern such as `*.log` must not exclude parts.
     return DOT_GIT in directory.split(b"/")
 
 
 def left_out_of(root: str, exclude: Sequence[str]) -> Callable[[bytes], bool]:
-    """Whether a path is no part of the environment of a directory, by its own list and by patterns beside it."""
+    """Return a test of paths in another directory, by its ignore file and the given patterns."""
     try:
         with open(os.path.join(os.fsencode(root), FILE_NAME), "rb", opener=open_file_only) as file:
             lines, _ = usable(split_lines(os.fsdecode(file.read())))

@@ -1,10 +1,10 @@
-"""Reads one living file truthfully.
+"""Read one file that other programs may be writing.
 
-A file is opened without following a link and without waiting for anybody, asked who it is before and after the last
-byte, and read again while the two answers differ. A file written within the clock's grain of our look can change
-again and keep its time stamps, so such a file is read only after the clock has moved on. What never stands still is
-kept as it was read last, and said to be unstable. No file is mapped into memory: one that shrinks meanwhile would
-kill us. No size is trusted: reading goes on to the end, within a bound.
+The file is opened without following links and without blocking. Its stat is compared before and after the
+read, and the read is repeated until both are equal. A file changed within the clock granularity is read only
+after the clock has moved on. A file that keeps changing is returned as read last and marked unstable. No file
+is mapped into memory, because a truncation would kill the process; no size is trusted, so reading continues
+to the end of file within a limit.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from git_envhist.platform import NOFOLLOW, SYSTEM, open_compared
 from git_envhist.worktree.stat_cache import COLUMNS
 
 TRIES = 10
-CLOCK_GRAIN_NS = 20_000_000
-"""More than a kernel tick (at most 10 ms): two changes within it can share a time stamp."""
+CLOCK_GRANULARITY_NS = 20_000_000
+"""More than a kernel tick (at most 10 ms), within which two changes can have the same time stamp."""
 SECOND_NS = 1_000_000_000
-MAX_GRAIN_NS = 2 * SECOND_NS + CLOCK_GRAIN_NS
+MAX_GRANULARITY_NS = 2 * SECOND_NS + CLOCK_GRANULARITY_NS
 BLOCK = 1 << 20
 Block = bytes | int
-"""Some bytes; or a number, which stands for so many NULs that no disk holds."""
+"""Bytes, or the length of a hole (zero bytes not stored on disk)."""
 OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | NOFOLLOW
 open_here = os.open if SYSTEM.nofollow else open_compared
 NO_ATIME = getattr(os, "O_NOATIME", 0)
 SEEK_DATA: int | None = getattr(os, "SEEK_DATA", None)
 SEEK_HOLE: int | None = getattr(os, "SEEK_HOLE", None)
-VAST = 1 << 40
+HUGE = 1 << 40
 DISK_BLOCK = 512
-"""What `st_blocks` counts."""
+"""Unit of `st_blocks`."""
 
 
 class Unreadable(Exception):
-    """The bytes of a path cannot be had, and why."""
+    """The content of a path cannot be read, with the reason."""
 
     def __init__(self, why: MissingReason, detail: str) -> None:
         super().__init__(detail)
@@ -48,19 +48,19 @@ class Unreadable(Exception):
 
 
 class FileVanished(Exception):
-    """The path is no longer there."""
+    """The path does not exist anymore."""
 
 
 class KindChanged(Exception):
-    """The path is no longer what it was: look at it again."""
+    """The type of the path changed; examine it again."""
 
 
 class GrewTooLarge(Exception):
-    """The file has become too large to be held in memory."""
+    """The file is too large for memory."""
 
 
 class FileRead(NamedTuple):
-    """A file's bytes, and the stat that they were true for."""
+    """The bytes of a file and the stat they belong to."""
 
     data: bytes
     stat: os.stat_result
@@ -68,12 +68,13 @@ class FileRead(NamedTuple):
 
 
 def open_file(name: bytes) -> int:
-    """A descriptor on a regular file of the current directory, with its atime left alone where we may."""
+    """Return a descriptor of a regular file in the current directory, without changing its atime if
+    permitted."""
     return open_with_stat(name)[0]
 
 
 def open_with_stat(name: bytes) -> tuple[int, os.stat_result]:
-    """The same, and the stat of the open file."""
+    """Return the same descriptor and its stat."""
     try:
         descriptor = _open(name)
     except FileNotFoundError as gone:
@@ -93,7 +94,7 @@ def open_with_stat(name: bytes) -> tuple[int, os.stat_result]:
 
 
 def lstat_of(name: bytes) -> os.stat_result:
-    """Return the stat of a name in the current directory; `FileVanished` or `Unreadable` if there is none."""
+    """Return the stat of a name in the current directory. Raise `FileVanished` or `Unreadable`."""
     try:
         return os.lstat(name)
     except FileNotFoundError as gone:
@@ -103,7 +104,7 @@ def lstat_of(name: bytes) -> os.stat_result:
 
 
 def stat_of(descriptor: int) -> os.stat_result:
-    """Return the stat of an open file; `Unreadable` if the file system fails."""
+    """Return the stat of an open file. Raise `Unreadable` on an I/O error."""
     try:
         return os.fstat(descriptor)
     except OSError as error:
@@ -115,22 +116,22 @@ def _open(name: bytes) -> int:
         try:
             return open_here(name, OPEN_FLAGS | NO_ATIME)
         except PermissionError:
-            pass  # only the owner may leave an atime alone; reading is allowed to more
+            pass  # only the owner may use O_NOATIME
     return open_here(name, OPEN_FLAGS)
 
 
 def read_file(
     descriptor: int, seen: os.stat_result | None = None, *, grows: bool = False, limit: int | None = None
 ) -> FileRead:
-    """The whole of an open file as it was at one moment; marked where no such moment was to be had.
+    """Return a consistent copy of an open file, marked unstable if none could be read.
 
-    `seen`: its stat of just now. `grows`: the file is only ever appended to as long as we look, so that what was
-    there at first is such a moment. `GrewTooLarge` where it has `limit` bytes or more.
+    `seen` is its current stat. `grows` means that the file is only appended to, so the bytes up to its first
+    size are consistent. Raise `GrewTooLarge` if it has `limit` bytes or more.
     """
     data = b""
     before = stat_of(descriptor) if seen is None else seen
     for attempt in range(TRIES):
-        before, settled = _past_the_grain(descriptor, before)
+        before, settled = _wait_until_settled(descriptor, before)
         if limit is not None and before.st_size >= limit:
             raise GrewTooLarge
         data = _read_to_end(descriptor, before.st_size)
@@ -147,11 +148,13 @@ def read_file(
 def read_streamed(
     descriptor: int, consume: Callable[[Iterator[Block]], None], *, grows: bool = False
 ) -> tuple[os.stat_result, bool]:
-    """Hand a large file block by block to `consume`, from the start again while it changes; its stat, and whether
-    it stood still. `consume` must forget what it was given before each time it is called."""
+    """Pass a large file in blocks to `consume`; return its stat and whether it was stable.
+
+    `consume` is called again from the start while the file changes, and must drop what it got before.
+    """
     before = stat_of(descriptor)
     for attempt in range(TRIES):
-        before, settled = _past_the_grain(descriptor, before)
+        before, settled = _wait_until_settled(descriptor, before)
         counted = _CountingIterator(_blocks(descriptor, before.st_size if grows else before.st_size + 1))
         consume(counted)
         after = stat_of(descriptor)
@@ -165,7 +168,7 @@ def read_streamed(
 
 
 class _CountingIterator:
-    """An iterator of blocks that knows how many bytes went by."""
+    """Iterate over blocks and count their bytes."""
 
     def __init__(self, blocks: Iterator[Block]) -> None:
         self.blocks = blocks
@@ -181,7 +184,7 @@ class _CountingIterator:
 
 
 def _read_to_end(descriptor: int, size: int) -> bytes:
-    # One byte more than expected tells a file that grew, and bounds one that never ends.
+    # Reading one byte more than expected detects growth, and limits a file without end.
     try:
         data = os.pread(descriptor, size + 1, 0)
         if len(data) == size:
@@ -196,10 +199,8 @@ def _read_to_end(descriptor: int, size: int) -> bytes:
 
 
 def _blocks(descriptor: int, size: int) -> Iterator[Block]:
-    if _hides_its_holes(descriptor, size):
-        raise Unreadable(
-            MissingReason.BUDGET, f"{size} bytes, and its file system does not tell which are none"
-        )
+    if _has_hidden_holes(descriptor, size):
+        raise Unreadable(MissingReason.BUDGET, f"{size} bytes, and its file system does not report holes")
     at = 0
     while at < size:
         end = _end_of_hole(descriptor, at, size)
@@ -217,9 +218,10 @@ def _blocks(descriptor: int, size: int) -> Iterator[Block]:
         yield block
 
 
-def _hides_its_holes(descriptor: int, size: int) -> bool:
-    """Whether to read a file takes days because nobody says where it holds nothing."""
-    if size < VAST or stat_of(descriptor).st_blocks * DISK_BLOCK > size // 64:
+def _has_hidden_holes(descriptor: int, size: int) -> bool:
+    """Return whether a huge sparse file would take days to read, because its file system does not report
+    holes."""
+    if size < HUGE or stat_of(descriptor).st_blocks * DISK_BLOCK > size // 64:
         return False
     try:
         return SEEK_HOLE is None or os.lseek(descriptor, 0, SEEK_HOLE) >= size
@@ -228,36 +230,36 @@ def _hides_its_holes(descriptor: int, size: int) -> bool:
 
 
 def _end_of_hole(descriptor: int, at: int, size: int) -> int:
-    """Where data begin again, at or behind a place in a file; at the end of the file where there are no more."""
+    """Return where data starts at or after `at`; the end of the file if no data follow."""
     if SEEK_DATA is None:
         return at
     try:
         return min(size, os.lseek(descriptor, at, SEEK_DATA))
     except OSError as error:
         if error.errno != errno.ENXIO:
-            return at  # a file system that does not know
-    # To ask for one byte more than there is finds a file that grew; it is no part of the hole.
+            return at  # the file system does not support SEEK_DATA
+    # The caller reads one byte past the end to detect growth; that byte is not part of the hole.
     return min(size, max(at, stat_of(descriptor).st_size))
 
 
-def _past_the_grain(descriptor: int, seen: os.stat_result) -> tuple[os.stat_result, bool]:
-    """The stat once the clock has moved on, and whether a change from now on cannot but show in it."""
-    wait = _youth(seen)
+def _wait_until_settled(descriptor: int, seen: os.stat_result) -> tuple[os.stat_result, bool]:
+    """Return the stat after the clock moved on, and whether any later change must show in it."""
+    wait = _young_ns(seen)
     if wait:
         time.sleep(wait / SECOND_NS)
         seen = stat_of(descriptor)
-    # A write shows in the time stamps when it begins, and a long one goes on for longer than any grain. To look for
-    # data takes the lock that a writer holds until its call ends (ext4, btrfs, f2fs, tmpfs); XFS reads take it anyway.
+    # A write changes the time stamps when it starts, and may take longer than the granularity. SEEK_DATA
+    # waits for the lock that a writer holds during its call (ext4, btrfs, f2fs, tmpfs); on XFS read does.
     _end_of_hole(descriptor, 0, seen.st_size)
-    return seen, not wait or not _youth(seen)
+    return seen, not wait or not _young_ns(seen)
 
 
-def _youth(seen: os.stat_result) -> int:
-    """For how long a file can still change and keep its time stamps."""
+def _young_ns(seen: os.stat_result) -> int:
+    """Return for how many nanoseconds the file can still change without changing its time stamps."""
     now = time.time_ns()
-    if seen.st_ctime_ns <= now - MAX_GRAIN_NS and seen.st_mtime_ns <= now - MAX_GRAIN_NS:
+    if seen.st_ctime_ns <= now - MAX_GRANULARITY_NS and seen.st_mtime_ns <= now - MAX_GRANULARITY_NS:
         return 0
-    # A time to come is none that a change would keep.
+    # A time stamp in the future would change.
     young = [
         when + timestamp_granularity(when) - now
         for when in (seen.st_ctime_ns, seen.st_mtime_ns)
@@ -267,19 +269,19 @@ def _youth(seen: os.stat_result) -> int:
 
 
 def timestamp_granularity(time_ns: int) -> int:
-    """Within what time two changes can share this time stamp."""
-    # A whole second is hardly ever chance: some file systems keep no more, and FAT every other one alone.
+    """Return within how many nanoseconds two changes can have the same time stamp."""
+    # A whole second is rarely chance: some file systems store whole seconds, FAT only even ones.
     if time_ns % SECOND_NS:
-        return CLOCK_GRAIN_NS
-    return SECOND_NS + CLOCK_GRAIN_NS if time_ns // SECOND_NS % 2 else MAX_GRAIN_NS
+        return CLOCK_GRANULARITY_NS
+    return SECOND_NS + CLOCK_GRANULARITY_NS if time_ns // SECOND_NS % 2 else MAX_GRANULARITY_NS
 
 
 def is_gone(error: OSError) -> bool:
-    """Return whether the error means that nothing of the expected kind exists at a path."""
+    """Return whether the error means that the path does not exist with the expected type."""
     return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 def unreadable(error: OSError) -> Unreadable:
-    """The reason that a snapshot gives for an error of the file system."""
+    """Return the reason to record in the snapshot for a file system error."""
     why = MissingReason.UNREADABLE if error.errno in (errno.EACCES, errno.EPERM) else MissingReason.IO_ERROR
     return Unreadable(why, os.strerror(error.errno or 0).lower())

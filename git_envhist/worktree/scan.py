@@ -1,6 +1,8 @@
-"""Looks into directories: what stands in them, and what their records know of it.
+"""List directories and combine the result with their records in the stat cache.
 
-Which directories are as they were is told before, by `check`.
+`Scanner.visit` lists one directory; `walk` and `spread` find directories. A `ScannedDirectory` collects
+entries, paths that cannot be read, and databases; `build_record` turns it into a record. Unchanged
+directories are found before by `stat_cache.differing_records` and are not listed.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any
 
 from git_envhist.lazy import dataclass, field, replace
 from git_envhist.model import MissingReason
-from git_envhist.paths import DOT_GIT, DirectoryCursor, is_realm_top, join, path_below_root, root_name_of
+from git_envhist.paths import DOT_GIT, DirectoryCursor, is_root_top, join, path_below_root, root_name_of
 from git_envhist.platform import SYSTEM
 from git_envhist.worktree.read_file import is_gone, timestamp_granularity, unreadable
 from git_envhist.worktree.stat_cache import (
@@ -32,61 +34,59 @@ from git_envhist.worktree.stat_cache import (
     stat_columns,
 )
 
-# Goes into directories, and opens files, by their names alone, where a system can do neither by descriptors.
-#
-# What a name leads to may change between two calls. So each step is compared: what stands under the name before, and
-# where we are, or what we have open, after it. A directory or a file that was swapped for a link to somewhere else
-# meanwhile is an error; not a byte of it is read.
+# Entering directories by name on systems without fchdir or O_NOFOLLOW.
+# A name can lead elsewhere between two calls, so the identity before and after each step is compared. A
+# directory that was replaced by a link meanwhile is an error, and nothing in it is read.
 
 Identity = tuple[int, int]
 
 
 def descent_into(bases: Mapping[bytes, bytes]) -> DirectoryCursor:
-    """The way into directories that this system has."""
+    """Return the cursor that this system supports."""
     return DirectoryCursor(bases) if SYSTEM.fchdir and SYSTEM.nofollow else PathDirectoryCursor(bases)
 
 
 class PathDirectoryCursor(DirectoryCursor):
-    """Enters directories one name at a time, and knows by their numbers that they are the ones it looked at."""
+    """Enter directories one name at a time and compare their identities."""
 
     def __init__(self, bases: Mapping[bytes, bytes]) -> None:
         super().__init__(bases)
         self._seen: list[Identity] = []
 
     def enter(self, path: bytes) -> os.stat_result:
-        """Go into a directory; its own stat. OSError where it is gone, closed to us, or no directory any more."""
+        """Enter a directory and return its stat. Raise OSError if it is gone, unreadable, or no directory."""
         wanted = path_below_root(path).split(b"/") if path_below_root(path) else []
         try:
-            if root_name_of(path) != self._realm or not self._is_here() or not self._went_up(wanted):
+            if root_name_of(path) != self._root or not self._is_at_expected() or not self._climb(wanted):
                 self._start(root_name_of(path))
             for name in wanted[len(self._way) :]:
                 self._go_down(name)
         except OSError:
-            # Wherever that led: the next way begins at the top again.
+            # The current directory is unknown now; start from the top next time.
             self.close()
             raise
         return os.stat(b".")
 
     def close(self) -> None:
-        self._way, self._seen, self._realm = [], [], None
+        self._way, self._seen, self._root = [], [], None
 
-    def _start(self, realm: bytes) -> None:
+    def _start(self, root: bytes) -> None:
         self.close()
-        os.chdir(self._base(realm))
-        self._seen.append(_identity(os.stat(b".")))
-        self._realm = realm
+        os.chdir(self._base(root))
+        self._seen.append(identity_of(os.stat(b".")))
+        self._root = root
 
-    def _is_here(self) -> bool:
-        # Another worker of the same process may have gone elsewhere.
-        return _identity(os.stat(b".")) == self._seen[-1]
+    def _is_at_expected(self) -> bool:
+        # Another worker in the same process may have changed the current directory.
+        return identity_of(os.stat(b".")) == self._seen[-1]
 
-    def _went_up(self, wanted: list[bytes]) -> bool:
+    def _climb(self, wanted: list[bytes]) -> bool:
         while self._way != wanted[: len(self._way)]:
             os.chdir(b"..")
             self._way.pop()
             self._seen.pop()
-            # What was moved meanwhile has another directory above it.
-            if not self._is_here():
+            # A directory that was moved has another parent.
+            if not self._is_at_expected():
                 return False
         return True
 
@@ -95,45 +95,43 @@ class PathDirectoryCursor(DirectoryCursor):
         if not stat.S_ISDIR(before.st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         os.chdir(name)
-        if _identity(os.stat(b".")) != _identity(before):
+        if identity_of(os.stat(b".")) != identity_of(before):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         self._way.append(name)
-        self._seen.append(_identity(before))
+        self._seen.append(identity_of(before))
 
 
-def _identity(seen: os.stat_result) -> Identity:
+def identity_of(seen: os.stat_result) -> Identity:
     return seen.st_dev, seen.st_ino
 
 
-# What stands in one directory now, and how that becomes its record.
-#
-# A directory with thousands of entries, of which few are not as they were, is not taken apart: its record is carried
-# over, and only what was looked at afresh is put in its place. Whoever asks for all of its entries gets them, and has
-# the record made from these.
+# Entries of a scanned directory, and the record made from them.
+# If few of thousands of entries changed, the old record is kept and only the changed entries are replaced in
+# it. `leaves` converts it to a list of entries when a caller needs them all.
 
 ROW = CELL * WIDTH
 
 
 @dataclass(slots=True, eq=False)
 class ScannedEntry:
-    """One entry that is not a directory, on its way into a record."""
+    """An entry that is not a directory."""
 
     name: bytes
     row: tuple[int, ...]
     waits: bool = False
-    """It is still to be read. (Its whole stat would be 580 bytes, of each file of a first capture.)"""
+    """True while its content still has to be read. (A whole stat result would take 580 bytes per entry.)"""
     oid: bytes = b""
     extras: bytes = b""
     pieces: bytes = b""
-    """The tree of its pieces, where it is big."""
+    """The chunk tree of a big file."""
     secret: bool | None = None
-    """Whether its name says that it is secret, where somebody asked."""
+    """True if the name is secret; None if not determined."""
     grows: bool = False
-    """It is appended to while it is read: what was there at first is all that counts."""
+    """True if the file is only appended to: the bytes at the start of the read are a consistent state."""
 
 
 class ScannedDirectory:
-    """What stands in one directory now; `unread` are the leaves whose bytes are not known yet."""
+    """A scanned directory; `unread` are the entries that still have to be read."""
 
     __slots__ = (
         "_leaves",
@@ -153,24 +151,26 @@ class ScannedDirectory:
         self.path = path
         self.own = own
         self.young = young
-        """It changed within the clock's grain of our look: not to be trusted next time."""
+        """It changed within the clock granularity, so its time stamps cannot be trusted in the next capture."""
         self.unread: list[ScannedEntry] = []
         self.subdirectories: list[bytes] = []
         self.boundaries: list[bytes] = []
         self.units: list[tuple[ScannedEntry, list[ScannedEntry]]] = []
-        """Databases with their sidecars, to be read while they are held still."""
+        """Databases with their sidecars, to be read together under locks."""
         self.missing: list[tuple[bytes, str, str]] = []
-        """(name, why, detail)."""
+        """(name, reason, detail)."""
         self.like: DirectoryRecord | None = None
-        """The record that it is like, but for the entries in `fresh`."""
+        """The old record, valid except for the entries in `fresh`."""
         self.fresh: dict[int, ScannedEntry] = {}
         self._leaves: list[ScannedEntry] = []
 
     @property
     def leaves(self) -> list[ScannedEntry]:
-        """All entries that are no directories."""
+        """Return all entries that are not directories."""
         if self.like is not None:
-            self._leaves = [self.fresh.get(number) or leaf for number, leaf in enumerate(_known(self.like))]
+            self._leaves = [
+                self.fresh.get(number) or leaf for number, leaf in enumerate(_entries_of(self.like))
+            ]
             self.like = None
         return self._leaves
 
@@ -181,23 +181,23 @@ class ScannedDirectory:
 
     @property
     def names(self) -> list[bytes]:
-        """The names of all entries that are no directories."""
+        """Return the names of all entries that are not directories."""
         return self.like.names if self.like is not None else [leaf.name for leaf in self._leaves]
 
     def names_end_with(self, tails: Iterable[bytes]) -> bool:
-        """Whether the name of any entry ends so."""
+        """Return whether the name of any entry ends with one of these."""
         joined = b"\0".join(self.names) + b"\0"
         return any(tail + b"\0" in joined for tail in tails)
 
     def drop(self, leaves: Iterable[ScannedEntry]) -> None:
-        """Some turned out to be gone, or cannot be had."""
-        # All at once: to look for each among its neighbours takes the square of the time.
+        """Remove entries that are gone or cannot be read."""
+        # A set keeps this linear.
         gone = set(leaves)
         if gone:
             self.leaves = [leaf for leaf in self.leaves if leaf not in gone]
 
     def settle(self, results: Iterable[tuple[Any, ...]]) -> None:
-        """Take in what became of leaves that others took: (name, row or None, id, extras, pieces, missing)."""
+        """Store results of entries read by other workers: (name, row or None, id, extras, pieces, missing)."""
         leaves = {leaf.name: leaf for leaf in self.unread}
         lost = []
         for name, row, oid, extras, pieces, missing in results:
@@ -212,7 +212,7 @@ class ScannedDirectory:
 
     @property
     def pending(self) -> list[ScannedEntry]:
-        """All that is still to be read."""
+        """Return all entries that still have to be read."""
         members = [leaf for database, sidecars in self.units for leaf in (database, *sidecars)]
         return [*self.unread, *(leaf for leaf in members if leaf.waits)]
 
@@ -220,14 +220,14 @@ class ScannedDirectory:
         self.missing.append((name, why.value, detail))
 
     def miss_for(self, error: OSError, name: bytes) -> None:
-        """List a path that an error kept from being read; nothing if it is gone."""
+        """Report a path that cannot be read because of an error; nothing if it is gone."""
         if not is_gone(error):
             reason = unreadable(error)
             self.miss(name, reason.why, reason.detail)
 
 
 def leaf_of(record: DirectoryRecord, number: int) -> ScannedEntry:
-    """An entry as a record knows it."""
+    """Return an entry as its record has it."""
     row = tuple(array("q", record.columns[number * ROW : (number + 1) * ROW]))
     if number in record.times:
         row = (*row[:MTIME], record.times[number], *row[MTIME + 1 :])
@@ -238,16 +238,16 @@ def leaf_of(record: DirectoryRecord, number: int) -> ScannedEntry:
 
 
 def id_width(record: DirectoryRecord) -> int:
-    """How many bytes an id has in a record."""
+    """Return the length of the ids in a record."""
     return len(record.ids) // len(record.names) if record.names else 0
 
 
-def _known(record: DirectoryRecord) -> Iterable[ScannedEntry]:
+def _entries_of(record: DirectoryRecord) -> Iterable[ScannedEntry]:
     return (leaf_of(record, number) for number in range(len(record.names)))
 
 
 def build_record(visit: ScannedDirectory, started_ns: int, width: int, own_extras: bytes) -> DirectoryRecord:
-    """The record of a visited directory once all of its leaves are read."""
+    """Return the record of a scanned directory after all entries were read."""
     own = visit.own
     record = (
         _from_leaves(visit, started_ns, width)
@@ -296,7 +296,7 @@ def _carried_over(
 
 
 def is_settled(ctime_ns: int, mtime_ns: int, started_ns: int) -> bool:
-    """Whether something can no more change and keep its time stamps."""
+    """Return whether any later change would change the time stamps."""
     return (
         ctime_ns + timestamp_granularity(ctime_ns) < started_ns
         and mtime_ns + timestamp_granularity(mtime_ns) < started_ns
@@ -304,37 +304,37 @@ def is_settled(ctime_ns: int, mtime_ns: int, started_ns: int) -> bool:
 
 
 def _settled(row: tuple[int, ...], started_ns: int) -> tuple[int, ...]:
-    # An entry as young as the capture can change once more and keep its time stamps: a change time of zero never
-    # matches, so that it is read afresh next time.
+    # An entry as young as the capture can change without changing its time stamps. A change time of zero
+    # never matches, so the next capture reads it.
     return row if is_settled(row[CTIME], row[MTIME], started_ns) else (0, *row[1:])
 
 
 Ignored = Callable[[bytes, bytes, bool], bool]
-"""(directory, name, is a directory) -> whether it is not part of the environment."""
+"""(directory, name, is a directory) -> whether it is excluded."""
 
 MAX_DEPTH = 1000
 LARGE = 128
-"""From here on a directory is first compared with its record as a whole: of its many entries few will differ."""
+"""From this number of entries on, a directory is first compared with its record as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScanLimits:
-    """What a scan does not enter: (directory, name) -> why; None for what is no part of the environment at all."""
+    """Directories that a scan does not enter, by path -> reason; None for those outside the environment."""
 
     pruned: Mapping[bytes, str | None] = field(default_factory=dict)
     cross_mounts: bool = False
     mounts_known: bool = True
-    """Whether `pruned` holds the mount points; else a change of device tells them."""
+    """True if `pruned` contains all mount points; otherwise a changed device number reveals them."""
     known: Mapping[tuple[int, int], str | None] = field(default_factory=dict)
-    """The same for directories that may be met under any name: (device, number) -> why."""
+    """The same by identity: (device, inode) -> reason."""
 
 
 class ExcludedPath(FileNotFoundError):
-    """A directory that is no part of the environment, met under a name that did not tell."""
+    """A directory outside the environment, reached under an unexpected name."""
 
 
 class Scanner:
-    """Looks at the directories of an environment, one at a time."""
+    """List the directories of an environment, one at a time."""
 
     def __init__(
         self, descent: DirectoryCursor, ignored: Ignored | None, limits: ScanLimits, started_ns: int
@@ -347,8 +347,8 @@ class Scanner:
         self._devices: dict[bytes, int] = {}
 
     def is_left_out(self, path: bytes) -> bool:
-        """Whether a directory is no part of the environment, by itself or by one that it stands in."""
-        while not is_realm_top(path):
+        """Return whether a directory or one of its parents is excluded."""
+        while not is_root_top(path):
             above, _, name = path.rpartition(b"/")
             if path in self._limits.pruned or (
                 self._ignored is not None and self._ignored(above, name, True)
@@ -358,40 +358,42 @@ class Scanner:
         return False
 
     def why_gone(self, path: bytes) -> str:
-        """Of a directory that is not to be had: "mounted" where another file system has come to stand there."""
+        """Return "mounted" if a file system is mounted on a directory that cannot be visited, else "gone"."""
         above = path.rpartition(b"/")[0]
         try:
-            is_mount = self._is_elsewhere(path, self._descent.enter(path).st_dev)
-            return "mounted" if is_mount and not self._is_elsewhere(above, os.stat(b"..").st_dev) else "gone"
+            is_mount = self._is_other_device(path, self._descent.enter(path).st_dev)
+            return (
+                "mounted" if is_mount and not self._is_other_device(above, os.stat(b"..").st_dev) else "gone"
+            )
         except OSError:
             return "gone"
 
-    def _is_elsewhere(self, path: bytes, device: int) -> bool:
-        """Whether a directory is on another file system than the top, where nobody told of mounts before."""
+    def _is_other_device(self, path: bytes, device: int) -> bool:
+        """Return whether a directory is on another file system than its root, if mount points are not known."""
         if self._limits.mounts_known or self._limits.cross_mounts:
             return False
-        realm = root_name_of(path)
-        if realm not in self._devices:
-            self._devices[realm] = self._descent.base(realm).st_dev
-        return device != self._devices[realm]
+        root = root_name_of(path)
+        if root not in self._devices:
+            self._devices[root] = self._descent.base(root).st_dev
+        return device != self._devices[root]
 
     def visit(
         self, path: bytes, old: DirectoryRecord | None, changed: frozenset[bytes] | None = None
     ) -> ScannedDirectory:
-        """List a directory; what `old` knows of unchanged entries is taken over, the rest is left to be read.
+        """List a directory; keep what `old` has about unchanged entries and mark the others to be read.
 
-        `changed`: in a large one with the names that it had only these are looked at.
-        OSError where it cannot be entered or listed.
+        With `changed`, only these names of a large directory are examined if its set of names is the same.
+        Raise OSError if the directory cannot be entered or listed.
         """
         own = self._descent.enter(path)
-        if not is_realm_top(path) and (
-            (own.st_dev, own.st_ino) in self._limits.known or self._is_elsewhere(path, own.st_dev)
+        if not is_root_top(path) and (
+            (own.st_dev, own.st_ino) in self._limits.known or self._is_other_device(path, own.st_dev)
         ):
             raise ExcludedPath
         names = os.listdir(b".")
         visit = ScannedDirectory(path, own)
         visit.young = not is_settled(own.st_ctime_ns, own.st_mtime_ns, self._started_ns)
-        # What is known of an entry says where its owner differs from the directory's: with another it says nothing.
+        # Extras record owners relative to the directory's owner, so a new owner makes them useless.
         if old is not None and (old.uid, old.gid) != (own.st_uid, own.st_gid):
             old = None
         if old is not None and len(names) >= LARGE and self._is_like(visit, old, names, changed):
@@ -399,7 +401,7 @@ class Scanner:
         known = _KnownEntries(old)
         pruned = self._limits.pruned if path in self._parents else {}
         for name in sorted(names):
-            self._look_at(visit, name, known, pruned)
+            self._scan_entry(visit, name, known, pruned)
         return visit
 
     def _is_like(
@@ -409,7 +411,8 @@ class Scanner:
         names: list[bytes],
         changed: frozenset[bytes] | None,
     ) -> bool:
-        """Whether the directory has the entries that its record names, of the kinds they had; what differs is noted."""
+        """Return whether the directory has the names and types of its record; note changed entries in
+        `visit`."""
         if self._ignored is not None or visit.path in self._parents or old.boundaries or not visit.path:
             return False
         if set(names) != {*old.names, *old.subdirectories}:
@@ -432,14 +435,14 @@ class Scanner:
         visit.unread = list(visit.fresh.values())
         return True
 
-    def _look_at(
+    def _scan_entry(
         self, visit: ScannedDirectory, name: bytes, known: _KnownEntries, pruned: Mapping[bytes, str | None]
     ) -> None:
         if not visit.path and _leads_to_repository(name):
-            return  # the repository that holds the history is no part of the environment
+            return  # the repository of the history is not part of the environment
         if pruned and join(visit.path, name) in pruned:
-            # Not even asked for its stat: where a mount hangs, that would be for ever.
-            self._stop_at(visit, name, pruned[join(visit.path, name)])
+            # Do not even call stat: it may hang on a mount.
+            self._note_not_entered(visit, name, pruned[join(visit.path, name)])
             return
         try:
             seen = os.lstat(name)
@@ -453,7 +456,7 @@ class Scanner:
         if self._ignored is not None and self._ignored(visit.path, name, is_directory):
             return
         if is_directory:
-            self._go_into(visit, name, seen)
+            self._add_subdirectory(visit, name, seen)
         else:
             visit.leaves.append(known.leaf(visit, name, seen))
 
@@ -461,7 +464,7 @@ class Scanner:
         limits = self._limits
         return not limits.mounts_known and not limits.cross_mounts and seen.st_dev != visit.own.st_dev
 
-    def _stop_at(self, visit: ScannedDirectory, name: bytes, why: str | None) -> None:
+    def _note_not_entered(self, visit: ScannedDirectory, name: bytes, why: str | None) -> None:
         if self._ignored is not None and self._ignored(visit.path, name, True):
             return
         if why == MissingReason.MOUNT.value:
@@ -469,11 +472,11 @@ class Scanner:
         elif why is not None:
             visit.boundaries.append(name)
 
-    def _go_into(self, visit: ScannedDirectory, name: bytes, seen: os.stat_result) -> None:
+    def _add_subdirectory(self, visit: ScannedDirectory, name: bytes, seen: os.stat_result) -> None:
         if (seen.st_dev, seen.st_ino) in self._limits.known:
-            self._stop_at(visit, name, self._limits.known[seen.st_dev, seen.st_ino])
+            self._note_not_entered(visit, name, self._limits.known[seen.st_dev, seen.st_ino])
         elif self._is_mount(visit, seen):
-            self._stop_at(visit, name, MissingReason.MOUNT.value)
+            self._note_not_entered(visit, name, MissingReason.MOUNT.value)
         elif visit.path.count(b"/") >= MAX_DEPTH:
             visit.miss(name, MissingReason.TOO_DEEP, f"more than {MAX_DEPTH} directories deep")
         else:
@@ -481,14 +484,14 @@ class Scanner:
 
 
 def _differing(old: DirectoryRecord, changed: frozenset[bytes] | None) -> list[int]:
-    """Which entries of the current directory may differ from its record, looked at or said to be `changed`."""
+    """Return the indexes of entries that differ from the record, by stat or because they are in `changed`."""
     if changed is None:
         return differing(old.columns, stat_columns(old.names), ROW)
     return [number for number, name in enumerate(old.names) if name in changed]
 
 
 class _KnownEntries:
-    """What the record of a directory knows of its entries."""
+    """Entries of an old record by name."""
 
     def __init__(self, old: DirectoryRecord | None) -> None:
         self._old = old
@@ -507,7 +510,8 @@ class _KnownEntries:
 
 
 def _leads_to_repository(name: bytes) -> bool:
-    """Whether a name at the top is what git calls `.git`; where case is folded it may be spelled otherwise."""
+    """Return whether a name in the top directory is `.git`, also in another case if the file system ignores
+    case."""
     if name.lower() != DOT_GIT:
         return False
     try:
@@ -517,7 +521,7 @@ def _leads_to_repository(name: bytes) -> bool:
 
 
 Unlisted = dict[bytes, int]
-"""Directories that could not be listed, with the number of the error."""
+"""Directories that could not be listed -> errno."""
 
 
 def walk(
@@ -527,7 +531,7 @@ def walk(
     ignored: Ignored | None,
     unlisted: Unlisted,
 ) -> list[bytes]:
-    """Every directory at and below some, in the order of their paths, by type alone and without a stat."""
+    """Return all directories at and below `tops`, ordered by path, without calling stat."""
     found: list[bytes] = []
     stack = sorted(tops, reverse=True)
     while stack:
@@ -545,7 +549,7 @@ def spread(
     ignored: Ignored | None,
     unlisted: Unlisted,
 ) -> tuple[list[bytes], list[bytes]]:
-    """The same level by level, until `enough` directories wait to be walked: those behind, and those that wait."""
+    """Walk breadth-first until `enough` directories are waiting; return the walked and the waiting ones."""
     found: list[bytes] = []
     waiting = deque(sorted(tops))
     while waiting and len(waiting) < enough:
@@ -564,7 +568,7 @@ def _directories(
         with os.scandir(b".") as listing:
             for item in listing:
                 name, below = item.name, join(path, item.name)
-                # Asked first: where the kind of an entry is told by its stat alone, a mount that hangs would hang us.
+                # Test before is_dir, which may call stat, which may hang on a mount.
                 if (not path and _leads_to_repository(name)) or below in limits.pruned:
                     continue
                 if not item.is_dir(follow_symlinks=False):
@@ -577,7 +581,7 @@ def _directories(
                     continue
                 found.append(below)
     except OSError as error:
-        # The visit may succeed all the same. It would name directories that are then not walked.
+        # The visit may still succeed, and would name subdirectories that are never walked.
         if not is_gone(error):
             unlisted[path] = error.errno or errno.EIO
     return found

@@ -1,10 +1,11 @@
-"""What is known of one directory, as one packed value: the unit of the scan, of the cache and of the trees.
+"""The stat cache: one packed record per directory, stored in shards.
 
-A record holds the directory's own stat, the names of its entries, their stat columns in one array, the ids their
-bytes were stored under, and what else a manifest line says; and what trees stand below it, so that a change far down
-concerns the records on the way to it and no others. Comparing a directory with its record is one comparison of two
-byte strings, made in C. The encoding is a fixed header and length-prefixed sections; nothing in it can run, so a
-cache that somebody else wrote can at worst be wrong, and a wrong checksum is no cache at all.
+A record has the directory's stat, the names and stat columns of its entries, the ids of their blobs, their
+manifest words, and the trees of its subdirectories, so that a change only affects the records of its
+ancestors. Comparing a directory with its record is one comparison of two byte strings in C.
+
+The encoding is a fixed header with length-prefixed sections. It contains no code, so a manipulated cache can
+at worst be wrong, and a wrong checksum discards it. Losing the cache only costs time.
 """
 
 from __future__ import annotations
@@ -23,32 +24,33 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from git_envhist.disk import Durability, replace_file
 from git_envhist.lazy import dataclass, field
-from git_envhist.paths import REALM_MARK, is_realm_top, path_below_root, root_name_of
+from git_envhist.paths import ROOT_PREFIX, is_root_top, path_below_root, root_name_of
 from git_envhist.platform import open_file_only
 
 COLUMNS = attrgetter("st_ctime_ns", "st_mtime_ns", "st_size", "st_ino", "st_mode")
 WIDTH = 5
 CELL = 8
-HALF = 1 << 63
+HALF_RANGE = 1 << 63
 CTIME, MTIME, SIZE, INODE, MODE = range(WIDTH)
 
-# Length of it all; ctime mtime inode device; flags mode uid gid; lengths of the sections; shard and mode digests.
+# Total length; ctime, mtime, inode, device; flags, mode, uid, gid; section lengths; shard and mode digests.
 HEADER = struct.Struct("<IqqQQIIII9I32s32s")
-# As much of it as a comparison with the directory asks for: up to the lengths of path, names and columns.
-GLANCE = struct.Struct("<IqqQQI12x3I")
+# The part of the header needed for a comparison, up to the lengths of path, names and columns.
+SHORT_HEADER = struct.Struct("<IqqQQI12x3I")
 PIECE = struct.Struct("<I32s")
 NO_ID = bytes(32)
 BELOW = 64
-"""The tree of a subdirectory, and the digest of its modes."""
+"""Bytes per subdirectory: its tree and a digest of its modes."""
 
 INCOMPLETE = 1
-"""Something in here could not be captured: look again next time, whatever the clock says."""
+"""Flag: an entry could not be captured, so the directory must be scanned again."""
 
 
 @dataclass(slots=True)
 class DirectoryRecord:
-    """One directory: `names` and `columns` run in parallel over its entries that are not directories."""
+    """A directory; `names` and `columns` are parallel over entries that are not directories."""
 
     path: bytes
     ctime_ns: int = 0
@@ -62,21 +64,22 @@ class DirectoryRecord:
     names: list[bytes] = field(default_factory=list)
     columns: bytes = b""
     ids: bytes = b""
-    """The blob of each entry, all of one width; zeros where the tree holds none."""
+    """Blob ids of equal width; zeros for entries without a blob."""
     subdirectories: list[bytes] = field(default_factory=list)
     extras: dict[int, bytes] = field(default_factory=dict)
-    """Entry number -> what its manifest line says beyond the plain case; -1 is the directory itself."""
+    """Entry number -> manifest words beyond the plain case; -1 is the directory itself."""
     pieces: dict[int, bytes] = field(default_factory=dict)
-    """Entry number -> the tree of the pieces of that big file."""
+    """Entry number -> chunk tree of a big file."""
     boundaries: list[bytes] = field(default_factory=list)
-    """Names of directories that are seen and not entered."""
+    """Names of directories that are listed but not entered."""
     below: bytes = b""
-    """For each subdirectory its tree and a digest of the modes of everything at and below it."""
+    """For each subdirectory its tree and a digest of all modes at and below it."""
     shard: bytes = NO_ID
     leaf_modes: bytes = NO_ID
-    """A digest of the modes of the directory and of its own entries."""
+    """Digest of the modes of the directory and its entries."""
     times: dict[int, int] = field(default_factory=dict)
-    """Entry number -> its modification time, if 64 bits of nanoseconds do not hold it: before 1677, after 2262."""
+    """Entry number -> modification time that does not fit in 64 bits of nanoseconds (before 1677, after
+    2262)."""
 
     @property
     def cells(self) -> array[int]:
@@ -84,12 +87,12 @@ class DirectoryRecord:
 
     @property
     def modes(self) -> array[int]:
-        """The mode of each entry."""
+        """Return the mode of each entry."""
         return self.cells[MODE::WIDTH]
 
     @property
     def mtimes(self) -> Sequence[int]:
-        """The modification time of each entry."""
+        """Return the modification time of each entry."""
         found = self.cells[MTIME::WIDTH]
         return found if not self.times else [self.times.get(index, time) for index, time in enumerate(found)]
 
@@ -97,12 +100,12 @@ class DirectoryRecord:
         return self.ids[index * width : (index + 1) * width]
 
     def below_by_name(self) -> dict[bytes, bytes]:
-        """What stands below, by the names of the subdirectories."""
+        """Return tree and digest of each subdirectory by name."""
         cut = (self.below[at : at + BELOW] for at in range(0, len(self.below), BELOW))
         return dict(zip(self.subdirectories, cut, strict=True))
 
     def encode(self) -> bytes:
-        """The record as bytes, its own length in front."""
+        """Return the record as bytes, starting with its length."""
         sections = (
             self.path,
             b"\0".join(self.names),
@@ -124,7 +127,7 @@ class DirectoryRecord:
 
 
 def decode(data: bytes) -> DirectoryRecord:
-    """The record that `encode` made these bytes of."""
+    """Return the record encoded in `data`."""
     (_, ctime, mtime, inode, device, flags, mode, uid, gid, *rest) = HEADER.unpack_from(data)
     lengths, (shard, leaf_modes) = rest[:9], rest[9:]
     at = HEADER.size
@@ -133,10 +136,14 @@ def decode(data: bytes) -> DirectoryRecord:
         sections.append(data[at : at + length])
         at += length
     path, names, columns, ids, subdirectories, boundaries, extras, pieces, below = sections
-    extras, _, told = extras.partition(b"\0")
-    times = {number: int(time) for number, time in _decode_extras(told).items()}
+    times: dict[int, int] = {}
+    # Hardly any record has times that its cells cannot hold, and this is called for each directory.
+    if b"\0" in extras:
+        extras, _, wide = extras.partition(b"\0")
+        times = {number: int(time) for number, time in _decode_extras(wide).items()}
+        mtime = times.pop(-1, mtime)
     return DirectoryRecord(
-        path, ctime, times.pop(-1, mtime), inode, device, mode, uid, gid, flags,
+        path, ctime, mtime, inode, device, mode, uid, gid, flags,
         names.split(b"\0") if names else [], columns, ids,
         subdirectories.split(b"\0") if subdirectories else [],
         _decode_extras(extras),
@@ -147,59 +154,59 @@ def decode(data: bytes) -> DirectoryRecord:
 
 
 def cut(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """(directory, encoded record) of each record of a run of them, without decoding them."""
+    """Yield (directory, encoded record) of concatenated records without decoding them."""
     at, end = 0, len(data)
-    glance, size = GLANCE.unpack_from, HEADER.size
+    read_short_header, size = SHORT_HEADER.unpack_from, HEADER.size
     while at < end:
-        length, *_, path, _, _ = glance(data, at)
+        length, *_, path, _, _ = read_short_header(data, at)
         if length < size or at + length > end:
-            raise ValueError("a record of an impossible length")
+            raise ValueError("record with an invalid length")
         yield data[at + size : at + size + path], data[at : at + length]
         at += length
 
 
 def count_names(encoded: bytes) -> int:
-    """How many entries an encoded record has, without decoding it."""
-    return int(GLANCE.unpack_from(encoded)[-1]) // (CELL * WIDTH)
+    """Return the number of entries of an encoded record without decoding it."""
+    return int(SHORT_HEADER.unpack_from(encoded)[-1]) // (CELL * WIDTH)
 
 
 def stat_columns(names: Sequence[bytes]) -> bytes:
-    """The stat columns of entries of the current directory, in one run through C."""
+    """Return the stat columns of names in the current directory, in one pass through C."""
     return pack_columns(map(COLUMNS, map(os.lstat, names)))
 
 
 def pack_columns(rows: Iterable[tuple[int, ...]]) -> bytes:
-    """Stat columns of (ctime, mtime, size, inode, mode) rows as one run of bytes."""
+    """Return (ctime, mtime, size, inode, mode) rows as packed columns."""
     return pack_rows(rows)[0]
 
 
 def pack_rows(rows: Iterable[tuple[int, ...]]) -> tuple[bytes, dict[int, int]]:
-    """Return the same, and by their rows the modification times that cells do not hold."""
+    """Return packed columns, and by row the modification times that do not fit in a cell."""
     flat = list(chain.from_iterable(rows))
     try:
         return array("q", flat).tobytes(), {}
-    except OverflowError:  # an inode beyond 63 bits, as some network file systems have; a time far away
+    except OverflowError:  # an inode above 63 bits (some network file systems), or a distant time
         times = {index: time for index, time in enumerate(flat[MTIME::WIDTH]) if _is_wide(time)}
         return array("q", list(map(_wrapped, flat))).tobytes(), times
 
 
 def _is_wide(mtime_ns: int) -> bool:
-    """Whether a cell does not hold a modification time."""
-    return not -HALF <= mtime_ns < HALF
+    """Return whether a modification time does not fit in a cell."""
+    return not -HALF_RANGE <= mtime_ns < HALF_RANGE
 
 
 def _wrapped(cell: int) -> int:
-    """Return a number as the 64 bits of a cell hold it."""
-    return (cell + HALF) % (2 * HALF) - HALF
+    """Return a number wrapped to the 64 bits of a cell."""
+    return (cell + HALF_RANGE) % (2 * HALF_RANGE) - HALF_RANGE
 
 
 def _wide_times(record: DirectoryRecord) -> dict[int, int]:
-    """Return the times that cells do not hold; -1 is the directory itself."""
+    """Return the times that do not fit in cells; -1 is the directory itself."""
     return {-1: record.mtime_ns, **record.times} if _is_wide(record.mtime_ns) else record.times
 
 
 def differing(old: bytes, new: bytes, width: int) -> list[int]:
-    """Which cells of a width differ in two runs of equal length; quick where they are few."""
+    """Return the indexes of cells that differ between two runs of equal length; fast if few differ."""
     found = []
     stack = [(0, len(old) // width)]
     while stack:
@@ -231,29 +238,30 @@ def _decode_extras(section: bytes) -> dict[int, bytes]:
     return found
 
 
-# Compares the records of directories with what is there: most of the time of a capture after which little changed.
-#
-# Measured on 100,000 files in 11,900 directories, by the processor: 0.17 s for `lstat` of every file, 0.03 for going
-# into every directory and looking at it, 0.035 for comparing, 0.02 for records and names. A loop over `scandir` takes
-# twice that. A directory whose own time stamps are unchanged has the entries it had, so that it is not listed.
-# tests/benchmarks/scan.py measures it again.
+# Compare records with the file system: most of the time of a capture with few changes.
+# Processor time for 100,000 files in 11,900 directories: 0.17 s for `lstat` of every file, 0.03 for entering
+# and examining directories, 0.035 for comparing, 0.02 for records and names. A loop over `scandir` takes
+# twice that. A directory with unchanged time stamps has the same entries, so it is not listed. Measured by
+# tests/benchmarks/scan.py.
 
 Enter = Callable[[bytes], object]
 
 
 def differing_records(data: bytes, bases: Mapping[bytes, bytes], enter: Enter) -> Iterator[bytes]:
-    """The encoded records of a shard that are not, entry by entry, as their directories are."""
-    glance, size, bound = GLANCE.unpack_from, HEADER.size, len(data)
-    go, at = _goer(bases, enter), 0
+    """Yield the encoded records of a shard that differ from their directories."""
+    read_short_header, size, bound = SHORT_HEADER.unpack_from, HEADER.size, len(data)
+    change_directory, at = _make_chdir(bases, enter), 0
     while at < bound:
-        length, ctime, mtime, inode, device, flags, path_size, names_size, columns_size = glance(data, at)
+        length, ctime, mtime, inode, device, flags, path_size, names_size, columns_size = read_short_header(
+            data, at
+        )
         if length < size or at + length > bound:
-            raise ValueError("a record of an impossible length")
+            raise ValueError("record with an invalid length")
         start = at + size
         names_at = start + path_size
         columns_at = names_at + names_size
         try:
-            go(data[start:names_at])
+            change_directory(data[start:names_at])
             own = os.lstat(b".")
             same = (
                 own.st_ctime_ns == ctime
@@ -275,12 +283,12 @@ def differing_records(data: bytes, bases: Mapping[bytes, bytes], enter: Enter) -
 
 
 def root_directories_in(data: bytes) -> Iterator[bytes]:
-    """The tops of roots that a shard has a record of."""
-    # They are rare, and stand where the paths that begin with their mark do: first of all.
+    """Yield the tops of roots that have a record in the shard."""
+    # Paths of additional roots sort before all others.
     for path, _ in cut(data):
-        if is_realm_top(path):
+        if is_root_top(path):
             yield path
-        elif not path.startswith(REALM_MARK):
+        elif not path.startswith(ROOT_PREFIX):
             return
 
 
@@ -291,18 +299,17 @@ def _columns(names: list[bytes]) -> bytes:
         return stat_columns(names)
 
 
-def _goer(bases: Mapping[bytes, bytes], enter: Enter) -> Callable[[bytes], None]:
-    """Goes into a directory by its whole name.
+def _make_chdir(bases: Mapping[bytes, bytes], enter: Enter) -> Callable[[bytes], None]:
+    """Return a function that changes to a directory by its full path.
 
-    That may lead through a link which somebody made meanwhile. What it leads to is only compared: unless it is the
-    very directory that the record tells of, by its numbers and times, the record counts as changed, and then the
-    directory is entered step by step through no link.
+    The path may lead through a link created meanwhile. That is safe: the directory is only compared, and
+    unless it is the very one recorded (by inode and times), it is entered again without following links.
     """
     top = bases.get(b"", b"")
 
-    def go(path: bytes) -> None:
+    def change_directory(path: bytes) -> None:
         base = top
-        if path.startswith(REALM_MARK):
+        if path.startswith(ROOT_PREFIX):
             base, path = bases.get(root_name_of(path), b""), path_below_root(path)
         if not base:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
@@ -313,12 +320,12 @@ def _goer(bases: Mapping[bytes, bytes], enter: Enter) -> Callable[[bytes], None]
                 raise
             enter(path)
 
-    return go
+    return change_directory
 
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Millions of short-lived values and no cycle among them: looking for garbage is lost time."""
+    """Pause garbage collection: millions of short-lived objects without cycles."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -328,57 +335,54 @@ def gc_paused() -> Iterator[None]:
             gc.enable()
 
 
-# What was seen at the last capture, so that unchanged files are not read again; losing it costs time, nothing else.
-#
-# A head names the shards and says under which rules, on which snapshot and on which files they are true. A shard holds
-# the records of a range of directories, and is small, so that a change writes little; one that did not change stays.
-# The head is replaced last, and no name is used twice: a crash between the two leaves the old cache. Each file has a
-# checksum. Whatever cannot be read, or belongs to other rules, is no cache.
+# The cache files. The head names the shards, and the rules and snapshot they are valid for.
+# A shard has the records of a range of directories. Unchanged shards are kept. The head is replaced last and
+# no file name is reused, so a crash leaves the old cache valid. Every file has a checksum.
 
 VERSION = 4
 HEAD = "head"
 COMPRESSED = b"\x28\xb5\x2f\xfd"
-"""How the head of the first two versions of the cache began: zstd."""
+"""First bytes of the head in versions 1 and 2: zstd."""
 Checksum = Callable[[bytes], int]
 
 
 class CacheShard(NamedTuple):
-    """One file of records."""
+    """A file of records."""
 
     first: bytes
-    """The first directory in it, or one before that."""
+    """Its first directory, or one before that."""
     name: str
     checksum: int
 
 
 class CachedFacts(NamedTuple):
-    """The text of a probe in the snapshot that the cache relies on."""
+    """A probe's fact text in the snapshot that the cache belongs to."""
 
     version: int
-    """That of the probe that wrote it."""
+    """Version of the probe that wrote it."""
     stamp: str
-    """By what its source is known again."""
+    """Identifies the state of the source."""
     oid: str
 
 
 @dataclass(frozen=True, slots=True)
 class CacheHeader:
-    """What the records of a cache are true for."""
+    """Conditions under which the records of a cache are valid."""
 
     naming: str
-    """A digest of the rules that say what is part of the environment."""
+    """Digest of the rules that determine the extent of the environment."""
     keeping: str
-    """A digest of the rules that say how content is kept."""
+    """Digest of the rules that determine how content is stored."""
     base: str
-    """The commit whose trees hold every id in the records."""
+    """The commit that contains every id in the records."""
     shards: tuple[CacheShard, ...] = ()
     pieces: dict[bytes, list[bytes]] = field(default_factory=dict)
-    """Directory -> the trees of the pieces of its big files."""
+    """Directory -> chunk trees of its big files."""
     elsewhere: dict[bytes, bytes] = field(default_factory=dict)
-    """Nested repositories and further roots: their trees, and digests of their modes."""
+    """Nested repositories and additional roots: tree and digest of modes."""
     files: int = 0
     facts: dict[str, CachedFacts] = field(default_factory=dict)
-    """By probe, what the snapshot says beside the files."""
+    """Fact texts of the snapshot by probe."""
 
 
 class StatCache:
@@ -389,35 +393,35 @@ class StatCache:
         self._checksum = checksum
 
     def read_head(self) -> CacheHeader | None:
-        """The head, or None where there is no cache that can be trusted."""
+        """Return the head, or None if there is no valid cache."""
         try:
             with open(os.path.join(self.directory, HEAD), "rb", opener=open_file_only) as file:
                 checksum, _, text = file.read().partition(b"\n")
             if int(checksum) != self._checksum(text):
                 return None
-            told = json.loads(text)
-            if told["version"] != VERSION:
+            fields = json.loads(text)
+            if fields["version"] != VERSION:
                 return None
             return CacheHeader(
-                told["naming"],
-                told["keeping"],
-                told["base"],
+                fields["naming"],
+                fields["keeping"],
+                fields["base"],
                 tuple(
-                    CacheShard(bytes.fromhex(first), name, int(crc)) for first, name, crc in told["shards"]
+                    CacheShard(bytes.fromhex(first), name, int(crc)) for first, name, crc in fields["shards"]
                 ),
-                {_raw(path): list(map(_raw, oids)) for path, oids in told["pieces"].items()},
-                {_raw(path): _raw(below) for path, below in told["elsewhere"].items()},
-                int(told["files"]),
+                {_raw(path): list(map(_raw, oids)) for path, oids in fields["pieces"].items()},
+                {_raw(path): _raw(below) for path, below in fields["elsewhere"].items()},
+                int(fields["files"]),
                 {
                     name: CachedFacts(int(version), stamp, oid)
-                    for name, (version, stamp, oid) in told.get("facts", {}).items()
+                    for name, (version, stamp, oid) in fields.get("facts", {}).items()
                 },
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
     def is_torn(self) -> bool:
-        """Whether the head is not what was written, by whatever version."""
+        """Return whether the head has a wrong checksum, in any version of the format."""
         try:
             with open(os.path.join(self.directory, HEAD), "rb", opener=open_file_only) as file:
                 data = file.read()
@@ -427,7 +431,7 @@ class StatCache:
             return True
 
     def read_shard(self, shard: CacheShard) -> bytes | None:
-        """The records of one shard, or None where they are not what the head promised."""
+        """Return the records of a shard, or None if the file is missing or has a wrong checksum."""
         try:
             with open(
                 os.path.join(self.directory, os.path.basename(shard.name)), "rb", opener=open_file_only
@@ -438,29 +442,29 @@ class StatCache:
         return data if self._checksum(data) == shard.checksum else None
 
     def write(self, head: CacheHeader, shards: Iterable[tuple[bytes, bytes] | CacheShard]) -> None:
-        """Replace the cache; a shard that did not change is given as it stands, the others as (first, records)."""
+        """Replace the cache. Unchanged shards are given as `CacheShard`, others as (first, records)."""
         with contextlib.suppress(FileExistsError):
             os.mkdir(self.directory, 0o700)
-        told = _told(head, [item if isinstance(item, CacheShard) else self._write(*item) for item in shards])
-        text = json.dumps(told).encode("ascii")
-        temporary = os.path.join(self.directory, f"{HEAD}.{os.getpid()}")
-        # Not synced: after a power cut a torn file fails its checksum, and the next capture reads everything once.
-        with open(temporary, "wb") as file:
-            file.write(b"%d\n%b" % (self._checksum(text), text))
-        os.rename(temporary, os.path.join(self.directory, HEAD))
-        kept = {HEAD, *(name for _, name, _ in told["shards"])}
+        fields = _head_fields(
+            head, [item if isinstance(item, CacheShard) else self._write(*item) for item in shards]
+        )
+        text = json.dumps(fields).encode("ascii")
+        path, data = os.path.join(self.directory, HEAD), b"%d\n%b" % (self._checksum(text), text)
+        # Not synced: after a power failure the checksum fails and the next capture reads everything.
+        replace_file(path, data, durability=Durability.NONE, temporary=f"{path}.{os.getpid()}")
+        kept = {HEAD, *(name for _, name, _ in fields["shards"])}
         for name in os.listdir(self.directory):
             if name not in kept:
                 with contextlib.suppress(OSError):
                     os.unlink(os.path.join(self.directory, name))
 
     def forget(self) -> None:
-        """Have no cache."""
+        """Remove the head, so that there is no cache."""
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(self.directory, HEAD))
 
     def clear(self) -> None:
-        """Have no cache, and no file that was part of one."""
+        """Remove the cache with all its files."""
         self.forget()
         with contextlib.suppress(OSError):
             for name in os.listdir(self.directory):
@@ -476,7 +480,7 @@ class StatCache:
 _raw = bytes.fromhex
 
 
-def _told(head: CacheHeader, shards: list[CacheShard]) -> dict[str, Any]:
+def _head_fields(head: CacheHeader, shards: list[CacheShard]) -> dict[str, Any]:
     return {
         "version": VERSION,
         "naming": head.naming,
@@ -490,25 +494,23 @@ def _told(head: CacheHeader, shards: list[CacheShard]) -> dict[str, Any]:
     }
 
 
-# Every directory of the environment by its path, read from the cache as far as somebody asks.
-#
-# Most captures concern a few directories and those above them. Only the shards that these stand in are read, and only
-# those in which something changed are written again.
+# Records by path, read from the cache on demand.
+# Most captures need few directories, so only their shards are read and only changed shards are written.
 
 SHARD_SIZE = 1 << 17
-"""Shards are cut at this size. With smaller ones the head grows, with larger ones each change writes more."""
+"""Maximum size of a shard. Smaller shards make the head larger, larger ones cost more per change."""
 
 
 class CacheDamaged(Exception):
-    """A part of the cache is not what its head promised: look at everything afresh."""
+    """A shard does not have the checksum in the head; read everything again."""
 
 
 class DirectoryRecords:
-    """The records of all directories; changes are kept in memory until `to_write` gives them."""
+    """Records of all directories; changes stay in memory until `to_write`."""
 
     def __init__(self, cache: StatCache, shards: Sequence[CacheShard] = (), files: int = 0) -> None:
         self.files = files
-        """How many entries they have together."""
+        """Number of entries of all directories."""
         self._cache = cache
         self._shards = list(shards) or [CacheShard(b"", "", 0)]
         self._firsts = [shard.first for shard in self._shards]
@@ -516,26 +518,26 @@ class DirectoryRecords:
         self._touched = set() if shards else {0}
 
     def __contains__(self, path: bytes) -> bool:
-        return path in self._around(path)
+        return path in self._shard_of(path)
 
     def __iter__(self) -> Iterator[bytes]:
         for number in range(len(self._shards)):
             yield from list(self._open(number))
 
     def get(self, path: bytes) -> DirectoryRecord | None:
-        shard = self._around(path)
+        shard = self._shard_of(path)
         found = shard.get(path)
         if isinstance(found, bytes):
             found = shard[path] = _decode(found)
         return found
 
     def peek(self, path: bytes) -> DirectoryRecord | None:
-        """Return a record to be read only, which is not kept in memory in its larger, decoded form."""
-        found = self._around(path).get(path)
+        """Return a record for reading only, without keeping it decoded in memory."""
+        found = self._shard_of(path).get(path)
         return _decode(found) if isinstance(found, bytes) else found
 
     def keep(self, record: DirectoryRecord) -> None:
-        """Take in a new record, or take back one that was changed."""
+        """Add or replace a record."""
         number = self._number(record.path)
         shard = self._open(number)
         self.files += len(record.names) - _count(shard.get(record.path))
@@ -550,9 +552,9 @@ class DirectoryRecords:
             self._touched.add(number)
 
     def below(self, path: bytes) -> list[bytes]:
-        """The directories at and below a path."""
+        """Return the directories at and below a path."""
         prefix = path + b"/"
-        # In the order of the paths, all that begin with the prefix stand together.
+        # Paths are sorted, so all with the prefix are consecutive.
         first = self._number(prefix)
         last = max(first, bisect_left(self._firsts, path + b"0") - 1)
         found = [
@@ -561,14 +563,14 @@ class DirectoryRecords:
         return [path, *found] if path in self else found
 
     def to_write(self) -> Iterator[tuple[bytes, bytes] | CacheShard]:
-        """The shards for `StatCache.write`: as they stand, or anew."""
+        """Yield the shards for `StatCache.write`: unchanged ones as they are, others rewritten."""
         for number, shard in enumerate(self._shards):
             if number in self._touched:
                 yield from _cut_evenly(shard.first, self._open(number))
             else:
                 yield shard
 
-    def _around(self, path: bytes) -> dict[bytes, bytes | DirectoryRecord]:
+    def _shard_of(self, path: bytes) -> dict[bytes, bytes | DirectoryRecord]:
         return self._open(self._number(path))
 
     def _number(self, path: bytes) -> int:
@@ -587,7 +589,7 @@ class DirectoryRecords:
 
 
 def shards_of(shards: Sequence[CacheShard], paths: Iterable[bytes]) -> list[CacheShard]:
-    """The shards in which the records of some directories stand, if there are any."""
+    """Return the shards that contain the records of these directories."""
     firsts = [shard.first for shard in shards]
     return [shards[number] for number in sorted({max(0, bisect_right(firsts, path) - 1) for path in paths})]
 
@@ -606,18 +608,18 @@ def _count(found: bytes | DirectoryRecord | None) -> int:
 
 
 def _cut_evenly(first: bytes, records: dict[bytes, bytes | DirectoryRecord]) -> Iterator[tuple[bytes, bytes]]:
-    """Records in the order of their directories; twice the size of a shard is one too many."""
+    """Yield records in the order of their directories, split into shards unless they fit in two."""
     ordered = [
         (path, one if isinstance(one, bytes) else one.encode()) for path, one in sorted(records.items())
     ]
     whole = sum(len(encoded) for _, encoded in ordered) <= 2 * SHARD_SIZE
-    held: list[bytes] = []
+    batch: list[bytes] = []
     size = 0
     for path, encoded in ordered:
-        if held and not whole and size + len(encoded) > SHARD_SIZE:
-            yield first, b"".join(held)
-            first, held, size = path, [], 0
-        held.append(encoded)
+        if batch and not whole and size + len(encoded) > SHARD_SIZE:
+            yield first, b"".join(batch)
+            first, batch, size = path, [], 0
+        batch.append(encoded)
         size += len(encoded)
-    if held:
-        yield first, b"".join(held)
+    if batch:
+        yield first, b"".join(batch)

@@ -1,9 +1,8 @@
-"""Recognise files that are the same as a sealed one: a hard link, the target of a link, a byte-identical copy.
+"""Recognise copies of sealed files: hard links, targets of symbolic links, files with equal content.
 
-The sources are the files with secret names, and what links with secret names lead to. A file that shares its number or
-its keyed hash with one of them is sealed as well. The sources are remembered beside the cache, for copies made later,
-with the hashes of contents that they had before: paths, stats and keyed hashes, readable by the owner alone. To lose
-the list costs one look at all names.
+Sources are the files with secret names and the targets of links with secret names. A file with the inode or
+the keyed hash of a source is sealed, too. The list of sources, with the hashes of their earlier contents, is
+stored next to the stat cache, readable only by the owner. Losing the list costs one pass over all names.
 """
 
 from __future__ import annotations
@@ -16,75 +15,80 @@ import stat
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from git_envhist.disk import Durability, replace_file
 from git_envhist.lazy import dataclass, field
 from git_envhist.worktree.stat_cache import COLUMNS
 
 LIST = "sealed-sources"
 SHORTEST, MAX_LENGTH = 8, 16 << 20
-"""Shorter files are alike by chance. Longer ones are not read twice."""
+"""Shorter contents can be equal by chance; longer ones are not read twice."""
 MAX_IN_DIRECTORY = 1000
 READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | getattr(os, "O_NOCTTY", 0)
 
 Row = tuple[int, ...]
 
 
-class Source(NamedTuple):
-    """One file that is sealed by its name, as it was seen: through a link, its target."""
+class SealedSource(NamedTuple):
+    """A file sealed by its name; through a symbolic link, its target."""
 
     path: bytes
     row: Row
     device: int
     number: int
     digest: bytes
-    """The keyed hash of its content; nothing where it is too short or too long."""
+    """Keyed hash of its content; empty if it is too short or too long."""
 
     @property
     def is_past(self) -> bool:
-        """Whether it has this content no more: then only the hash counts, for the number may be another file's."""
+        """Return whether the content is an earlier one: then only the hash counts, as the inode may be
+        reused."""
         return not self.device and bool(self.digest)
 
-    def as_past(self) -> Source:
-        """Return it as one that has this content no more."""
+    def as_past(self) -> SealedSource:
+        """Return a source for its earlier content."""
         return self._replace(device=0, number=0)
 
 
 @dataclass(slots=True)
 class Twins:
-    """What tells that a file is the same as a source."""
+    """Test whether a file is a copy of a source."""
 
     key: bytes
     files: set[tuple[int, int]] = field(default_factory=set)
-    """(device, number)."""
+    """(device, inode)."""
     digests: set[bytes] = field(default_factory=set)
     sizes: set[int] = field(default_factory=set)
 
-    def add(self, source: Source) -> None:
+    def add(self, source: SealedSource) -> None:
         if not source.is_past:
             self.files.add((source.device, source.number))
         if source.digest:
             self.digests.add(source.digest)
             self.sizes.add(source.row[2])
 
-    def as_told(self) -> tuple[object, ...]:
-        """What crosses to the workers: the arguments for another one."""
+    def as_arguments(self) -> tuple[object, ...]:
+        """Return the constructor arguments, to send this object to workers."""
         return (self.key, self.files, self.digests, self.sizes)
 
     def has_content(self, data: bytes) -> bool:
-        """Whether some bytes are those of a source."""
+        """Return whether `data` is the content of a source."""
         return len(data) in self.sizes and digest_of(self.key, data) in self.digests
 
 
 def digest_of(key: bytes, data: bytes) -> bytes:
-    """The keyed hash by which copies are recognised; nothing for what too many files contain."""
+    """Return the keyed hash that recognises copies; empty for contents that many files have."""
     if not SHORTEST <= len(data) <= MAX_LENGTH or not data.strip():
         return b""
     return hmac.digest(key, data, "sha256")
 
 
-def sources_at(key: bytes, path: bytes, place: bytes, known: Source | None = None) -> Iterator[Source]:
-    """Yield what a path leads to: a file, or the files of a directory that a link leads to.
+def sources_at(
+    key: bytes, path: bytes, place: bytes, known: SealedSource | None = None
+) -> Iterator[SealedSource]:
+    """Yield the sources that a path leads to: a file, or the files of a linked directory.
 
-    `place`: where the path is. `known`: what was seen there before; an unchanged file is not read again.
+    `place` is the path on disk. `known` is the source found there before; an unchanged file is not read
+    again.
     """
     try:
         seen = os.stat(place)
@@ -93,7 +97,7 @@ def sources_at(key: bytes, path: bytes, place: bytes, known: Source | None = Non
             digest = (
                 known.digest if known is not None and known.row == row else _read_digest(key, place, seen)
             )
-            yield Source(path, row, seen.st_dev, seen.st_ino, digest)
+            yield SealedSource(path, row, seen.st_dev, seen.st_ino, digest)
         elif stat.S_ISDIR(seen.st_mode) and os.path.islink(place):
             for name in sorted(os.listdir(place))[:MAX_IN_DIRECTORY]:
                 if not os.path.isdir(inside := os.path.join(place, name)):
@@ -113,36 +117,33 @@ def _read_digest(key: bytes, place: bytes, seen: os.stat_result) -> bytes:
     return digest_of(key, data)
 
 
-def read_sources(directory: str, key: bytes) -> list[Source] | None:
-    """The remembered sources; None where nothing is remembered that this key wrote."""
+def read_sources(directory: str, key: bytes) -> list[SealedSource] | None:
+    """Return the stored sources; None if there are none written with this key."""
     try:
         with open(os.path.join(directory, LIST), "rb") as file:
             first, *rows = json.load(file)
         if first != _check(key):
             return None
         return [
-            Source(bytes.fromhex(path), tuple(map(int, row)), int(device), int(number), bytes.fromhex(digest))
+            SealedSource(
+                bytes.fromhex(path), tuple(map(int, row)), int(device), int(number), bytes.fromhex(digest)
+            )
             for path, row, device, number, digest in rows
         ]
     except (OSError, ValueError, TypeError):
         return None
 
 
-def write_sources(directory: str, key: bytes, sources: Iterable[Source]) -> None:
-    """Remember the sources; best effort."""
+def write_sources(directory: str, key: bytes, sources: Iterable[SealedSource]) -> None:
+    """Store the sources; errors are ignored."""
     rows = [[one.path.hex(), one.row, one.device, one.number, one.digest.hex()] for one in sources]
     text = json.dumps([_check(key), *rows]).encode("ascii")
     path = os.path.join(directory, LIST)
     with contextlib.suppress(OSError):
-        # Alone: the git directory above it exists, or the repository was moved away meanwhile.
+        # os.mkdir, not makedirs: if the git directory was moved away, it must not be created again.
         with contextlib.suppress(FileExistsError):
             os.mkdir(directory, 0o700)
-        descriptor = os.open(
-            f"{path}.{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600
-        )
-        with open(descriptor, "wb") as file:
-            file.write(text)
-        os.rename(f"{path}.{os.getpid()}", path)
+        replace_file(path, text, durability=Durability.NONE, temporary=f"{path}.{os.getpid()}")
 
 
 def _check(key: bytes) -> str:

@@ -1,19 +1,19 @@
-"""Answer whether a restore of a working tree was broken off, from the files in its state directory."""
+"""Detect an interrupted restore from the files in its state directory."""
 
 from __future__ import annotations
 
 import os
 
 LEFT = ("journal", "way")
-"""What stands in the directory of restores while one is not at its end."""
+"""Files that exist while a restore is unfinished."""
 
 
 def restore_directory(state: str) -> str:
-    """Where a restore of a working tree keeps its journal and what it has put away."""
+    """Return the directory with the journal of a restore."""
     return os.path.join(state, "restore")
 
 
 def has_unfinished_restore(state: str) -> bool:
-    """Whether one was begun there that nobody ended: what stands in the working tree is neither of two moments."""
+    """Return whether a restore is unfinished: the working tree is then a mix of two snapshots."""
     place = restore_directory(state)
     return any(os.path.lexists(os.path.join(place, name)) for name in LEFT)

@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.model import CaptureResult
 from tests.alive.selfchecking import is_whole, plant
 from tests.alive.sqlite import crash_in_a_transaction, crash_with_a_log, rows_of, whole_rows, writing
@@ -54,7 +54,7 @@ class Row:
 
     def capture(self, repo: Repo) -> CaptureResult:
         started = time.monotonic()
-        taken = AroundHistory.open(str(repo.path), workers="fork").capture(f"{self.captures}")
+        taken = EnvHistory.open(str(repo.path), workers="fork", one_command=True).capture(f"{self.captures}")
         self.longest = max(self.longest, time.monotonic() - started)
         self.captures += 1
         assert taken.snapshot is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from tests.end_to_end.captures import assert_holds
 from tests.support.needs import require
 from tests.support.oracle import git_fsck
@@ -25,7 +25,7 @@ MACHINE = {name: value for name, value in os.environ.items() if name != "PYTHONP
 def install(repo: Repo, place: bytes, words: list[str], tmp_path: Path) -> None:
     """Capture for as long as an installation lasts, and judge every snapshot by what stands there in the end."""
     cache = {"PIP_CACHE_DIR": str(tmp_path / "cache"), "npm_config_cache": str(tmp_path / "cache")}
-    history = AroundHistory.open(str(repo.path), workers="fork")
+    history = EnvHistory.open(str(repo.path), workers="fork", one_command=True)
     taken = []
     with open(tmp_path / "said", "wb") as said:
         child = subprocess.Popen(words, cwd=repo.path, env={**MACHINE, **cache}, stdout=said, stderr=said)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.model import CaptureResult
 from tests.alive.servers import (
     give_away,
@@ -46,7 +46,7 @@ def open_repo() -> Iterator[Repo]:
 
 
 def captured(repo: Repo) -> CaptureResult:
-    return AroundHistory.open(str(repo.path), workers="fork").capture("x")
+    return EnvHistory.open(str(repo.path), workers="fork", one_command=True).capture("x")
 
 
 def told(taken: CaptureResult) -> list[tuple[bytes, str, str]]:

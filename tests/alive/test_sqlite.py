@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.model import SQLITE_HEADER, CaptureResult
 from git_envhist.worktree import content, databases, read_file
 from tests.alive.sqlite import crash_in_a_transaction, crash_with_a_log, rows_of
@@ -27,7 +27,7 @@ LARGE = 2 << 20
 
 
 def captured(repo: Repo) -> CaptureResult:
-    return AroundHistory.open(str(repo.path), workers="fork").capture("x")
+    return EnvHistory.open(str(repo.path), workers="fork", one_command=True).capture("x")
 
 
 def given_back(repo: Repo, taken: CaptureResult, target: Path, directory: bytes = b"data/") -> Path:
@@ -235,17 +235,17 @@ def test_many_databases_that_are_kept_from_us_cost_no_more_time_than_two(
         print("kept", flush=True)
         input()
     """
-    patience = databases.WaitBudget()
+    wait_budget = databases.WaitBudget()
     granted = []
     with program(kept, *names):
         for name in names:
             now = time.monotonic()
-            with patience.waiting() as deadline:
+            with wait_budget.waiting() as deadline:
                 granted.append(round(deadline - now, 1))
             descriptor = os.open(name, os.O_RDONLY)
             with (
                 pytest.raises(databases.DatabaseBusy, match="keeps it locked"),
-                databases.locked_database(descriptor, os.fsencode(name), patience),
+                databases.locked_database(descriptor, os.fsencode(name), wait_budget),
             ):
                 pass
             os.close(descriptor)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.git.cat_file import CatFile
 from git_envhist.git.config import identity_line
 from git_envhist.git.repository import NOTES_REFS, TIMELINE_REFS, RefUpdate
@@ -32,7 +32,7 @@ INTENTS = (
 
 def build(top: Path, number: int) -> None:
     """Capture twice, then append snapshots until there are that many."""
-    history = AroundHistory.open(str(top), workers="here")
+    history = EnvHistory.open(str(top), workers="here", one_command=True)
     trees = [_captured_tree(history, top, value) for value in ("3000", "3001")]
     repository = history.repository
     with Staging.create(repository.common_state, repository.pack_dir) as staging:
@@ -44,7 +44,7 @@ def build(top: Path, number: int) -> None:
         _move(history, tip, notes)
 
 
-def _captured_tree(history: AroundHistory, top: Path, value: str) -> str:
+def _captured_tree(history: EnvHistory, top: Path, value: str) -> str:
     (top / ".env.local").write_text(f"API_URL=http://localhost:{value}\n")
     captured = history.capture(f"port {value}")
     if captured.snapshot is None:
@@ -52,7 +52,7 @@ def _captured_tree(history: AroundHistory, top: Path, value: str) -> str:
     return history.repository.git.run("rev-parse", f"{captured.snapshot.id}^{{tree}}").decode().strip()
 
 
-def _append(history: AroundHistory, writer: PackWriter, trees: list[str], number: int) -> tuple[str, str]:
+def _append(history: EnvHistory, writer: PackWriter, trees: list[str], number: int) -> tuple[str, str]:
     repository, key = history.repository, history.keys.current()
     newest = history.resolve("@")
     tip, at = str(newest.id), newest.at
@@ -76,7 +76,7 @@ def _append(history: AroundHistory, writer: PackWriter, trees: list[str], number
     return tip, notes
 
 
-def _move(history: AroundHistory, tip: str, notes: str) -> None:
+def _move(history: EnvHistory, tip: str, notes: str) -> None:
     repository = history.repository
     moves = [(TIMELINE_REFS + str(history.timeline), tip), (NOTES_REFS + str(history.timeline), notes)]
     repository.move_refs([RefUpdate(ref, new, repository.resolve_ref(ref)) for ref, new in moves])

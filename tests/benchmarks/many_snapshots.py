@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 
 TIMELINE = "laptop/shop-4f2a91"
 BEGIN = datetime(2026, 11, 2, 8, 0, tzinfo=UTC)
@@ -66,7 +66,7 @@ def git(top: Path, *words: str) -> str:
     return done.stdout.removesuffix("\n")
 
 
-def make_repository(top: Path, *, commits: int = 60, snapshots: int = 1000) -> AroundHistory:
+def make_repository(top: Path, *, commits: int = 60, snapshots: int = 1000) -> EnvHistory:
     """Write the working tree, and let commits and snapshots alternate over the days."""
     top.mkdir(parents=True)
     git(top, "init", "-q", "--template=")
@@ -81,7 +81,7 @@ def make_repository(top: Path, *, commits: int = 60, snapshots: int = 1000) -> A
         else:
             _snapshot(top, number)
     del os.environ["GIT_COMMITTER_DATE"], os.environ["GIT_AUTHOR_DATE"]
-    return AroundHistory.open(str(top))
+    return EnvHistory.open(str(top), one_command=True)
 
 
 def _fill(top: Path) -> None:
@@ -122,7 +122,7 @@ def _snapshot(top: Path, number: int) -> None:
     (top / "build" / f"out{number % 7}.js").write_text(f"var built = {number};\n" * 30)
     if number % 3 == 0:
         (top / "data.sqlite").write_bytes(number.to_bytes(4, "big") * 512)
-    history = AroundHistory.open(str(top), workers="here")
+    history = EnvHistory.open(str(top), workers="here", one_command=True)
     history.capture(f"{INTENTS[number % len(INTENTS)]} ({number + 1})")
     if number % NAMED == 0:
         history.name(f"moment-{number + 1}")

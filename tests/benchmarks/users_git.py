@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from tests.benchmarks.many_snapshots import git, sealed
 from tests.benchmarks.runs import Cost, Job, middle, seconds
 
@@ -86,7 +86,7 @@ def make_project(top: Path, files: int, snapshots: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"# {number}\n" + f"value_{number} = {number}\n" * 20)
     (top / "code" / "d0").mkdir(parents=True, exist_ok=True)
-    history = AroundHistory.open(str(top), workers="here")
+    history = EnvHistory.open(str(top), workers="here", one_command=True)
     for step in range(snapshots):
         if step % COMMIT_EVERY == 0:
             (top / "code" / "d0" / "f1.py").write_text(f"step = {step}\n")
@@ -160,7 +160,7 @@ def gc_slope(work: Path, files: int, counts: tuple[int, int], *, wide: bool) -> 
     taken = []
     top = work / f"gc-{wide}"
     make_project(top, files, 1)
-    history = AroundHistory.open(str(top), workers="here")
+    history = EnvHistory.open(str(top), workers="here", one_command=True)
     done = 0
     for count in counts:
         for step in range(done, count):

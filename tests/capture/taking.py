@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.model import CaptureResult, Snapshot
 from tests.support.repository import Repo, make_repo
 
@@ -28,7 +28,7 @@ def fresh_repo(object_format: str = "sha1") -> Iterator[Repo]:
 
 def take(repo: Repo, how: str = "here", **options: object) -> CaptureResult:
     """Capture, and tell what was done."""
-    return AroundHistory.open(str(repo.path), workers=how).capture("x", **options)  # type: ignore[arg-type]
+    return EnvHistory.open(str(repo.path), workers=how, one_command=True).capture("x", **options)  # type: ignore[arg-type]
 
 
 def snapshot(repo: Repo, how: str = "here", **options: object) -> Snapshot:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.capture.collect import ScanDriver
 from git_envhist.capture.worker import CaptureWorker
 from git_envhist.errors import Damaged, EnvhistError, StorageFull, WorkingTreeGone
@@ -176,7 +176,7 @@ def test_capture_reports_the_directory_as_gone_when_it_is_removed_before_a_worke
     directory = tmp_path / "plain"
     directory.mkdir()
     (directory / "a").write_text("1")
-    history = AroundHistory.init(directory, workers=how)
+    history = EnvHistory.init(directory, workers=how, one_command=True)
     make = ScanDriver._make_pool
 
     def remove_and_make(gatherer: ScanDriver) -> Pool:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.capture.collect import RecordChanges
 from git_envhist.diff.compare import compare
 from git_envhist.diff.summary import count
@@ -118,7 +118,9 @@ def test_a_large_directory_of_which_little_changed_is_as_any_other(repo: Repo, n
 
 
 def compared(repo: Repo, before: Snapshot, after: Snapshot) -> ChangeCount:
-    return count(compare(AroundHistory.open(str(repo.path)).repository.git, before.tree, after.tree))
+    return count(
+        compare(EnvHistory.open(str(repo.path), one_command=True).repository.git, before.tree, after.tree)
+    )
 
 
 @settings(max_examples=examples(3, 8))
@@ -156,7 +158,7 @@ def test_what_came_or_went_is_not_counted_from_records() -> None:
 def test_the_snapshot_that_is_told_is_the_one_that_is_read(repo: Repo) -> None:
     for _ in range(2):
         told = snapshot(repo, meta=(("key", "a%b\nc"),), name="a-name", external_id="42")
-        git = AroundHistory.open(str(repo.path)).repository.git
+        git = EnvHistory.open(str(repo.path), one_command=True).repository.git
         assert [told] == list(read_chain(git, told.commit, limit=1, notes=False))
         repo.write("more", b"1")
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.model import MissingReason
 from tests.capture.taking import (
     HOWS,
@@ -331,12 +331,12 @@ def test_a_fingerprint_says_that_a_file_changed_and_nothing_else(repo: Repo) -> 
 def test_what_could_not_be_read_is_not_told_as_removed(repo: Repo) -> None:
     repo.write("kept", b"1")
     repo.write("over/the/budget", os.urandom(300_000))
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     history.capture("whole")
     repo.write("over/the/budget", os.urandom(300_000))
     repo.git("config", "envhist.budget", "100k")
 
-    taken = AroundHistory.open(str(repo.path), workers="here").capture("partial")
+    taken = EnvHistory.open(str(repo.path), workers="here", one_command=True).capture("partial")
 
     assert [one.path for one in taken.missing] == [b"over/the/budget"]
     assert taken.snapshot is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from tests.support.repository import Repo
 
 
@@ -13,7 +13,7 @@ def test_a_big_file_keeps_its_pieces_when_its_neighbour_changes(repo: Repo) -> N
     first, second = os.urandom(300_000), os.urandom(400_000)
     repo.write("data/first", first)
     repo.write("data/second", second)
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     history.capture("both")
     repo.write("data/second", second + b"more")
     repo.write("data/small", b"new")

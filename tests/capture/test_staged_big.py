@@ -62,8 +62,8 @@ def test_what_is_too_much_is_left_out_and_told(repo: Repo) -> None:
     more = stage(repo, "tiny", b"there is room for this")
     taken = take(repo)
     assert [warning for warning in taken.warnings if "staged" in warning] == [
-        "what was staged of 'large' is left out: it is too large",
-        "what was staged of 'more' is left out: it is too large",
+        "the staged content of 'large' is not captured: it is too large",
+        "the staged content of 'more' is not captured: it is too large",
     ]
     assert set(places(repo, taken)) == {f"0-{middle}", f"0-{more}"}
     assert taken.snapshot is not None
@@ -81,7 +81,7 @@ def test_a_secret_one_that_no_memory_holds_is_left_out(repo: Repo, monkeypatch: 
     stage(repo, "b/.env", fits * 2)
     taken = take(repo)
     assert [warning for warning in taken.warnings if "staged" in warning] == [
-        "what was staged of 'b/.env' is left out: it is too large"
+        "the staged content of 'b/.env' is not captured: it is too large"
     ]
     (sealed,) = places(repo, taken).values()
     assert b"correct-horse" not in repo.execute("git", "cat-file", "blob", sealed).out.encode(

@@ -110,3 +110,18 @@ def test_fsck_reports_and_repairs_the_file_with_the_timeline_name(repo: Repo) ->
     assert [(one.kind, one.subject) for one in found.faults] == [("timeline", "envhist/timeline")]
     assert EnvHistory.open(repo.path).fsck(repair=True).is_whole
     assert file_of(repo).read_text() == f"{taken.snapshot.timeline}\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("envrestore", "-n", ":/one"), ("envrestore", ":/one"), ("envdiff",), ("envlog", "show"),
+        ("envlog", "status"), ("envlog", "capture", "two"),
+    ],
+)  # fmt: skip
+def test_each_command_warns_once_of_a_recovered_timeline_name(repo: Repo, words: tuple[str, ...]) -> None:
+    EnvHistory.open(repo.path).capture("one")
+    repo.write("app.py", b"2")
+    damage(file_of(repo), "empty")
+    done = repo.run(*words, check=True)
+    assert done.err.count("the name of this timeline was recovered") == 1

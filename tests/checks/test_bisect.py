@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.checks.checks import candidates, next_to_try, tries_left
 from tests.cli.test_json import validate
 from tests.support.repository import Repo
@@ -49,7 +49,7 @@ def test_what_cannot_be_judged_is_passed_over_and_never_blamed_alone(count: int,
 
 def forge_timeline(repo: Repo, count: int, change: dict[int, object]) -> None:
     """Capture `count` snapshots; `change` has what to call before some of them."""
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     for number in range(count):
         repo.write("number", f"{number}\n")
         step = change.get(number)

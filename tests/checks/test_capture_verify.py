@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.model import Trigger, VerdictStatus
 from tests.cli.test_json import validate
 from tests.support.needs import require
@@ -115,11 +115,11 @@ def test_the_configured_check_runs_for_the_triggers_that_are_named(repo: Repo) -
     repo.git("config", "envhist.verify", "echo configured")
     repo.run("envlog", "capture", "one", check=True)
     assert latest(repo)["command"] == "echo configured"
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     assert history.capture("by a program").verdict is None
     repo.git("config", "envhist.verifyOn", "commit, api")
     assert "✓" not in repo.run("envlog", "capture", "two", check=True).out
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     caught = history.capture("by a program").verdict
     assert caught is not None
     assert caught.status is VerdictStatus.PASS

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.model import VerdictStatus
 from tests.support.repository import Repo
 
 
 def test_a_program_checks_now_then_and_in_between(repo: Repo) -> None:
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     for number in range(4):
         repo.write("number", f"{number}\n")
         captured = history.capture(f"m{number}", verify="true" if number == 0 else None)

@@ -64,7 +64,7 @@ def test_an_empty_history_says_how_to_begin(repo: Repo) -> None:
 
 def test_in_a_clone_it_says_too_where_others_have_theirs(repo: Repo) -> None:
     repo.git("remote", "add", "origin", "../elsewhere")
-    elsewhere = "git envlog capture; what was pushed elsewhere: git envlog fetch"
+    elsewhere = "git envlog capture; snapshots of a remote: git envlog fetch"
     assert hints(repo.run("envlog").err) == [f"hint: nothing was captured here yet: {elsewhere}"]
     assert hints(repo.run("envrestore", "@").err) == [f"hint: {elsewhere}"]
 
@@ -117,9 +117,9 @@ def test_each_step_is_told_with_its_time(repo: Repo, tmp_path: Path) -> None:
     told = [one for one in done.err.splitlines() if "envhist[" in one]
     assert all(line.fullmatch(one) for one in told)
     for words in (
-        "git's view is read",
-        "the environment is looked at",
-        "the snapshot is published",
+        "read git's status",
+        "scan the environment",
+        "publish the snapshot",
         " update-ref ",
     ):
         assert any(words in one for one in told), words

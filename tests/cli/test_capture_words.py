@@ -68,6 +68,20 @@ def test_undo_after_head_says_how_to_move_it(repo: Repo) -> None:
     assert repo.git("rev-parse", "--short=7", "HEAD") == there
 
 
+@pytest.mark.full
+def test_undo_after_head_names_the_last_commit_of_an_unchanged_environment(repo: Repo) -> None:
+    first = capture(repo, "first")
+    repo.write("app.py", "2\n")
+    capture(repo, "second")
+    # The commit changes no file: its snapshot has the state of the one before.
+    repo.commit("second commit")
+    capture(repo, "after the commit")
+    there = repo.git("rev-parse", "--short=7", "HEAD")
+    repo.run("envrestore", "--head", first, check=True)
+    told = repo.run("envrestore", "--undo", check=True).out
+    assert f"HEAD was not moved; it was at {there} then: git envrestore --head" in told
+
+
 def test_waiting_capture_names_a_restore(
     repo: Repo, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -83,7 +83,7 @@ def plain(repo: Repo, git: Git) -> Views:
 
 def test_a_patch_of_plain_files_is_gits_own(plain: Views) -> None:
     assert plain.show("patch") == plain.said_by_git("-p")
-    whole = plain.show("patch", DiffStyle(whole_ids=True))
+    whole = plain.show("patch", DiffStyle(full_index=True))
     assert whole == plain.said_by_git("-p", "--full-index") != plain.show("patch")
     plain.repo.git("config", "core.abbrev", "12")
     assert plain.show("patch") == plain.said_by_git("-p")

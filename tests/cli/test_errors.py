@@ -80,7 +80,7 @@ CASES = {
         lambda repo: repo.run("envlog", "capture", "why so", check=True),
     ),
     "path that is gone": Case(
-        ("envrestore", "gone"), 4, "no-such-snapshot", "'gone'", "git envrestore @ -- gone brings it back",
+        ("envrestore", "gone"), 4, "no-such-snapshot", "'gone'", "git envrestore @ -- gone",
         lambda repo: (repo.write("gone"), repo.run("envlog", "capture", check=True), (repo.path / "gone").unlink()),
     ),
     "newest": Case(("envrestore", "latest"), 4, "no-such-snapshot", "'latest'", "the newest is '@'", _opened),
@@ -112,7 +112,7 @@ CASES = {
     "broken off": Case(
         ("envlog", "capture"), 128, "restore-left", "a restore was broken off here", "--continue", _broken_off,
     ),
-    "bisect": Case(("envlog", "bisect", "--", "true"), 4, "no-such-snapshot", "'good'", "check it", _opened),
+    "bisect": Case(("envlog", "bisect", "--", "true"), 4, "no-such-snapshot", "'good'", "to check one", _opened),
     "agent": Case(
         ("envlog", "install", "--agent", "odd"), 129, "usage", "unknown agent: ", "known agents: claude-code",
     ),

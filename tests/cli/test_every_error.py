@@ -124,7 +124,7 @@ ELSEWHERE = {
     "read-only": ("hygiene/test_a_git_directory_that_cannot_be_written.py", "cannot write below"),
     "ref-locked": ("hygiene/test_a_ref_that_is_locked.py", "a ref is locked by"),
     "too-much": ("remote/test_bombs.py", "bounds"),
-    "two-directories": ("cli/test_init.py", "both claim one history"),
+    "two-directories": ("cli/test_init.py", "there is one history for both"),
     "worker-failed": ("crash/test_stopped.py", "a worker process ended unexpectedly"),
 }
 """What takes a race, a signal at the right time, a file system of its own: where it is provoked, and by which words."""

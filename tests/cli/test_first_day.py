@@ -64,7 +64,7 @@ def test_who_wants_to_look_at_a_path_is_led_to_what_looks(repo: Repo) -> None:
     capture(repo, "one")
     for program in ("envlog", "envdiff"):
         assert (
-            "hint: it is a path: git envlog -- app.py or git envdiff -- app.py"
+            "hint: it is a path; show its changes: git envlog -- app.py or git envdiff -- app.py"
             in repo.run(program, "app.py").err
         )
 

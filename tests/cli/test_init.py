@@ -166,7 +166,7 @@ def test_a_directory_made_anew_at_the_same_place_is_asked_about(begun: Repo) -> 
     (name,) = records(begun)
     for words in (("envlog",), ("envlog", "capture"), ("envdiff",)):
         said = error(begun.run(*words), 128)
-        assert f"'{begun.path}' is not the directory whose history was kept, but another one" in said
+        assert f"'{begun.path}' is not the directory that has a history, but another one" in said
         assert f"git envlog init --adopt={name}" in said
         assert "git envlog init --new" in said
     assert name in error(begun.run("envlog", "init"), 3)
@@ -194,11 +194,11 @@ def test_a_copy_has_no_history_until_it_takes_one_up(begun: Repo) -> None:
     copy = at(begun, begun.path.with_name("copy"))
     begun.execute("cp", "-a", str(begun.path), str(copy.path))
     assert "not a git repository" in error(copy.run("envlog"), 128)
-    assert "goes on with this history" in error(copy.run("envlog", "init", "--adopt", str(begun.path)), 3)
+    assert "uses this history" in error(copy.run("envlog", "init", "--adopt", str(begun.path)), 3)
     shutil.rmtree(begun.path)
     copy.run("envlog", "init", "--adopt", str(begun.path), check=True)
     assert intents(copy) == ["first"]
-    assert "no history is meant by 'nonsense'" in error(copy.run("envlog", "init", "--adopt=nonsense"), 128)
+    assert "no history matches 'nonsense'" in error(copy.run("envlog", "init", "--adopt=nonsense"), 128)
 
 
 def test_a_directory_moved_to_another_file_system_is_told_how_to_go_on(plain: Repo) -> None:
@@ -259,7 +259,7 @@ def test_a_directory_that_became_a_repository_says_which_history_is_meant(begun:
     before = store(begun).path
     begun.git("init", "-q")
     listed = begun.run("envlog", check=True)
-    assert f"'{begun.path}' is a git repository now, and its history is kept there" in listed.err
+    assert f"'{begun.path}' is a git repository now and has its history there" in listed.err
     way = listed.err.splitlines()[0].rpartition("': ")[2]
     assert begun.execute("sh", "-c", f"{way} --format=%s").out == "first\n"
     assert str(before) in begun.run("envlog", "capture", "-m", "in git", check=True).err
@@ -326,9 +326,7 @@ def test_a_place_that_cannot_be_written_is_told(plain: Repo) -> None:
     assert list(closed.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("word", "says"), [("nowhere", "there is no such directory"), ("a", "no such directory")]
-)
+@pytest.mark.parametrize(("word", "says"), [("nowhere", "no such directory"), ("a", "no such directory")])
 def test_what_is_no_directory_is_told(plain: Repo, word: str, says: str) -> None:
     assert says in error(plain.run("envlog", "init", word), 128)
     assert plain.run("envlog", "init", "--new", "--adopt=x").status == 129
@@ -339,7 +337,7 @@ def test_a_history_whose_repository_is_away_is_told(begun: Repo) -> None:
     place = store(begun).path
     place.rename(place.with_name("away"))
     said = error(begun.run("envlog"), 128)
-    assert f"the history of '{begun.path}' is not where it was kept: '{place}'" in said
+    assert f"the history of '{begun.path}' is missing: '{place}'" in said
     place.with_name("away").rename(place)
     assert intents(begun) == ["first"]
 
@@ -426,7 +424,7 @@ def test_a_copy_that_the_file_system_made_is_told_from_the_original(plain: Repo)
     if "mount:" in done.err or "unshare" in done.err:
         pytest.skip(f"cannot mount here: {done.err}")
     assert done.status == 0, done.err
-    copy = f"error: '{plain.path}/two/work' is a copy of '{plain.path}/one/work', and both claim one history"
+    copy = f"error: '{plain.path}/two/work' is a copy of '{plain.path}/one/work', and there is one history for both"
     assert copy in done.out
     assert done.out.splitlines()[-2:] == ["of the copy", "of the original"]
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from git_envhist.probes.processes import parent_of
+from git_envhist.platform import parent_process
 from tests.crash.faults import debris
 from tests.end_to_end.captures import assert_holds, capture, tip
 from tests.hygiene.guests import belongings
@@ -42,7 +42,7 @@ def members(session: int) -> list[int]:
 
 
 def children(of: int) -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and parent_of(int(name)) == of]
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and parent_process(int(name)) == of]
 
 
 def workers(of: int) -> list[int]:

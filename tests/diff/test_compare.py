@@ -454,7 +454,7 @@ def test_what_cannot_be_read_is_told_by_its_path(
     loose.chmod(0o600)
     loose.write_bytes(loose.read_bytes()[:-5])
     told = "some/deep" if what == "shard" else what
-    with pytest.raises(EnvhistError, match=f"what is said of '{told}' cannot be read: ") as raised:
+    with pytest.raises(EnvhistError, match=f"the data of '{told}' cannot be read: ") as raised:
         compare(git, pair.before, pair.after, brief=brief)
     assert raised.value.hint
 

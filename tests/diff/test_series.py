@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.diff import compare as series
 from git_envhist.diff.compare import commits_changing_paths, compare
 from git_envhist.errors import GitFailed
@@ -30,9 +30,9 @@ PATHSPECS = (
 
 
 @pytest.fixture
-def history(repo: Repo) -> AroundHistory:
+def history(repo: Repo) -> EnvHistory:
     """Snapshots that differ in bytes, in what only the manifest knows, in nothing, and in what a path is."""
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
 
     def capture() -> None:
         history.capture("x")
@@ -57,13 +57,13 @@ def history(repo: Repo) -> AroundHistory:
     return history
 
 
-def alone(history: AroundHistory, snapshot: Snapshot, specs: list[bytes]) -> bool:
+def alone(history: EnvHistory, snapshot: Snapshot, specs: list[bytes]) -> bool:
     return bool(compare(history.repository.git, snapshot.parent, snapshot.commit, pathspecs=specs))
 
 
 @pytest.mark.parametrize("at_once", [64, 2])
 def test_all_together_are_told_as_each_alone(
-    history: AroundHistory, monkeypatch: pytest.MonkeyPatch, at_once: int
+    history: EnvHistory, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     monkeypatch.setattr(series, "AT_ONCE", at_once)
     snapshots = history.log()
@@ -78,7 +78,7 @@ def test_all_together_are_told_as_each_alone(
     assert {0, 1, 2, 3} <= counts
 
 
-def test_a_snapshot_that_git_cannot_compare_is_no_short_list(history: AroundHistory) -> None:
+def test_a_snapshot_that_git_cannot_compare_is_no_short_list(history: EnvHistory) -> None:
     newest, before, *_ = history.log()
     steps = [(newest.commit, before.commit), ("12" * (len(newest.commit) // 2), newest.commit)]
     with pytest.raises(GitFailed, match="does not say what '1212"):

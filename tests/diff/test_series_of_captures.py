@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.diff.compare import compare
 from git_envhist.diff.summary import count
 from git_envhist.model import ChangeCount
@@ -50,7 +50,10 @@ def without_cache(repo: Repo) -> Iterator[None]:
 
 def reference(repo: Repo) -> str:
     """The tree of this moment, everything looked at and read."""
-    with without_cache(repo), AroundHistory.open(str(repo.path), workers="here").present() as present:
+    with (
+        without_cache(repo),
+        EnvHistory.open(str(repo.path), workers="here", one_command=True).present() as present,
+    ):
         return present.tree
 
 
@@ -195,7 +198,7 @@ def test_what_is_counted_is_what_differs(data: st.DataObject) -> None:
 
 
 def counted(repo: Repo, before: str | None, after: str) -> ChangeCount:
-    return count(compare(AroundHistory.open(str(repo.path)).repository.git, before, after))
+    return count(compare(EnvHistory.open(str(repo.path), one_command=True).repository.git, before, after))
 
 
 def naive(old: Listing, new: Listing) -> ChangeCount:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.diff.compare import compare
 from git_envhist.diff.manifest import ShardDiff, _compare_shards, differing_lines, settled_shards
 from git_envhist.snapshots.manifest import OWN_NAME, format_line, join_shard
@@ -82,7 +82,7 @@ EDITS = {
 def test_a_list_of_paths_names_what_the_whole_diff_names(repo: Repo, edit: str) -> None:
     for name in ("d/a", "d/b", "d/-- c", "d/+ c", "top", "other"):
         repo.write(name, "1")
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     before = history.capture("before").snapshot
     subprocess.run(edit, shell=True, cwd=repo.path, check=True, env={**os.environ, "LC_ALL": "C"})
     after = history.capture("after").snapshot
@@ -107,10 +107,10 @@ def test_a_list_of_paths_names_what_the_whole_diff_names(repo: Repo, edit: str) 
 def test_the_users_attributes_have_no_say_and_a_pipe_in_their_place_holds_nothing_up(repo: Repo) -> None:
     repo.write("src/a", "one")
     (repo.path / "src/b").write_text("two")
-    first = AroundHistory.open(str(repo.path), workers="here").capture("one").snapshot
+    first = EnvHistory.open(str(repo.path), workers="here", one_command=True).capture("one").snapshot
     (repo.path / "src/b").chmod(0o640)
     repo.write("src/a", "other")
-    second = AroundHistory.open(str(repo.path), workers="here").capture("two").snapshot
+    second = EnvHistory.open(str(repo.path), workers="here", one_command=True).capture("two").snapshot
     assert first is not None
     assert second is not None
     words = ("envdiff", "--name-status", first.id, second.id)

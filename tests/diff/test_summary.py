@@ -106,6 +106,26 @@ def test_lost_rows_come_before_a_migration() -> None:
     assert line.startswith("sqlite: posts_post 120 → 50 rows, +migration blog 0007_trim applied, … ~1")
 
 
+def test_tables_of_a_framework_come_after_those_of_the_person() -> None:
+    changes = [
+        FactChange("sqlite", "db.sqlite3/auth_permission", "32 rows (id INTEGER)", "28 rows (id INTEGER)"),
+        FactChange("sqlite", "db.sqlite3/django_content_type", "8 rows (id INTEGER)", "7 rows (id INTEGER)"),
+        FactChange("sqlite", "db.sqlite3/tags", "1 rows (id INTEGER)", "2 rows (id INTEGER)"),
+        FactChange("sqlite", "db.sqlite3/posts_post", "50 rows (id INTEGER)", "120 rows (id INTEGER)"),
+    ]
+    line = summarize(changes, ChangeCount(0, 1), KINDS)
+    assert line.startswith("sqlite: posts_post 50 → 120 rows, tags 1 → 2 rows, … ~2")
+
+
+def test_rows_that_came_back_come_before_a_migration_that_a_restore_took_back() -> None:
+    changes = [
+        FactChange("sqlite", "db.sqlite3/migration posts 0002_tag", "applied", None),
+        FactChange("sqlite", "db.sqlite3/posts_post", "50 rows (id INTEGER)", "120 rows (id INTEGER)"),
+    ]
+    line = summarize(changes, ChangeCount(0, 1), KINDS)
+    assert line.startswith("sqlite: posts_post 50 → 120 rows, −migration posts 0002_tag")
+
+
 def test_dropped_table_comes_before_lost_rows_of_a_smaller_one() -> None:
     changes = [
         FactChange("sqlite", "db/posts", "120 rows (id INTEGER)", "50 rows (id INTEGER)"),

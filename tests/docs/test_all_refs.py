@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from tests.rules.source import CHECKOUT
 from tests.support.repository import Repo, make_repo
 
@@ -25,13 +25,13 @@ LARGEST = 180_000
 def captured(tmp_path_factory: pytest.TempPathFactory) -> Repo:
     """Two branches, a tag, a snapshot of each, one of them named."""
     repo = make_repo(tmp_path_factory.mktemp("all-refs") / "here")
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     history.capture("one moment")
     repo.git("tag", "v1")
     repo.git("checkout", "-q", "-b", "topic")
     repo.write("app.py", "print('more')\n")
     repo.commit("code of the topic")
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     history.capture("another moment", name="kept-in-mind")
     repo.git("checkout", "-q", "main")
     return repo
@@ -146,7 +146,7 @@ def test_one_index_over_all_packs_changes_none(captured: Repo) -> None:
     after = {path.name: path.stat().st_mtime_ns for path in packs.iterdir()}
     assert set(after) - set(before) == {"multi-pack-index"}
     assert {name: after[name] for name in before} == before
-    AroundHistory.open(str(captured.path), workers="here").capture("a moment below the index")
+    EnvHistory.open(str(captured.path), workers="here", one_command=True).capture("a moment below the index")
     captured.git("fsck", "--strict")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError
 from git_envhist.restore import write_tree
 from tests.support.mounts import Room, private_mounts
@@ -182,7 +182,7 @@ def test_restore_to_fails_when_the_written_paths_are_not_there(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build(TREE, repo.path)
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     taken = history.capture("first").snapshot
     assert taken is not None
     real = write_tree._put_in_place

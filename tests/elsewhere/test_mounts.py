@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.capture.scope import Mount, read_mounts, visible_points
-from git_envhist.platform import WITHOUT
+from git_envhist.capture.scope import read_mounts, visible_points
+from git_envhist.platform import WITHOUT, Mount
 from tests.capture.taking import everything_stored
 from tests.end_to_end.captures import assert_holds
 from tests.support.mounts import Room, private_mounts

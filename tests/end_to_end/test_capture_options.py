@@ -50,8 +50,10 @@ def test_an_intent_is_kept_word_for_word(repo: Repo, intent: bytes) -> None:
 def test_snapshot_without_an_intent_names_the_code_commit(repo: Repo) -> None:
     told = shown(repo, capture(repo))
     head = repo.git("rev-parse", "HEAD")
+    assert told["intent"] == "first commit"
+    assert told["title"] == "capture: first commit"
     # Lists of git show the first line alone, which is not the title of a commit.
-    assert told["intent"] == f"snapshot after {head[:7]}\n\nfirst commit"
+    assert repo.git("log", "-1", "--format=%s", str(told["id"])) == f"snapshot after {head[:7]}"
     assert told["intent_source"] == "commit"
     assert "· capture: first commit" in repo.run("envlog", check=True).out
     notes = repo.git("for-each-ref", "--format=%(subject)", "refs/notes")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from tests.support.repository import Repo
 
 
@@ -13,23 +13,25 @@ def our_packs(repo: Repo) -> list[Path]:
 
 
 def test_a_history_whose_objects_are_gone_begins_anew_with_a_warning(repo: Repo) -> None:
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     lost = history.capture("lost").snapshot
     assert lost is not None
     for path in our_packs(repo):
         path.unlink()
 
-    captured = AroundHistory.open(str(repo.path), workers="here").capture("kept")
+    captured = EnvHistory.open(str(repo.path), workers="here", one_command=True).capture("kept")
 
     assert captured.snapshot is not None
     assert captured.snapshot.parent is None
     assert any(lost.id in warning for warning in captured.warnings)
     assert repo.git("fsck", "--strict", "--no-dangling", captured.snapshot.id) == ""
-    assert [one.intent for one in AroundHistory.open(str(repo.path), workers="here").log()] == ["kept"]
+    assert [
+        one.intent for one in EnvHistory.open(str(repo.path), workers="here", one_command=True).log()
+    ] == ["kept"]
 
 
 def test_a_snapshot_after_one_with_a_lost_tree_is_whole(repo: Repo) -> None:
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     for number in range(2):
         repo.write(f"d/{number}", b"%d" % number)
         history.capture(f"capture {number}")
@@ -43,10 +45,10 @@ def test_a_snapshot_after_one_with_a_lost_tree_is_whole(repo: Repo) -> None:
         repo.git("hash-object", "-t", "commit", "-w", "--stdin", input=commit)
     repo.write("d/2", b"2")
 
-    captured = AroundHistory.open(str(repo.path), workers="here").capture("after")
+    captured = EnvHistory.open(str(repo.path), workers="here", one_command=True).capture("after")
 
     assert captured.snapshot is not None
-    assert any("what changed could not be told" in warning for warning in captured.warnings)
+    assert any("cannot determine what changed" in warning for warning in captured.warnings)
     for number in range(3):
         assert repo.git("show", f"{captured.snapshot.id}:d/{number}") == str(number)
 
@@ -61,7 +63,7 @@ def test_what_is_left_out_is_not_kept_as_staged_either(repo: Repo) -> None:
     for name in ("cache/one", "two.bin", "three"):
         repo.write(name, b"changed since")
 
-    snapshot = AroundHistory.open(str(repo.path), workers="here").capture("staged").snapshot
+    snapshot = EnvHistory.open(str(repo.path), workers="here", one_command=True).capture("staged").snapshot
 
     assert snapshot is not None
     held = repo.git("ls-tree", "-r", "--format=%(objectname)", snapshot.id).split()
@@ -74,6 +76,6 @@ def test_what_is_left_out_is_not_kept_as_staged_either(repo: Repo) -> None:
 def test_a_root_with_a_slash_in_its_name_is_told(repo: Repo, tmp_path: Path) -> None:
     repo.git("config", "envhist.root.a/b.x", str(tmp_path))
 
-    captured = AroundHistory.open(str(repo.path), workers="here").capture("x")
+    captured = EnvHistory.open(str(repo.path), workers="here", one_command=True).capture("x")
 
     assert any("envhist.root.a/b.x" in warning for warning in captured.warnings)

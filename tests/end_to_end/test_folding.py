@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.git.config import current_actor
 from git_envhist.lazy import replace
 from git_envhist.model import IntentSource, Snapshot, Trigger
@@ -18,7 +18,7 @@ FIRST, SECOND = "tidy the parser", "and the printer"
 
 def by_agent(repo: Repo, turn: int, prompt: str, session: str = "s-1") -> Snapshot:
     """A capture as an agent's hook takes one."""
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     person = current_actor(history.settings, repo.env)
     taken = history.capture(
         prompt,
@@ -134,7 +134,7 @@ def test_a_restore_and_the_copy_before_it_are_one_line_where_that_held_nothing_n
 def test_list_has_day_headings_and_folds_what_hooks_captured(repo: Repo) -> None:
     yesterday = {"GIT_COMMITTER_DATE": "2020-02-03 10:00:00 +0000"}
     repo.run("envlog", "capture", "old", env=yesterday, check=True)
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     for number in range(3):
         repo.write("app.py", f"{number}\n")
         history.capture(trigger=Trigger.COMMIT)

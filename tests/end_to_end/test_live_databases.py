@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.model import Snapshot
 from tests.support.repository import Repo
 from tests.worktree.test_databases import newest_row, writing
 
 
-def give_back(repo: Repo, history: AroundHistory, snapshot: Snapshot, target: Path) -> Path:
+def give_back(repo: Repo, history: EnvHistory, snapshot: Snapshot, target: Path) -> Path:
     """The database and its sidecars as a snapshot holds them."""
     target.mkdir()
     listed = repo.git("ls-tree", "--name-only", f"{snapshot.id}:data").split()
@@ -30,7 +30,7 @@ def give_back(repo: Repo, history: AroundHistory, snapshot: Snapshot, target: Pa
 def test_every_row_committed_before_a_capture_is_in_it(repo: Repo, tmp_path: Path, mode: str) -> None:
     database = repo.path / "data" / "app.db"
     database.parent.mkdir()
-    history = AroundHistory.open(str(repo.path), workers="fork")
+    history = EnvHistory.open(str(repo.path), workers="fork", one_command=True)
     with writing(database, mode) as writer:
         committed = 30
         for number in range(6):
@@ -59,7 +59,7 @@ def test_rows_in_the_log_of_a_program_that_died_are_kept(repo: Repo, tmp_path: P
     subprocess.run([sys.executable, "-c", crash, database])
     before = {path.name: path.read_bytes() for path in database.parent.iterdir()}
     assert {"app.db", "app.db-wal"} <= set(before)
-    history = AroundHistory.open(str(repo.path), workers="fork")
+    history = EnvHistory.open(str(repo.path), workers="fork", one_command=True)
 
     captured = history.capture("after the crash")
 
@@ -79,7 +79,7 @@ def test_a_database_nobody_touched_is_not_read_again_when_its_log_grows(repo: Re
     keeper.executemany("insert into t values (?, ?, randomblob(5000))", [(n, n) for n in range(1, 101)])
     keeper.execute("pragma wal_checkpoint(truncate)")
     os.utime(database, ns=(1_700_000_000_000_000_000,) * 2)
-    history = AroundHistory.open(str(repo.path), workers="fork")
+    history = EnvHistory.open(str(repo.path), workers="fork", one_command=True)
     history.capture("at first")
     history.capture("settled")
     keeper.execute("insert into t values (1000, 1000, null)")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.git.repository import Repository
 from git_envhist.maintenance.merge_packs import AFTER_RESTORE, MAX_PACKS, merge_packs
 from tests.support.repository import Repo
 
 
 def test_sixty_captures_leave_a_handful_of_packs(repo: Repo) -> None:
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     for number in range(60):
         repo.write("counter", b"%d\n" % number)
         history.capture(f"capture {number}")
@@ -27,8 +27,8 @@ def test_sixty_captures_leave_a_handful_of_packs(repo: Repo) -> None:
 def test_a_merge_whose_staging_comes_back_after_a_power_cut_loses_nothing(
     repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    history = AroundHistory.open(str(repo.path), workers="here")
-    monkeypatch.setattr("git_envhist.capture.pipeline.merge_packs_after", lambda repository: None)
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
+    monkeypatch.setattr("git_envhist.maintenance.merge_packs.merge_packs_after", lambda repository: None)
     for number in range(MAX_PACKS + 1):
         repo.write("counter", b"%d\n" % number)
         history.capture(f"capture {number}")
@@ -43,7 +43,7 @@ def test_a_merge_whose_staging_comes_back_after_a_power_cut_loses_nothing(
 
 
 def test_going_back_and_forth_leaves_a_handful_of_packs(repo: Repo) -> None:
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     moments = []
     for text in (b"one", b"two"):
         repo.write("app.py", text)

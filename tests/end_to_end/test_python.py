@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import git_envhist
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError, NotARepository, SnapshotNotFound
 from git_envhist.model import ChangeKind, EnvPath, SnapshotDiff
 from tests.end_to_end.captures import assert_holds
@@ -32,7 +32,7 @@ HEAVY = {
 
 
 def test_a_history_is_captured_read_compared_named_and_noted(repo: Repo) -> None:
-    history = AroundHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), one_command=True)
     captured = history.capture("before auth refactor")
     assert captured.snapshot is not None
     assert_holds(repo, captured.snapshot.commit)
@@ -42,14 +42,14 @@ def test_a_history_is_captured_read_compared_named_and_noted(repo: Repo) -> None
     assert [(one.kind, one.path) for one in comparison.files] == [(ChangeKind.MODIFIED, b"app.py")]
     history.name("start")
     history.note("a remark")
-    (snapshot,) = AroundHistory.open(str(repo.path)).log()
+    (snapshot,) = EnvHistory.open(str(repo.path), one_command=True).log()
     assert (snapshot.id, snapshot.intent) == (captured.snapshot.id, "before auth refactor")
     assert (snapshot.names, [remark.text for remark in snapshot.remarks]) == (("start",), ["a remark"])
     assert dataclasses.is_dataclass(snapshot)
 
 
 def test_a_history_that_stays_open_sees_what_it_did(repo: Repo) -> None:
-    history = AroundHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), one_command=True)
     with pytest.raises(SnapshotNotFound):
         history.resolve("@")
     first, second = history.capture("one").snapshot, history.capture("two").snapshot
@@ -63,26 +63,26 @@ def test_a_history_that_stays_open_sees_what_it_did(repo: Repo) -> None:
 
 
 def test_words_mean_snapshots_and_errors_are_ours(repo: Repo, tmp_path: object) -> None:
-    history = AroundHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), one_command=True)
     assert history.log() == []
     taken = history.capture("x").snapshot
     assert taken is not None
-    opened = AroundHistory.open(str(repo.path))
+    opened = EnvHistory.open(str(repo.path), one_command=True)
     assert opened.resolve("@").id == taken.id
     assert opened.timelines() == (taken.timeline,)
     assert opened.read_file(opened.resolve("@"), EnvPath(b"app.py")) == b"print('hello')\n"
     with pytest.raises(SnapshotNotFound):
         opened.resolve("no-such-name")
     with pytest.raises(NotARepository):
-        AroundHistory.open(str(tmp_path))
+        EnvHistory.open(str(tmp_path), one_command=True)
     assert issubclass(NotARepository, EnvhistError)
 
 
 def test_a_name_is_taken_away_again(repo: Repo) -> None:
-    history = AroundHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), one_command=True)
     history.capture("x", name="start")
-    AroundHistory.open(str(repo.path)).remove_name("start")
-    assert AroundHistory.open(str(repo.path)).log()[0].names == ()
+    EnvHistory.open(str(repo.path), one_command=True).remove_name("start")
+    assert EnvHistory.open(str(repo.path), one_command=True).log()[0].names == ()
 
 
 def test_every_type_and_error_is_a_public_name() -> None:
@@ -114,7 +114,7 @@ def test_importing_the_package_is_cheap_and_starts_no_process(statement: str) ->
 
 
 def test_the_log_pays_for_nothing_it_does_not_use(repo: Repo) -> None:
-    AroundHistory.open(str(repo.path)).capture("x")
+    EnvHistory.open(str(repo.path), one_command=True).capture("x")
     script = (
         "import sys; from git_envhist.cli.main import envlog; envlog(); print(*sys.modules, file=sys.stderr)"
     )

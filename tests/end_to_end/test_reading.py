@@ -221,7 +221,10 @@ def test_what_means_no_snapshot_is_status_4_with_a_hint(told: Told) -> None:
         (("show", ""), "the newest snapshot is '@'"),
         (("show", "--", "never"), "'git envlog -- <path>' lists those that changed it"),
         (("show", "--", "lib"), "'git ls-tree <id>:<path>' lists a directory"),
-        (("--grep=(",), "it is a regular expression: a backslash before a sign makes it a letter"),
+        (
+            ("--grep=(",),
+            "it is a regular expression: put a backslash before a character to match it literally",
+        ),
     ],
 )
 def test_a_hint_is_what_helps(told: Told, words: tuple[str, ...], hint: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.errors import Damaged
 from tests.cli.test_json import validate
 from tests.restore.foreign import harmful, make_stranger
@@ -232,7 +232,7 @@ def test_a_fork_that_fails_leaves_nothing(rich: Repo, there: bool) -> None:
     place = rich.path.parent / "deep" / "made"
     if there:
         place.mkdir(parents=True)
-    history = AroundHistory.open(str(rich.path), workers="here")
+    history = EnvHistory.open(str(rich.path), workers="here", one_command=True)
     snapshot = history.resolve("@")
     before = refs(rich)
     # The packs go while nobody looks: git can make its worktree, and no file of the snapshot can be read.
@@ -265,7 +265,9 @@ def test_a_fork_that_fails_at_its_first_moment_leaves_nothing(
     rich.run("envlog", "capture", "with what is closed", check=True)
     before = refs(rich)
     with pytest.raises(KeyboardInterrupt):
-        AroundHistory.open(str(rich.path), workers="here").fork("@", str(rich.path.parent / "made"))
+        EnvHistory.open(str(rich.path), workers="here", one_command=True).fork(
+            "@", str(rich.path.parent / "made")
+        )
     assert refs(rich) == before
     assert not (rich.path.parent / "made").exists()
     assert rich.git("worktree", "list").count("\n") == 0
@@ -293,7 +295,7 @@ def test_a_plain_directory_is_forked_into_another(tmp_path: Path) -> None:
 
 
 def test_from_python_a_fork_is_another_history(rich: Repo) -> None:
-    history = AroundHistory.open(str(rich.path), workers="here")
+    history = EnvHistory.open(str(rich.path), workers="here", one_command=True)
     made = history.fork("start-here", str(rich.path.parent / "made"))
     assert made.forked is not None
     assert made.forked.exact

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist import fork as seeding
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError
 from git_envhist.fork import seed
 from git_envhist.model import EnvPath
@@ -40,8 +40,10 @@ def seed_again(source: Repo, made: Repo, lost: frozenset[EnvPath] = frozenset())
     """As if it had been written just now."""
     shutil.rmtree(cache(made))
     _wait_until_settled(made)
-    theirs, mine = (AroundHistory.open(str(one.path), workers="here") for one in (source, made))
-    seed(theirs._capturing, mine._capturing, theirs.log()[0], lost)
+    theirs, mine = (
+        EnvHistory.open(str(one.path), workers="here", one_command=True) for one in (source, made)
+    )
+    seed(theirs.capturing, mine.capturing, theirs.log()[0], lost)
 
 
 def _wait_until_settled(made: Repo) -> None:
@@ -97,8 +99,8 @@ def test_records_of_another_moment_are_not_taken(rich: Repo) -> None:
     rich.write("build/out", os.urandom(100))
     rich.run("envlog", "capture", "later", check=True)
     shutil.rmtree(cache(made))
-    theirs, mine = (AroundHistory.open(str(one.path), workers="here") for one in (rich, made))
-    seed(theirs._capturing, mine._capturing, theirs.log()[-1], frozenset())
+    theirs, mine = (EnvHistory.open(str(one.path), workers="here", one_command=True) for one in (rich, made))
+    seed(theirs.capturing, mine.capturing, theirs.log()[-1], frozenset())
     assert not cache(made).exists()
 
 
@@ -134,7 +136,7 @@ def test_a_file_that_came_while_it_was_written_is_not_overlooked(rich: Repo) -> 
 def test_what_the_original_says_of_its_files_is_said_of_the_forks(
     rich: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    history = AroundHistory.open(str(rich.path), workers="here")
+    history = EnvHistory.open(str(rich.path), workers="here", one_command=True)
     moment = history.log()[0]
 
     def read(*_: object) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from git_envhist.git.config import LocalZone
-from git_envhist.history.times import read_moment
+from git_envhist.history.times import read_time_span
 from tests.history.moments import BERLIN
 
 MIDDLES = [datetime(2026, 3, 29, 1, tzinfo=UTC), datetime(2026, 10, 25, 1, tzinfo=UTC)]
@@ -40,4 +40,4 @@ def test_every_instant_has_the_offset_of_its_own_season(middle: datetime, second
 )
 def test_a_time_in_another_season_is_read_as_the_clock_showed_it_then(text: str) -> None:
     now = datetime(2026, 11, 18, 9, 30, tzinfo=UTC)
-    assert read_moment(text, now.astimezone(LocalZone())) == read_moment(text, now.astimezone(BERLIN))
+    assert read_time_span(text, now.astimezone(LocalZone())) == read_time_span(text, now.astimezone(BERLIN))

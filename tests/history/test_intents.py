@@ -28,7 +28,7 @@ def caused(trigger: Trigger, source: IntentSource, words: str = "add q") -> Snap
     [
         (Trigger.COMMIT, "commit: add q"),
         (Trigger.MERGE, "merge: add q"),
-        (Trigger.CHECKOUT, "checkout feature/x: add q"),
+        (Trigger.CHECKOUT, "checkout feature/x"),
         (Trigger.REWRITE, "rewrite: add q"),
         (Trigger.WATCH, "watch: add q"),
         (Trigger.AGENT, "agent: add q"),
@@ -83,10 +83,8 @@ def test_operation_words_name_the_snapshot() -> None:
     assert operation_words(RestoreRole.TO, None) == "restore"
 
 
-def test_substitute_intent_names_the_commit_and_the_title_repeats_its_subject() -> None:
-    intent = substitute_intent("31c520f9", b"add q").decode()
-    assert intent == "snapshot after 31c520f\n\nadd q"
-    assert title(caused(Trigger.COMMIT, IntentSource.COMMIT, intent)) == "commit: add q"
+def test_substitute_intent_names_the_commit_before_its_subject() -> None:
+    assert substitute_intent("31c520f9", b"add q") == b"snapshot after 31c520f\n\nadd q"
 
 
 def test_what_is_printed_is_found_again() -> None:

@@ -66,3 +66,15 @@ def test_newest_is_shown_itself_unless_it_records_a_restore() -> None:
     assert intents(likely_targets(line, "")) == ["again", "other"]
     restored = [moment("restored", "a", trigger=Trigger.RESTORE), *line[1:]]
     assert intents(likely_targets(restored, "")) == ["named", "other"]
+
+
+def test_snapshots_that_failed_come_after_all_others_that_a_person_took() -> None:
+    failed = replace(PASSED, status=VerdictStatus.FAIL, exit_code=1)
+    line = [
+        moment("newest", "a"),
+        moment("upgrade", "b", verdicts=(failed,)),
+        *(moment(word, word) for word in ("c", "d", "e")),
+        moment("stable", "f", names=("stable",)),
+    ]
+    assert intents(likely_targets(line, "h")) == ["newest", "c", "d", "e", "stable"]
+    assert "upgrade" in intents(likely_targets(line[:3], "h"))

@@ -14,9 +14,9 @@ from git_envhist.history.times import (
     TimeSpan,
     TimeUnit,
     exact_time,
-    parse_moment,
+    parse_time_span,
     printed_time,
-    read_moment,
+    read_time_span,
 )
 from tests.history.moments import BERLIN, NOW, at
 
@@ -36,7 +36,7 @@ def utc(text: str) -> datetime:
 
 
 def read(text: str, now: datetime = NOW) -> TimeSpan:
-    return read_moment(text, now)
+    return read_time_span(text, now)
 
 
 @pytest.mark.parametrize(
@@ -115,9 +115,9 @@ def test_a_relative_time_is_one_instant(text: str, then: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_time_is_an_error_and_never_a_guess(text: str) -> None:
-    assert parse_moment(text, NOW) is None
+    assert parse_time_span(text, NOW) is None
     with pytest.raises(InvalidTime) as failure:
-        read_moment(text, NOW)
+        read_time_span(text, NOW)
     assert failure.value.exit_code == 129
     assert "10:27" in (failure.value.hint or "")
 
@@ -177,7 +177,7 @@ def test_the_minute_after_the_hour_that_comes_twice_begins_once() -> None:
 
 def test_a_time_without_a_zone_to_read_it_in_is_refused() -> None:
     with pytest.raises(TypeError):
-        parse_moment("10:27", datetime(2026, 11, 18))
+        parse_time_span("10:27", datetime(2026, 11, 18))
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_what_is_printed_reads_back_as_a_time_that_covers_it(
     then = then.replace(microsecond=0)
     now = (then + timedelta(seconds=later)).astimezone(zone)
     for printed in (printed_time(then, now), exact_time(then, now)):
-        moment = parse_moment(printed, now)
+        moment = parse_time_span(printed, now)
         assert moment is not None
         assert moment.covers(then)
         assert moment.reaches(then)
@@ -222,7 +222,7 @@ def test_what_is_printed_reads_back_as_a_time_that_covers_it(
 
 @given(st.text() | st.from_regex(r"[0-9a-z@:. +-]{0,20}", fullmatch=True))
 def test_any_text_is_a_time_or_none_and_never_breaks_the_reader(text: str) -> None:
-    moment = parse_moment(text, NOW)
+    moment = parse_time_span(text, NOW)
     assert moment is None or moment.start <= moment.end + timedelta(microseconds=1)
 
 
@@ -237,4 +237,4 @@ def test_day_of_a_month_is_the_last_one_and_a_week_ago_counts_back() -> None:
     assert read("last week").end == at("2026-11-11 10:30:12").astimezone(UTC)
     assert read("last month").end == at("2026-10-18 10:30:12").astimezone(UTC)
     for text in ("31 nov", "13 november 99", "13 novem", "nov", "13 x", "last fortnight"):
-        assert parse_moment(text, NOW) is None, text
+        assert parse_time_span(text, NOW) is None, text

@@ -191,7 +191,7 @@ def test_text_in_other_scripts_is_legible(
     """A line of another direction is cut off at its end; a long one is a heading with the whole below."""
     arabic, long = "إصلاح سلة المشتريات " * 12, "we tried one thing, then another; " * 40
     moments = [
-        {**values[number], "intent": intent, "id": f"{number:040x}"}
+        {**values[number], "intent": intent, "title": intent.split("\n")[0], "id": f"{number:040x}"}
         for number, intent in enumerate((arabic, long, "one line\n\nand more", ""))
     ]
     place = tmp_path / "words.html"
@@ -250,7 +250,7 @@ def test_hostile_text_is_shown_and_not_run(
 ) -> None:
     hostile = "<img src=x onerror='window.ran=1'><script>window.ran=1</script>\u202e"
     moment = {
-        **values[0], "intent": hostile, "names": [hostile], "timeline": hostile, "branch": hostile,
+        **values[0], "intent": hostile, "title": hostile, "names": [hostile], "timeline": hostile, "branch": hostile,
         "story": [{"probe": hostile, "key": f"{hostile}/x", "before": None, "after": hostile}],
     }  # fmt: skip
     moment["extent"] = {**values[0]["extent"], "packages": {"constructor": 3}}  # type: ignore[dict-item]

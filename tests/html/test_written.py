@@ -127,8 +127,7 @@ def test_page_uses_the_titles_of_the_list(told: Repo) -> None:
     newest, *older = json.loads(Elements(written(told)).data)["moments"]
     assert newest["title"].startswith("capture: ")
     assert told.run("envlog", "-1", "--format=%(title)", check=True).out.strip() == newest["title"]
-    # What says it in its own words needs no others.
-    assert [one.get("title") for one in older[-2:]] == [None, None]
+    assert [one["title"] for one in older[-2:]] == ["two", "one"]
 
 
 def test_page_loads_nothing_and_runs_only_its_own_script(told: Repo) -> None:

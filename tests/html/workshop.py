@@ -14,7 +14,7 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.model import Actor, IntentSource, Trigger
 from tests.support.repository import make_repo
 
@@ -100,7 +100,7 @@ class Workshop:
         self.number = 0
         self.later = list(LATER)
 
-    def tell(self, moments: int) -> AroundHistory:
+    def tell(self, moments: int) -> EnvHistory:
         """So many captures, and the history that holds them."""
         began = os.environ.get("GIT_COMMITTER_DATE")
         try:
@@ -111,7 +111,7 @@ class Workshop:
             os.environ.pop("GIT_COMMITTER_DATE", None)
             if began is not None:
                 os.environ["GIT_COMMITTER_DATE"] = began
-        return AroundHistory.open(str(self.root), workers="here")
+        return EnvHistory.open(str(self.root), workers="here", one_command=True)
 
     def _begin(self) -> None:
         self.write(".gitignore", ".env\n.venv/\nnode_modules/\n*.db\ndist/\n")
@@ -222,7 +222,7 @@ class Workshop:
         agent = trigger is Trigger.AGENT
         command = f"pytest -q tests || {check}" if check else None
         self.write("pytest.sh", "exit 1\n")
-        history = AroundHistory.open(str(self.root), workers="here")
+        history = EnvHistory.open(str(self.root), workers="here", one_command=True)
         history.capture(
             intent,
             trigger=trigger,

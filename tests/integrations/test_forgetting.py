@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.errors import Refused
 from git_envhist.integrations import remove_history
 from git_envhist.remote.upload import remotes_directory
@@ -116,7 +116,7 @@ def test_killed_removal_keeps_the_key_of_sent_data(
     repo.run("envlog", "capture", "one", check=True)
     repo.git("remote", "add", "origin", str(tmp_path / "remote"))
     repo.run("envlog", "push", "--yes", check=True)
-    repository = AroundHistory.open(str(repo.path)).repository
+    repository = EnvHistory.open(str(repo.path), one_command=True).repository
     removed = []
 
     def dying(place: str, **_: object) -> None:
@@ -174,7 +174,7 @@ def test_removal_refuses_when_the_history_changed_during_the_question(repo: Repo
     linked = Repo(repo.path.parent / "linked", repo.env)
     repo.write("same", "in both\n")
     repo.run("envlog", "capture", "one", check=True)
-    repository = AroundHistory.open(str(repo.path)).repository
+    repository = EnvHistory.open(str(repo.path), one_command=True).repository
     found = remove_history.read_inventory(repository, repo.env)
     linked.write("same", "in both\n")
     linked.run("envlog", "capture", "meanwhile", check=True)

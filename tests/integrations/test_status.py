@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.integrations.git_hooks import hooks_state, write_outcome, write_pending
 from git_envhist.model.work import HookRun
 from tests.cli.test_json import validate
@@ -138,12 +138,12 @@ def test_report_works_without_git(repo: Repo, tmp_path: Path) -> None:
 def test_log_notes_a_pending_capture_of_a_hook(repo: Repo) -> None:
     repo.run("envlog", "capture", "x", check=True)
     assert repo.run("envlog", check=True).err == ""
-    place = hooks_state(AroundHistory.open(str(repo.path)).repository.state)
+    place = hooks_state(EnvHistory.open(str(repo.path), one_command=True).repository.state)
     write_pending(place, "post-merge")
     told = "note: a capture is under way (post-merge), and is not in this list yet\n"
     assert repo.run("envlog", "-1", check=True).err == told
     assert repo.run("envlog", "--json", check=True).err == ""
-    waits = "a rebase, merge or cherry-pick has stopped half way: captured when it goes on"
+    waits = "a rebase, merge or cherry-pick has stopped: captured when it continues"
     write_outcome(place, HookRun("post-merge", time.time(), "waiting", message=waits))
     assert repo.run("envlog", check=True).err == f"note: {waits}\n"
     mark = Path(place, "pending")
@@ -153,7 +153,7 @@ def test_log_notes_a_pending_capture_of_a_hook(repo: Repo) -> None:
 
 def test_status_lists_results_of_agent_hooks(repo: Repo) -> None:
     repo.run("envlog", "install", "--agent", "claude", check=True)
-    place = Path(AroundHistory.open(str(repo.path)).repository.state, "agents")
+    place = Path(EnvHistory.open(str(repo.path), one_command=True).repository.state, "agents")
     place.mkdir(parents=True, exist_ok=True)
     for at, (kind, told) in enumerate(
         (("prompt", "captured"), ("before", "nothing changed"), ("end", "failed: no room"))

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist import AsyncEnvHistory, EnvHistory
-from git_envhist.aio import in_a_thread
-from git_envhist.around import Handlers
+from git_envhist.around import Handlers, in_thread
 from tests.support.repository import Repo
 
 pytestmark = pytest.mark.usefixtures("in_process")
@@ -38,11 +37,11 @@ def test_whoever_asks_while_another_one_does_is_heard_as_well() -> None:
             return super().__hash__()
 
     forget = handlers.add(Interrupted("captured"), partial(heard.append, "the first"))
-    handlers.tell("captured")
+    handlers.call("captured")
     assert heard == [*asked, "the first"]
     forget()
     heard.clear()
-    handlers.tell("captured")
+    handlers.call("captured")
     assert heard == asked != []
 
 
@@ -52,26 +51,26 @@ def test_whoever_asked_twice_hears_once_when_one_is_forgotten() -> None:
     handlers.add("captured", heard.append)
     forget()
     forget()
-    handlers.tell("captured", "once")
+    handlers.call("captured", "once")
     assert heard == ["once"]
 
 
 def test_what_another_thread_looked_up_is_not_the_world_of_this_one(history: EnvHistory, repo: Repo) -> None:
     history.capture("first")
-    history.forget_world()
-    looks = threading.Thread(target=lambda: (history.world, history.now))
+    history.refresh()
+    looks = threading.Thread(target=lambda: (history.catalog, history.now))
     looks.start()
     looks.join()
     EnvHistory.open(repo.path, workers="here").capture("second")
-    assert history.world.own.snapshots[0].intent == "second"
+    assert history.catalog.own.snapshots[0].intent == "second"
 
 
 def test_words_mean_what_is_there_now_to_every_verb(history: EnvHistory, repo: Repo, tmp_path: Path) -> None:
     history.capture("first")
-    assert len(history.world.own.snapshots) == 1
+    assert len(history.catalog.own.snapshots) == 1
     EnvHistory.open(repo.path, workers="here").capture("by another", name="theirs")
     assert [one.intent for one in history.drop("@~1..", dry_run=True).snapshots] == ["by another"]
-    assert len(history.world.own.snapshots) == 2
+    assert len(history.catalog.own.snapshots) == 2
     EnvHistory.open(repo.path, workers="here").capture("by another again", name="newest")
     assert len(history.export(tmp_path / "some", "newest").timelines[0][1]) == 1
     EnvHistory.open(repo.path, workers="here").capture("and again", name="last")
@@ -94,11 +93,11 @@ def test_what_was_made_of_settings_that_were_read_anew_does_not_stay(history: En
         # Another thread, just now.
         repo.git("config", "envhist.exclude", "left-out")
         assert history.settings.exclude == ("left-out",)
-        history.__dict__["going"] = "of the old ones"
         return "of the old ones"
 
-    assert history._made_now("going", make) == "of the old ones"
-    assert "going" not in history.__dict__
+    assert history._made_of_settings("restorer", make) == "of the old ones"
+    assert history._made_of_settings("restorer", lambda: "of the new ones") == "of the new ones"
+    history._made.clear()
     repo.write("left-out", b"1")
     repo.write("kept", b"1")
     found = history.capture("under the new ones")
@@ -116,7 +115,7 @@ def test_asking_twice_does_not_leave_a_verb_behind() -> None:
         ended.append("verb")
 
     async def work() -> None:
-        waiting = asyncio.ensure_future(in_a_thread(verb))
+        waiting = asyncio.ensure_future(in_thread(verb))
         for _ in range(3):
             await asyncio.sleep(0.01)
             waiting.cancel()

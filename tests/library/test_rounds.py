@@ -69,7 +69,7 @@ def test_where_the_way_back_is_barred_the_first_error_is_told_with_it(
         repo.write("new", b"new")
         raise ValueError
     assert raised.value.__notes__ == [
-        f"git-envhist: no way back; what was here before: git envrestore {moment.before.id[:7]}"
+        f"git-envhist: no way back; to restore the state before: git envrestore {moment.before.id[:7]}"
     ]
 
 
@@ -120,7 +120,7 @@ def test_handler_that_fails_receives_every_event_and_breaks_nothing(repo: Repo, 
     # A capture reports progress while it waits for its workers, so this test has some.
     history = EnvHistory.open(repo.path)
     heard: list[tuple[str, object]] = []
-    for event in ("captured", "verified", "restored", "forked", "told", "progress"):
+    for event in ("captured", "verified", "restored", "forked", "noted", "progress"):
         history.on(event, lambda *about, event=event: heard.append((event, about[0])))
 
     def fail(_: object) -> None:
@@ -140,7 +140,7 @@ def test_handler_that_fails_receives_every_event_and_breaks_nothing(repo: Repo, 
     history.undo()
     history.fork(moment, str(tmp_path / "fork"))
     said = [event for event, _ in heard if event != "progress"]
-    assert said == ["captured", "told", "verified", "restored", "restored", "forked"]
+    assert said == ["captured", "noted", "verified", "restored", "restored", "forked"]
     assert {type(about) for event, about in heard if event == "progress"} == {CaptureProgress}
     with pytest.raises(UsageError, match="no such event: 'saved'"):
         history.on("saved", fail)
@@ -209,4 +209,4 @@ def test_a_list_holds_what_is_sought_and_recent_needs_no_snapshot(history: EnvHi
     assert sought(triggers=["run"], limit=1) == ["two"]
     assert sought(paths=["file"]) == ["before: two"]
     assert sought(since="1h", until="1h") == []
-    assert len(sought(every=True)) == len(sought(since="1h")) == len(history.log())
+    assert len(sought(all_timelines=True)) == len(sought(since="1h")) == len(history.log())

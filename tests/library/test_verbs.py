@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from git_envhist import EnvHistory
-from git_envhist.api import PageFailed
 from git_envhist.errors import EnvhistError, SnapshotNotFound, UsageError
 from git_envhist.model import ChangeKind, CheckResult, VerdictStatus
+from git_envhist.platform import OwnProgramFailed
 from tests.support.repository import Repo
 
 pytestmark = pytest.mark.usefixtures("in_process")
@@ -39,7 +39,7 @@ def test_a_story_is_searched_and_a_range_listed(history: EnvHistory, repo: Repo)
     assert intents(history, reverse=True, limit=2) == ["a variable", "a file"]
     assert intents(history, span=f"@~1..{last.id}", summary="file") == ["a file"]
     with pytest.raises(UsageError, match="exclude each other"):
-        history.log(span="@~1..", every=True)
+        history.log(span="@~1..", all_timelines=True)
 
 
 def test_one_word_alone_is_one_word(history: EnvHistory, repo: Repo, tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_without_any_check_to_run_nothing_is_restored(history: EnvHistory, repo:
 
 
 def test_a_page_is_drawn_as_text_or_into_a_file(history: EnvHistory, repo: Repo, tmp_path: Path) -> None:
-    with pytest.raises(PageFailed, match="no moment to show") as nothing:
+    with pytest.raises(OwnProgramFailed, match="no moment to show") as nothing:
         history.page()
     assert (nothing.value.code, nothing.value.exit_code) == ("nothing-to-show", 4)
     history.capture("one to look at")
@@ -156,7 +156,7 @@ def test_a_page_is_drawn_as_text_or_into_a_file(history: EnvHistory, repo: Repo,
     assert "one to look at" not in file.read_text("utf-8")
     assert "one to look at" not in history.page(paths=["file"])
     file.write_text("somebody's own")
-    with pytest.raises(PageFailed, match="no page") as refused:
+    with pytest.raises(OwnProgramFailed, match="which is no page") as refused:
         history.page(file)
     assert refused.value.exit_code == 3
     assert file.read_text() == "somebody's own"

@@ -18,7 +18,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.model import FsckReport
 from tests.crash.campaign import sealed_repo
 from tests.objects.packing import noise
@@ -59,7 +59,7 @@ def make(place: Path, packed: bool) -> Repo:
     repo = sealed_repo(place)
     repo.write("code/main.py", "print(1)\n")
     repo.commit("code")
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     repo.write("big.bin", noise(8_500_000))
     for number in range(6):
         repo.write("app.py", "".join(f"line {line} of {number}\n" for line in range(200 + number)))
@@ -80,10 +80,10 @@ def once(model: Repo, place: Path, kind: str, rng: random.Random, wrong: list[st
     before = contents(repo)
     what = damage(repo, kind, rng)
     try:
-        history = AroundHistory.open(str(place), workers="here")
+        history = EnvHistory.open(str(place), workers="here", one_command=True)
         found = history.fsck()
         named = {broken.commit for broken in found.broken}
-        repaired = AroundHistory.open(str(place), workers="here").fsck(repair=True)
+        repaired = EnvHistory.open(str(place), workers="here", one_command=True).fsck(repair=True)
         told = judge(repo, before, named, found, repaired)
         if told is None:
             counts = "harmless" if found.is_whole else "found"

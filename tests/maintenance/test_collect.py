@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError, GitFailed
 from git_envhist.git.repository import Repository
 from git_envhist.maintenance import repack
@@ -25,7 +25,7 @@ from tests.objects.packing import grow_older, noise
 from tests.support.repository import Repo, make_repo
 
 
-def moment(history: AroundHistory, intent: str) -> Snapshot:
+def moment(history: EnvHistory, intent: str) -> Snapshot:
     captured = history.capture(intent)
     assert captured.snapshot is not None
     return captured.snapshot
@@ -48,8 +48,8 @@ def stands(repo: Repo, oid: str) -> bool:
 
 
 @pytest.fixture
-def history(repo: Repo) -> AroundHistory:
-    return AroundHistory.open(str(repo.path), workers="here")
+def history(repo: Repo) -> EnvHistory:
+    return EnvHistory.open(str(repo.path), workers="here", one_command=True)
 
 
 @pytest.fixture(params=["sha1", "sha256"])
@@ -57,14 +57,14 @@ def either(tmp_path: Path, request: pytest.FixtureRequest) -> Repo:
     return make_repo(tmp_path / "either", object_format=request.param)
 
 
-def forget(repo: Repo, history: AroundHistory) -> None:
+def forget(repo: Repo, history: EnvHistory) -> None:
     """Take the timeline away, as somebody could by hand."""
     for ref in repo.git("for-each-ref", "--format=%(refname)", "refs/envhist", "refs/notes/envhist").split():
         repo.git("update-ref", "-d", ref)
 
 
 def test_every_snapshot_stays_as_it_was_and_packs_become_one(either: Repo) -> None:
-    history = AroundHistory.open(str(either.path), workers="here")
+    history = EnvHistory.open(str(either.path), workers="here", one_command=True)
     moments = []
     for number in range(15):
         either.write("app.py", b"".join(b"line %d\n" % line for line in range(500 + number)))
@@ -87,7 +87,7 @@ def test_every_snapshot_stays_as_it_was_and_packs_become_one(either: Repo) -> No
     assert either.read("app.py") == moments[0][1]
 
 
-def test_what_no_ref_reaches_goes_and_its_space_comes_back(repo: Repo, history: AroundHistory) -> None:
+def test_what_no_ref_reaches_goes_and_its_space_comes_back(repo: Repo, history: EnvHistory) -> None:
     repo.write("large", noise(2_000_000))
     gone = moment(history, "large")
     blob = repo.git("rev-parse", f"{gone.commit}:large")
@@ -105,7 +105,7 @@ def test_what_no_ref_reaches_goes_and_its_space_comes_back(repo: Repo, history: 
     assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
 
 
-def test_the_next_capture_knows_what_went(repo: Repo, history: AroundHistory) -> None:
+def test_the_next_capture_knows_what_went(repo: Repo, history: EnvHistory) -> None:
     repo.write("large", noise(2_000_000))
     moment(history, "large")
     forget(repo, history)
@@ -117,7 +117,7 @@ def test_the_next_capture_knows_what_went(repo: Repo, history: AroundHistory) ->
     assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
 
 
-def test_what_nothing_reaches_stays_for_a_while_by_itself(repo: Repo, history: AroundHistory) -> None:
+def test_what_nothing_reaches_stays_for_a_while_by_itself(repo: Repo, history: EnvHistory) -> None:
     repo.write("large", noise(200_000))
     gone = moment(history, "large")
     forget(repo, history)
@@ -140,9 +140,7 @@ def test_what_nothing_reaches_stays_for_a_while_by_itself(repo: Repo, history: A
     assert not stands(repo, gone.commit)
 
 
-def test_gits_own_cleaning_does_not_follow_what_we_keep_for_a_while(
-    repo: Repo, history: AroundHistory
-) -> None:
+def test_gits_own_cleaning_does_not_follow_what_we_keep_for_a_while(repo: Repo, history: EnvHistory) -> None:
     repo.write("large", noise(20_000))
     gone = moment(history, "large")
     forget(repo, history)
@@ -167,7 +165,7 @@ def test_gits_own_cleaning_does_not_follow_what_we_keep_for_a_while(
     assert not stands(repo, gone.commit)
 
 
-def test_what_the_user_reaches_stays_wherever_it_stands(repo: Repo, history: AroundHistory) -> None:
+def test_what_the_user_reaches_stays_wherever_it_stands(repo: Repo, history: EnvHistory) -> None:
     words = [f"the user's {place}\n" * 50 for place in ("commit", "index", "reflog", "stash", "worktree")]
     for number, text in enumerate(words):
         repo.write(f"file{number}", text)
@@ -194,7 +192,7 @@ def test_what_the_user_reaches_stays_wherever_it_stands(repo: Repo, history: Aro
     assert linked.git("fsck", "--full", "--strict", "--no-dangling") == ""
 
 
-def test_a_bisect_in_a_linked_worktree_keeps_what_it_goes_by(repo: Repo, history: AroundHistory) -> None:
+def test_a_bisect_in_a_linked_worktree_keeps_what_it_goes_by(repo: Repo, history: EnvHistory) -> None:
     linked = Repo(repo.path.parent / "linked", repo.env)
     repo.git("worktree", "add", "-q", "--detach", str(linked.path))
     linked.write("only here", "text")
@@ -209,7 +207,7 @@ def test_a_bisect_in_a_linked_worktree_keeps_what_it_goes_by(repo: Repo, history
     assert stands(repo, lost)
 
 
-def test_a_ref_that_cannot_be_read_stops_it(repo: Repo, history: AroundHistory) -> None:
+def test_a_ref_that_cannot_be_read_stops_it(repo: Repo, history: EnvHistory) -> None:
     repo.write("x", "y")
     before = moment(history, "one")
     forget(repo, history)
@@ -221,7 +219,7 @@ def test_a_ref_that_cannot_be_read_stops_it(repo: Repo, history: AroundHistory) 
     assert stands(repo, before.commit)
 
 
-def test_packs_that_a_clone_inherited_go_and_leave_what_it_needs(repo: Repo, history: AroundHistory) -> None:
+def test_packs_that_a_clone_inherited_go_and_leave_what_it_needs(repo: Repo, history: EnvHistory) -> None:
     repo.write("large", noise(500_000))
     repo.write("committed", b"captured first, committed then\n" * 20)
     moment(history, "before")
@@ -238,7 +236,7 @@ def test_packs_that_a_clone_inherited_go_and_leave_what_it_needs(repo: Repo, his
     assert clone.git("show", "HEAD:committed").startswith("captured first")
 
 
-def test_git_gc_and_its_caches_go_on_after_it(repo: Repo, history: AroundHistory) -> None:
+def test_git_gc_and_its_caches_go_on_after_it(repo: Repo, history: EnvHistory) -> None:
     for number in range(4):
         repo.write("x", noise(20_000, number))
         moment(history, f"{number}")
@@ -255,7 +253,7 @@ def test_git_gc_and_its_caches_go_on_after_it(repo: Repo, history: AroundHistory
 
 
 def test_a_git_that_goes_by_packs_is_waited_for_and_nothing_goes(
-    repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repo.write("x", "y")
     moment(history, "one")
@@ -271,7 +269,7 @@ def test_a_git_that_goes_by_packs_is_waited_for_and_nothing_goes(
 
 
 def test_a_git_that_goes_by_packs_and_begins_in_the_last_moment_misses_none(
-    repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repo.write("x", "y")
     moment(history, "one")
@@ -290,7 +288,7 @@ def test_a_git_that_goes_by_packs_and_begins_in_the_last_moment_misses_none(
 
 
 def test_a_commit_whose_message_is_being_written_keeps_nobody_from_packing(
-    repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(3):
         repo.write("x", noise(9_000, number))
@@ -319,7 +317,7 @@ def test_a_commit_whose_message_is_being_written_keeps_nobody_from_packing(
     repo.git("fsck", "--full", "--strict", "--no-dangling")
 
 
-def test_what_a_capture_finds_again_while_packs_are_written_stays(repo: Repo, history: AroundHistory) -> None:
+def test_what_a_capture_finds_again_while_packs_are_written_stays(repo: Repo, history: EnvHistory) -> None:
     text = noise(30_000)
     repo.write("large", text)
     moment(history, "large")
@@ -332,7 +330,9 @@ def test_what_a_capture_finds_again_while_packs_are_written_stays(repo: Repo, hi
     def tell(step: str) -> None:
         if step == "writing packs":
             repo.write("large again", text)
-            found.append(moment(AroundHistory.open(str(repo.path), workers="here"), "found again"))
+            found.append(
+                moment(EnvHistory.open(str(repo.path), workers="here", one_command=True), "found again")
+            )
 
     done = collect(Repository.open(str(repo.path)), keep_since=NOTHING_STAYS, tell=tell)
 
@@ -343,7 +343,7 @@ def test_what_a_capture_finds_again_while_packs_are_written_stays(repo: Repo, hi
 
 @pytest.mark.parametrize("when", ["before the last question", "after it"])
 def test_what_the_user_adds_while_packs_go_stays(
-    repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch, when: str
+    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     text = noise(30_000)
     repo.write("large", text)
@@ -377,7 +377,7 @@ def test_what_the_user_adds_while_packs_go_stays(
     assert list((repo.path / ".git/objects" / oid[:2]).glob("*")) == []
 
 
-def test_what_is_added_again_while_packs_are_written_stays(repo: Repo, history: AroundHistory) -> None:
+def test_what_is_added_again_while_packs_are_written_stays(repo: Repo, history: EnvHistory) -> None:
     mine = b"captured once, and forgotten\n"
     repo.write("mine", mine)
     moment(history, "it holds it")
@@ -402,7 +402,7 @@ def test_what_is_added_again_while_packs_are_written_stays(repo: Repo, history: 
 
 
 def test_what_is_added_again_right_before_packs_go_brings_them_back(
-    repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing leads there, so that only the time of the pack tells of it."""
     mine = b"captured once, and forgotten\n"
@@ -429,7 +429,7 @@ def test_what_is_added_again_right_before_packs_go_brings_them_back(
 
 @pytest.mark.parametrize("comes_back", [True, False])
 def test_a_disk_that_refuses_while_packs_go_loses_none(
-    repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch, comes_back: bool
+    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch, comes_back: bool
 ) -> None:
     for number in range(2):
         repo.write("file", noise(3_000, number))

@@ -124,7 +124,7 @@ def test_save_starts_the_upkeep_of_its_store_and_never_of_the_users_repository(
     assert asyncio.run(save("6")) == ["6", "5", "4"]
     store = service._keeper._store.history()
     # The first two, and the one that it began with, are marked and few.
-    wait_until(lambda: len(store.dropping.trash()) >= 3)
+    wait_until(lambda: len(store.dropper.trash()) >= 3)
     assert [one.intent for one in store.log() if not is_marked(one)] == ["6", "5", "4"]
     assert len(users.log()) == 6
     assert repo.git("for-each-ref", "refs/envhist/trash") == ""

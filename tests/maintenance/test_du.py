@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.model import Snapshot
 from tests.cli.test_json import validate
 from tests.maintenance.test_collect import moment, size_of
@@ -16,8 +16,8 @@ from tests.support.repository import Repo
 
 
 @pytest.fixture
-def history(repo: Repo) -> AroundHistory:
-    return AroundHistory.open(str(repo.path), workers="here")
+def history(repo: Repo) -> EnvHistory:
+    return EnvHistory.open(str(repo.path), workers="here", one_command=True)
 
 
 def taken_by(repo: Repo) -> dict[str, int]:
@@ -32,7 +32,7 @@ def reached(repo: Repo, *words: str) -> set[str]:
     return {line.split()[0] for line in repo.git("rev-list", "--objects", *words).splitlines()}
 
 
-def three(repo: Repo, history: AroundHistory) -> list[Snapshot]:
+def three(repo: Repo, history: EnvHistory) -> list[Snapshot]:
     moments = []
     repo.write("src/kept.py", "kept\n" * 40)
     for number in range(3):
@@ -42,7 +42,7 @@ def three(repo: Repo, history: AroundHistory) -> list[Snapshot]:
     return moments
 
 
-def test_what_a_moment_frees_is_what_comes_back_when_it_goes(repo: Repo, history: AroundHistory) -> None:
+def test_what_a_moment_frees_is_what_comes_back_when_it_goes(repo: Repo, history: EnvHistory) -> None:
     moments = three(repo, history)
     sizes = taken_by(repo)
     trees = [f"{one.commit}^{{tree}}" for one in moments]
@@ -56,7 +56,7 @@ def test_what_a_moment_frees_is_what_comes_back_when_it_goes(repo: Repo, history
     assert rows[moments[1].id].frees < 40_000 < rows[moments[2].id].frees
 
 
-def test_what_a_directory_frees_is_what_its_objects_take(repo: Repo, history: AroundHistory) -> None:
+def test_what_a_directory_frees_is_what_its_objects_take(repo: Repo, history: EnvHistory) -> None:
     moments = three(repo, history)
     repo.write("src/twin.js", repo.read("node_modules/m1/index.js"))
     moments.append(moment(history, "one of them stands elsewhere, too"))
@@ -80,7 +80,7 @@ def test_what_a_directory_frees_is_what_its_objects_take(repo: Repo, history: Ar
     assert "files" in classes
 
 
-def test_what_moments_free_together_is_more_than_each_alone(repo: Repo, history: AroundHistory) -> None:
+def test_what_moments_free_together_is_more_than_each_alone(repo: Repo, history: EnvHistory) -> None:
     moments = three(repo, history)
     alone = {row.name: row.frees for row in history.du().by_moment}
     chosen = [moments[1].id, moments[2].id]
@@ -99,7 +99,7 @@ def test_what_moments_free_together_is_more_than_each_alone(repo: Repo, history:
     assert before - sum(taken_by(repo).values()) > 0.9 * together
 
 
-def test_what_the_user_holds_too_is_not_freed(repo: Repo, history: AroundHistory) -> None:
+def test_what_the_user_holds_too_is_not_freed(repo: Repo, history: EnvHistory) -> None:
     repo.write("large", noise(50_000))
     one = moment(history, "before it is committed")
     assert history.du(one.id).together > 50_000
@@ -110,7 +110,7 @@ def test_what_the_user_holds_too_is_not_freed(repo: Repo, history: AroundHistory
     assert told < 10_000
 
 
-def test_the_pieces_of_a_big_file_belong_to_its_directory(repo: Repo, history: AroundHistory) -> None:
+def test_the_pieces_of_a_big_file_belong_to_its_directory(repo: Repo, history: EnvHistory) -> None:
     repo.write("data/big.bin", noise(9 << 20))
     repo.write("other/small", b"x")
     moment(history, "big")
@@ -120,7 +120,7 @@ def test_the_pieces_of_a_big_file_belong_to_its_directory(repo: Repo, history: A
     assert (history.du(paths=[b"data/big.bin"]).together or 0) > 9 << 20
 
 
-def test_the_words_and_the_json(repo: Repo, history: AroundHistory) -> None:
+def test_the_words_and_the_json(repo: Repo, history: EnvHistory) -> None:
     moments = three(repo, history)
     told = repo.run("git-envlog", "du", "-n", "2", check=True).out
     assert "3 moments" in told
@@ -149,7 +149,7 @@ def test_an_empty_history_holds_nothing(repo: Repo) -> None:
     subprocess.run(["git", "status"], cwd=repo.path, check=True, capture_output=True)
 
 
-def test_what_others_are_differences_of_comes_back_in_part(repo: Repo, history: AroundHistory) -> None:
+def test_what_others_are_differences_of_comes_back_in_part(repo: Repo, history: EnvHistory) -> None:
     for number in range(4):
         repo.write("large", noise(60_000, 9) + noise(3_000, number))
         moment(history, f"{number}")

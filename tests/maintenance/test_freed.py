@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.git.repository import Repository
 from git_envhist.maintenance.gc import NOTHING_STAYS, collect
 from git_envhist.model import Snapshot
@@ -34,8 +34,8 @@ class Life:
     moments: list[Snapshot]
 
 
-def open_history(repo: Repo) -> AroundHistory:
-    return AroundHistory.open(str(repo.path), workers="here")
+def open_history(repo: Repo) -> EnvHistory:
+    return EnvHistory.open(str(repo.path), workers="here", one_command=True)
 
 
 @pytest.fixture(scope="module", params=LIVES)
@@ -52,7 +52,7 @@ def copied(life: Life, tmp_path: Path) -> Repo:
     return Repo(tmp_path / "copied", life.repo.env)
 
 
-def live(repo: Repo, history: AroundHistory, chance: random.Random) -> list[Snapshot]:
+def live(repo: Repo, history: EnvHistory, chance: random.Random) -> list[Snapshot]:
     """Texts that change a little, directories whose entries change, what cannot be deflated, and comes again."""
     lines = {name: [f"{chance.random()}" for _ in range(400)] for name in range(12)}
     moments = []
@@ -68,7 +68,7 @@ def live(repo: Repo, history: AroundHistory, chance: random.Random) -> list[Snap
     return moments
 
 
-def live_and_clean(repo: Repo, history: AroundHistory, chance: random.Random) -> list[Snapshot]:
+def live_and_clean(repo: Repo, history: EnvHistory, chance: random.Random) -> list[Snapshot]:
     first, *moments = live(repo, history, chance)
     # The first time anything goes, what the notes were before goes, too.
     drop(history, [first])
@@ -88,9 +88,9 @@ def comes_back(repo: Repo, go: Callable[[], object]) -> int:
     return before - size_of(repo)
 
 
-def drop(history: AroundHistory, some: Sequence[Snapshot]) -> None:
+def drop(history: EnvHistory, some: Sequence[Snapshot]) -> None:
     history.drop(*(one.id for one in some))
-    history.dropping.empty_trash()
+    history.dropper.empty_trash()
 
 
 def test_dropped_snapshots_free_the_bytes_that_du_prints(copied: Repo, life: Life) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.maintenance.gc import DAY, SHARES, check_some_packs
 from git_envhist.model import Snapshot
 from tests.cli.test_json import validate
@@ -21,15 +21,15 @@ from tests.support.repository import Repo
 
 
 @pytest.fixture
-def history(repo: Repo) -> AroundHistory:
-    return AroundHistory.open(str(repo.path), workers="here")
+def history(repo: Repo) -> EnvHistory:
+    return EnvHistory.open(str(repo.path), workers="here", one_command=True)
 
 
 HELD: dict[str, Listing] = {}
 """By the id of a moment, what stood there when it was taken."""
 
 
-def taken(repo: Repo, history: AroundHistory, intent: str) -> Snapshot:
+def taken(repo: Repo, history: EnvHistory, intent: str) -> Snapshot:
     one = moment(history, intent)
     HELD[one.id] = listing(repo.path, top=True)
     return one
@@ -39,7 +39,7 @@ def assert_whole(repo: Repo, one: Snapshot) -> None:
     assert_holds(repo, one.commit, HELD[one.id])
 
 
-def three_moments(repo: Repo, history: AroundHistory) -> list[Snapshot]:
+def three_moments(repo: Repo, history: EnvHistory) -> list[Snapshot]:
     """Each with a file that the others have not, in packs of its own."""
     moments = []
     repo.write("kept", "in all of them\n" * 20)
@@ -50,8 +50,8 @@ def three_moments(repo: Repo, history: AroundHistory) -> list[Snapshot]:
     return moments
 
 
-def opened(repo: Repo) -> AroundHistory:
-    return AroundHistory.open(str(repo.path), workers="here")
+def opened(repo: Repo) -> EnvHistory:
+    return EnvHistory.open(str(repo.path), workers="here", one_command=True)
 
 
 def place_of(repo: Repo, oid: str) -> tuple[Path, int, int]:
@@ -80,7 +80,7 @@ def assert_git_goes_on(repo: Repo, tmp_path: Path) -> None:
     repo.git("push", "-q", "--mirror", str(tmp_path / "bare"))
 
 
-def test_a_whole_history_is_whole(repo: Repo, history: AroundHistory) -> None:
+def test_a_whole_history_is_whole(repo: Repo, history: EnvHistory) -> None:
     three_moments(repo, history)
     for words in ((), ("--quick",), ("--repair",)):
         done = repo.run("git-envlog", "fsck", *words, check=True)
@@ -89,16 +89,14 @@ def test_a_whole_history_is_whole(repo: Repo, history: AroundHistory) -> None:
     assert (told["whole"], told["moments"], told["faults"], told["broken"]) == (True, 3, [], [])
 
 
-def test_what_is_broken_in_the_trash_is_counted_among_all(repo: Repo, history: AroundHistory) -> None:
+def test_what_is_broken_in_the_trash_is_counted_among_all(repo: Repo, history: EnvHistory) -> None:
     moments = three_moments(repo, history)
     repo.run("git-envlog", "drop", moments[1].id, check=True)
     flip_in(repo, f"{moments[1].commit}:d/only-1")
     assert "1 of 3 moments not whole" in repo.run("git-envlog", "fsck").out
 
 
-def test_a_flipped_bit_is_named_by_path_and_moment(
-    repo: Repo, history: AroundHistory, tmp_path: Path
-) -> None:
+def test_a_flipped_bit_is_named_by_path_and_moment(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
     moments = three_moments(repo, history)
     pack = flip_in(repo, f"{moments[1].commit}:d/only-1")
 
@@ -127,7 +125,7 @@ def test_a_flipped_bit_is_named_by_path_and_moment(
 
 
 def test_what_still_stands_in_the_working_tree_comes_back(
-    repo: Repo, history: AroundHistory, tmp_path: Path
+    repo: Repo, history: EnvHistory, tmp_path: Path
 ) -> None:
     repo.write("big.bin", noise(9 << 20))
     repo.write("small", noise(500, 7))
@@ -147,7 +145,7 @@ def test_what_still_stands_in_the_working_tree_comes_back(
     assert_git_goes_on(repo, tmp_path)
 
 
-def test_what_a_remote_has_comes_back(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
+def test_what_a_remote_has_comes_back(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
     moments = three_moments(repo, history)
     repo.git("init", "-q", "--bare", str(tmp_path / "server"))
     repo.git("remote", "add", "origin", str(tmp_path / "server"))
@@ -164,7 +162,7 @@ def test_what_a_remote_has_comes_back(repo: Repo, history: AroundHistory, tmp_pa
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
 def test_a_pack_cut_short_is_found_at_once(
-    repo: Repo, history: AroundHistory, tmp_path: Path, share: float
+    repo: Repo, history: EnvHistory, tmp_path: Path, share: float
 ) -> None:
     moments = three_moments(repo, history)
     pack, _, _ = place_of(repo, repo.git("rev-parse", f"{moments[1].commit}:d/only-1"))
@@ -183,9 +181,7 @@ def test_a_pack_cut_short_is_found_at_once(
 
 
 @pytest.mark.parametrize("where", ["ids", "offsets", "head", "end"])
-def test_a_damaged_index_costs_nothing(
-    repo: Repo, history: AroundHistory, tmp_path: Path, where: str
-) -> None:
+def test_a_damaged_index_costs_nothing(repo: Repo, history: EnvHistory, tmp_path: Path, where: str) -> None:
     moments = three_moments(repo, history)
     pack, _, _ = place_of(repo, repo.git("rev-parse", f"{moments[1].commit}:d/only-1"))
     index = pack.with_suffix(".idx")
@@ -206,7 +202,7 @@ def test_a_damaged_index_costs_nothing(
 
 @pytest.mark.parametrize("content", ["", "not a hash\n", "1234567890" * 4 + "\n"])
 def test_a_bad_ref_is_set_aside_and_its_history_is_there_again(
-    repo: Repo, history: AroundHistory, tmp_path: Path, content: str
+    repo: Repo, history: EnvHistory, tmp_path: Path, content: str
 ) -> None:
     moments = three_moments(repo, history)
     ref = f"refs/envhist/heads/{history.timeline}"
@@ -224,7 +220,7 @@ def test_a_bad_ref_is_set_aside_and_its_history_is_there_again(
 
 
 def test_a_lost_moment_in_the_middle_takes_no_other_along(
-    repo: Repo, history: AroundHistory, tmp_path: Path
+    repo: Repo, history: EnvHistory, tmp_path: Path
 ) -> None:
     moments = three_moments(repo, history)
     flip_in(repo, moments[1].commit)
@@ -238,7 +234,7 @@ def test_a_lost_moment_in_the_middle_takes_no_other_along(
     assert_git_goes_on(repo, tmp_path)
 
 
-def test_damaged_notes_keep_what_can_be_read(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
+def test_damaged_notes_keep_what_can_be_read(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
     moments = three_moments(repo, history)
     history.name("first", moments[0])
     history.name("last", moments[2])
@@ -258,7 +254,7 @@ def test_damaged_notes_keep_what_can_be_read(repo: Repo, history: AroundHistory,
 @pytest.mark.parametrize("lost", ["", "^{tree}"])
 @pytest.mark.parametrize("before", ["versions stand before it", "a rewrite was the last", "packed"])
 def test_no_name_is_lost_with_one_object_of_the_notes(
-    repo: Repo, history: AroundHistory, tmp_path: Path, lost: str, before: str
+    repo: Repo, history: EnvHistory, tmp_path: Path, lost: str, before: str
 ) -> None:
     moments = three_moments(repo, history)
     for number, one in enumerate(moments):
@@ -284,7 +280,7 @@ def test_no_name_is_lost_with_one_object_of_the_notes(
 
 
 def test_what_others_said_of_a_moment_stays_theirs_when_notes_are_gathered(
-    repo: Repo, history: AroundHistory
+    repo: Repo, history: EnvHistory
 ) -> None:
     """Another working tree keeps its notes in a place of its own, also on a moment of ours."""
     moments = three_moments(repo, history)
@@ -306,7 +302,7 @@ def test_what_others_said_of_a_moment_stays_theirs_when_notes_are_gathered(
     assert ("ours" in told, "said beside" in told) == (True, False)
 
 
-def test_a_damaged_cache_is_found_and_forgotten(repo: Repo, history: AroundHistory) -> None:
+def test_a_damaged_cache_is_found_and_forgotten(repo: Repo, history: EnvHistory) -> None:
     three_moments(repo, history)
     shards = list((repo.path / ".git/envhist/cache").glob("shard-*"))
     damage(shards[0], lambda content: flip(content, len(content) // 2))
@@ -318,7 +314,7 @@ def test_a_damaged_cache_is_found_and_forgotten(repo: Repo, history: AroundHisto
     assert_holds(repo, moment(opened(repo), "after").commit)
 
 
-def test_a_lost_pack_is_found(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
+def test_a_lost_pack_is_found(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
     moments = three_moments(repo, history)
     pack, _, _ = place_of(repo, repo.git("rev-parse", f"{moments[1].commit}:d/only-1"))
     for path in pack.parent.glob(f"{pack.stem}.*"):
@@ -333,11 +329,11 @@ def test_a_lost_pack_is_found(repo: Repo, history: AroundHistory, tmp_path: Path
     assert repo.run("git-envlog", "fsck").status == 0
 
 
-def test_a_share_is_checked_every_day_and_trouble_is_shown(repo: Repo, history: AroundHistory) -> None:
+def test_a_share_is_checked_every_day_and_trouble_is_shown(repo: Repo, history: EnvHistory) -> None:
     moments = three_moments(repo, history)
     for day in range(SHARES):
         check_some_packs(history.repository, day * DAY)
-    assert history.trouble == []
+    assert history.problems == []
     pack = flip_in(repo, f"{moments[1].commit}:d/only-1")
 
     for day in range(SHARES):
@@ -350,7 +346,7 @@ def test_a_share_is_checked_every_day_and_trouble_is_shown(repo: Repo, history: 
     assert repo.run("git-envlog", check=True).err == ""
 
 
-def test_what_was_set_aside_is_not_garbage(repo: Repo, history: AroundHistory) -> None:
+def test_what_was_set_aside_is_not_garbage(repo: Repo, history: EnvHistory) -> None:
     moments = three_moments(repo, history)
     only = f"{moments[1].commit}:d/only-1"
     shards = repo.git("ls-tree", "-r", "--format=%(objectname)", moments[1].commit, ".envhist").split()
@@ -373,7 +369,7 @@ esac
 
 
 def test_what_a_git_said_that_was_ended_half_way_decides_nothing(
-    repo: Repo, history: AroundHistory, tmp_path: Path
+    repo: Repo, history: EnvHistory, tmp_path: Path
 ) -> None:
     moments = three_moments(repo, history)
     ref = f"refs/envhist/heads/{history.timeline}"
@@ -391,7 +387,7 @@ def test_what_a_git_said_that_was_ended_half_way_decides_nothing(
     assert [one.id for one in opened(repo).log()] == [one.id for one in reversed(moments)]
 
 
-def test_refs_that_somebody_deleted_come_back(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
+def test_refs_that_somebody_deleted_come_back(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
     moments = three_moments(repo, history)
     history.name("first", moments[0])
     forget(repo, history)
@@ -409,7 +405,7 @@ def test_refs_that_somebody_deleted_come_back(repo: Repo, history: AroundHistory
 
 @pytest.mark.parametrize("content", ["1234567890" * 4 + "\n", None])
 def test_a_timeline_that_began_anew_gets_back_what_it_had(
-    repo: Repo, history: AroundHistory, content: str | None
+    repo: Repo, history: EnvHistory, content: str | None
 ) -> None:
     moments = three_moments(repo, history)
     history.name("first", moments[0])
@@ -448,7 +444,7 @@ def test_a_timeline_that_began_anew_gets_back_what_it_had(
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_what_was_dropped_takes_the_place_of_nothing(repo: Repo, history: AroundHistory, clean: bool) -> None:
+def test_what_was_dropped_takes_the_place_of_nothing(repo: Repo, history: EnvHistory, clean: bool) -> None:
     moments = three_moments(repo, history)
     history.drop(moments[2], moments[0])
     if clean:
@@ -459,10 +455,10 @@ def test_what_was_dropped_takes_the_place_of_nothing(repo: Repo, history: Around
     repo.run("git-envlog", "fsck", "--repair", check=True)
 
     assert [(one.id, one.commit) for one in opened(repo).log()] == line
-    assert {one.snapshot.id for one in opened(repo).dropping.trash()} == {moments[0].id, moments[2].id}
+    assert {one.snapshot.id for one in opened(repo).dropper.trash()} == {moments[0].id, moments[2].id}
 
 
-def test_what_was_dropped_does_not_come_back(repo: Repo, history: AroundHistory) -> None:
+def test_what_was_dropped_does_not_come_back(repo: Repo, history: EnvHistory) -> None:
     moments = three_moments(repo, history)
     history.drop(*moments)
     assert repo.run("git-envlog", "fsck").status == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.maintenance.gc import MANY_REFS, collect
 from tests.cli.test_json import validate
 from tests.maintenance.test_collect import forget, moment, packs_of, stands
@@ -18,11 +18,11 @@ from tests.support.repository import Repo
 
 
 @pytest.fixture
-def history(repo: Repo) -> AroundHistory:
-    return AroundHistory.open(str(repo.path), workers="here")
+def history(repo: Repo) -> EnvHistory:
+    return EnvHistory.open(str(repo.path), workers="here", one_command=True)
 
 
-def lose_something(repo: Repo, history: AroundHistory) -> str:
+def lose_something(repo: Repo, history: EnvHistory) -> str:
     """A moment that nothing names any more, and one that is kept."""
     repo.write("large", noise(200_000))
     gone = moment(history, "large")
@@ -32,7 +32,7 @@ def lose_something(repo: Repo, history: AroundHistory) -> str:
     return gone.commit
 
 
-def test_the_program_tells_what_became_of_it(repo: Repo, history: AroundHistory) -> None:
+def test_the_program_tells_what_became_of_it(repo: Repo, history: EnvHistory) -> None:
     gone = lose_something(repo, history)
     first = repo.run("git-envlog", "gc", check=True)
     assert "in 1 pack" in first.out or "in 2 packs" in first.out
@@ -49,7 +49,7 @@ def test_the_program_tells_what_became_of_it(repo: Repo, history: AroundHistory)
     assert history.gc().removed == 0
 
 
-def test_what_stands_in_two_packs_is_told_once(repo: Repo, history: AroundHistory, tmp_path: Path) -> None:
+def test_what_stands_in_two_packs_is_told_once(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
     moment(history, "one")
     for number in range(2):
         put_into(repo, pack_of(tmp_path / f"{number}", [b"in both", b"in %d" % number]))
@@ -57,7 +57,7 @@ def test_what_stands_in_two_packs_is_told_once(repo: Repo, history: AroundHistor
     assert (told["removed"], told["kept"]) == (3, 0)
 
 
-def test_prune_takes_times_as_git_does(repo: Repo, history: AroundHistory) -> None:
+def test_prune_takes_times_as_git_does(repo: Repo, history: EnvHistory) -> None:
     gone = lose_something(repo, history)
     for words in ("--no-prune", "--prune=never", "--prune=3.days.ago"):
         repo.run("git-envlog", "gc", words, check=True)
@@ -70,7 +70,7 @@ def test_prune_takes_times_as_git_does(repo: Repo, history: AroundHistory) -> No
     assert not stands(repo, gone)
 
 
-def test_a_slip_of_the_pen_removes_nothing(repo: Repo, history: AroundHistory) -> None:
+def test_a_slip_of_the_pen_removes_nothing(repo: Repo, history: EnvHistory) -> None:
     gone = lose_something(repo, history)
     done = repo.run("git-envlog", "gc", "--prune=nwo")
     assert done.status == 129
@@ -78,7 +78,7 @@ def test_a_slip_of_the_pen_removes_nothing(repo: Repo, history: AroundHistory) -
     assert stands(repo, gone)
 
 
-def test_a_clone_lets_what_it_inherited_go(repo: Repo, history: AroundHistory) -> None:
+def test_a_clone_lets_what_it_inherited_go(repo: Repo, history: EnvHistory) -> None:
     repo.write("large", noise(300_000))
     moment(history, "large")
     repo.git("clone", "-q", "--local", ".", "../clone")
@@ -101,7 +101,7 @@ def stamp(repo: Repo) -> Path:
     return repo.path / ".git/envhist/upkeep"
 
 
-def test_once_a_day_it_comes_by_itself_and_nobody_waits(repo: Repo, history: AroundHistory) -> None:
+def test_once_a_day_it_comes_by_itself_and_nobody_waits(repo: Repo, history: EnvHistory) -> None:
     as_people_have_it(repo)
     gone = lose_something(repo, history)
     begun = stamp(repo).stat().st_mtime
@@ -124,9 +124,7 @@ def test_once_a_day_it_comes_by_itself_and_nobody_waits(repo: Repo, history: Aro
 
 
 @pytest.mark.parametrize("setting", [("gc.auto", "0"), ("maintenance.auto", "false")])
-def test_gits_own_switches_switch_it_off(
-    repo: Repo, history: AroundHistory, setting: tuple[str, str]
-) -> None:
+def test_gits_own_switches_switch_it_off(repo: Repo, history: EnvHistory, setting: tuple[str, str]) -> None:
     as_people_have_it(repo)
     moment(history, "one")
     repo.git("config", *setting)
@@ -138,9 +136,7 @@ def test_gits_own_switches_switch_it_off(
     assert abs(stamp(repo).stat().st_mtime - weeks_ago) < 1
 
 
-def test_what_comes_by_itself_packs_what_captures_merge_every_hour(
-    repo: Repo, history: AroundHistory
-) -> None:
+def test_what_comes_by_itself_packs_what_captures_merge_every_hour(repo: Repo, history: EnvHistory) -> None:
     for number in range(15):
         repo.write("app.db", noise(60_000) + noise(600, number))
         moment(history, f"{number}")
@@ -152,7 +148,7 @@ def test_what_comes_by_itself_packs_what_captures_merge_every_hour(
     assert packs_of(repo)[0].stat().st_size < before / 4
 
 
-def test_day_by_day_nothing_is_lost_and_packs_stay_few(repo: Repo, history: AroundHistory) -> None:
+def test_day_by_day_nothing_is_lost_and_packs_stay_few(repo: Repo, history: EnvHistory) -> None:
     for day in range(5):
         for number in range(3):
             repo.write("app.db", noise(6_000, day) + noise(600, number))
@@ -169,7 +165,7 @@ def test_day_by_day_nothing_is_lost_and_packs_stay_few(repo: Repo, history: Arou
         )
 
 
-def test_many_refs_of_ours_become_one_file(repo: Repo, history: AroundHistory) -> None:
+def test_many_refs_of_ours_become_one_file(repo: Repo, history: EnvHistory) -> None:
     for number in range(MANY_REFS + 4):
         repo.write("x", f"{number}")
         moment(history, f"{number}")
@@ -182,4 +178,4 @@ def test_many_refs_of_ours_become_one_file(repo: Repo, history: AroundHistory) -
     assert repo.git("for-each-ref", "--format=%(refname) %(objectname)") == before
     assert [path for path in (repo.path / ".git/refs/envhist").rglob("*") if path.is_file()] == []
     assert moment(history, "goes on").parent is not None
-    assert len(history.dropping.trash()) == MANY_REFS + 3
+    assert len(history.dropper.trash()) == MANY_REFS + 3

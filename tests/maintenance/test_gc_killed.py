@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.git.repository import Repository
 from git_envhist.maintenance.gc import NOTHING_STAYS, collect, sweep_killed
 from tests.objects.dying import NEVER, each_death
@@ -22,7 +22,7 @@ from tests.support.repository import Repo, make_repo
 def model(place: Path) -> tuple[Repo, set[str]]:
     """A repository with moments, some of which nothing names, and objects of the user's in our packs alone."""
     repo = make_repo(place)
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     repo.write("users", "the user's, stored by a capture first\n" * 9)
     repo.write("gone", noise(30_000))
     history.capture("gone")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.git.refs import LONG_AGO
 from git_envhist.maintenance.gc import collect
 from git_envhist.maintenance.merge_packs import MAX_PACKS
@@ -21,8 +21,8 @@ DAY = 24 * 3600
 
 
 @pytest.fixture
-def history(repo: Repo) -> AroundHistory:
-    return AroundHistory.open(str(repo.path), workers="here")
+def history(repo: Repo) -> EnvHistory:
+    return EnvHistory.open(str(repo.path), workers="here", one_command=True)
 
 
 def midx(repo: Repo) -> Path:
@@ -33,7 +33,7 @@ def named(repo: Repo) -> set[str]:
     return {os.fsdecode(name).removesuffix(".idx") for name in packs_named(str(midx(repo)))}
 
 
-def days(repo: Repo, history: AroundHistory, count: int, first: int = 0) -> None:
+def days(repo: Repo, history: EnvHistory, count: int, first: int = 0) -> None:
     """Days of work, each of them packed, the first with most in it."""
     for day in range(first, first + count):
         repo.write("app.db", noise(400_000 >> (3 * (day - first)), day))
@@ -43,13 +43,13 @@ def days(repo: Repo, history: AroundHistory, count: int, first: int = 0) -> None
         grow_older(repo.path / ".git", DAY)
 
 
-def work(repo: Repo, history: AroundHistory, number: int) -> None:
+def work(repo: Repo, history: EnvHistory, number: int) -> None:
     repo.write("work", noise(1000, number))
     moment(history, f"work {number}")
 
 
 def test_packs_of_a_cleaning_stand_in_it_and_those_of_captures_do_not(
-    repo: Repo, history: AroundHistory
+    repo: Repo, history: EnvHistory
 ) -> None:
     days(repo, history, 2)
     written = {path.stem for path in packs_of(repo)}
@@ -70,7 +70,7 @@ def test_packs_of_a_cleaning_stand_in_it_and_those_of_captures_do_not(
     assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
 
 
-def test_one_that_the_user_has_is_left_as_it_is(repo: Repo, history: AroundHistory) -> None:
+def test_one_that_the_user_has_is_left_as_it_is(repo: Repo, history: EnvHistory) -> None:
     repo.git("repack", "-d", "-q")
     repo.git("multi-pack-index", "write")
     theirs = midx(repo).read_bytes()
@@ -79,7 +79,7 @@ def test_one_that_the_user_has_is_left_as_it_is(repo: Repo, history: AroundHisto
 
 
 def test_packs_of_captures_come_into_it_where_gits_leave_no_gap_to_merge_them(
-    repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     days(repo, history, 2)
     written = named(repo)
@@ -105,7 +105,7 @@ def test_packs_of_captures_come_into_it_where_gits_leave_no_gap_to_merge_them(
 
 
 def test_nobody_who_writes_one_finds_it_locked(
-    repo: Repo, history: AroundHistory, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     days(repo, history, 2)
     written = named(repo)
@@ -116,7 +116,7 @@ def test_nobody_who_writes_one_finds_it_locked(
     assert named(repo) == written
 
 
-def test_git_goes_on_cleaning_beside_it(repo: Repo, history: AroundHistory) -> None:
+def test_git_goes_on_cleaning_beside_it(repo: Repo, history: EnvHistory) -> None:
     days(repo, history, 2)
     repo.commit("more")
     for words in (("gc", "-q", "--prune=now"), ("repack", "-adq"), ("multi-pack-index", "expire")):
@@ -126,7 +126,7 @@ def test_git_goes_on_cleaning_beside_it(repo: Repo, history: AroundHistory) -> N
     assert history.fsck().is_whole
 
 
-def test_one_that_is_damaged_is_named_and_goes(repo: Repo, history: AroundHistory) -> None:
+def test_one_that_is_damaged_is_named_and_goes(repo: Repo, history: EnvHistory) -> None:
     days(repo, history, 2)
     damage(midx(repo), lambda content: flip(content, len(content) // 2))
     found = repo.run("envlog", "fsck")
@@ -139,7 +139,7 @@ def test_one_that_is_damaged_is_named_and_goes(repo: Repo, history: AroundHistor
 
 
 def test_the_lock_of_a_git_that_died_beside_it_keeps_nobody_from_writing_one(
-    repo: Repo, history: AroundHistory
+    repo: Repo, history: EnvHistory
 ) -> None:
     days(repo, history, 1)
     objects = repo.path / ".git/objects"

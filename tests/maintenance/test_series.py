@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.maintenance.merge_packs import merge_packs_after
 from tests.end_to_end.captures import assert_holds
 from tests.objects.packing import noise
@@ -30,8 +30,8 @@ class Series:
         repo.git("remote", "add", "origin", "../server")
 
     @property
-    def history(self) -> AroundHistory:
-        return AroundHistory.open(str(self.repo.path), workers="here")
+    def history(self) -> EnvHistory:
+        return EnvHistory.open(str(self.repo.path), workers="here", one_command=True)
 
     def capture(self) -> None:
         for _ in range(3):
@@ -40,7 +40,7 @@ class Series:
         with pytest.MonkeyPatch.context() as patch:
             # Packs are merged at nearly every capture; or come into git's list, where gits leave no gap for that.
             patch.setattr(
-                "git_envhist.capture.pipeline.merge_packs_after",
+                "git_envhist.maintenance.merge_packs.merge_packs_after",
                 lambda repository: merge_packs_after(repository, 1),
             )
             if self.rng.random() < 0.5:
@@ -99,7 +99,7 @@ class Series:
         for one, wanted in self.held.items():
             assert_holds(self.repo, moments[one].commit, wanted)
         for one, wanted in self.dropped.items():
-            assert_holds(self.repo, history.dropping.find(one).snapshot.commit, wanted)
+            assert_holds(self.repo, history.dropper.find(one).snapshot.commit, wanted)
         assert history.fsck().is_whole
         self.repo.git("fsck", "--full", "--strict", "--no-dangling")
 

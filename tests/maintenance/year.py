@@ -31,7 +31,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.maintenance.gc import do_daily
 from tests.benchmarks.many_snapshots import git, sealed
 from tests.objects.packing import grow_older
@@ -182,7 +182,7 @@ def live(base: Path, days: int, a_day: int) -> Iterator[tuple[str, ...]]:
 
 def _live_a_day(
     lives: tuple[Life, Life], day: int, a_day: int, *, undisturbed: bool
-) -> tuple[list[float], AroundHistory]:
+) -> tuple[list[float], EnvHistory]:
     """How long each capture of a day took, while what comes by itself is done; the history after it."""
     times = []
     by_itself = 0
@@ -202,7 +202,7 @@ def _live_a_day(
     return times, history
 
 
-def _begin_upkeep(history: AroundHistory) -> int:
+def _begin_upkeep(history: EnvHistory) -> int:
     """What comes by itself, in a process of its own beside the captures of the day."""
     # It gives up where captures come all the time; here a day of them takes seconds.
     history.thin()
@@ -259,12 +259,12 @@ def _go_on(base: Path, lives: tuple[Life, Life]) -> int:
     return int(day)
 
 
-def _open(top: Path, at: datetime) -> AroundHistory:
+def _open(top: Path, at: datetime) -> EnvHistory:
     os.environ["GIT_COMMITTER_DATE"] = at.isoformat()
-    return AroundHistory.open(str(top), workers="here")
+    return EnvHistory.open(str(top), workers="here", one_command=True)
 
 
-def _measure(base: Path, history: AroundHistory, times: list[float]) -> tuple[str, ...]:
+def _measure(base: Path, history: EnvHistory, times: list[float]) -> tuple[str, ...]:
     top = base / "with"
     packs = _packs(top)
     kept = len(git(top, "rev-list", "--first-parent", f"refs/envhist/heads/{history.timeline}").split())

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from git_envhist import probes
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.capture.probe_worker import compile_file_triggers, is_named
 from git_envhist.model import Fact
 from git_envhist.probes.go import INLINE, MARK
@@ -211,7 +211,7 @@ def run(name: str, keeping: bool) -> str:
         sealed.mkdir()
         os.environ.update(sealed_environment(sealed))
         repo = make_repo(place, commit=False)
-        AroundHistory.open(str(place), workers="here").capture("what it made")
+        EnvHistory.open(str(place), workers="here", one_command=True).capture("what it made")
         wanted, found = parse(said), told(repo)
         for one in sorted(wanted ^ found):
             print(f"  {name}: {'only the manager' if one in wanted else 'only we'}: {one}")

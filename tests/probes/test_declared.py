@@ -250,13 +250,13 @@ def test_what_is_missing_or_of_another_version_is_told() -> None:
         "requirements.txt", flask="asked===2.3.0", click="asked=>=8", jinja2="asked=", redis="asked="
     )
     assert told([*asked, *needs], installed) == {
-        ".venv/flask": "3.0.1, requirements.txt ==2.3.0",
-        ".venv/redis": "missing, requirements.txt",
+        ".venv/flask": "3.0.1, but requirements.txt has ==2.3.0",
+        ".venv/redis": "missing, but in requirements.txt",
     }
     lock = listed(
         "uv.lock", flask="locked=3.1.3", click="locked=8.1.7", jinja2="locked=3.1.6", absent="locked=1.0"
     )
-    assert told([*lock, *needs], installed) == {".venv/flask": "3.0.1, uv.lock 3.1.3"}
+    assert told([*lock, *needs], installed) == {".venv/flask": "3.0.1, but uv.lock has 3.1.3"}
     # A list of which nothing much is there is about another environment.
     others = {f"other{number}": "asked=" for number in range(5)}
     assert told([*listed("requirements.txt", flask="asked=", **others), *needs], installed[:3]) == {}
@@ -271,13 +271,15 @@ def test_node_packages_are_held_against_the_lists_beside_them() -> None:
     roots = [Fact("declared", f"node_modules/{name}", "root=", by="npm") for name in ("a", "b", "pg")]
     assert told([*manifest, *roots], installed) == {
         "node_modules/pg": "1.0.0, in no list",
-        "node_modules/b": "1.0.0, package.json 2.0.0",
-        "node_modules/gone": "missing, package.json",
+        "node_modules/b": "1.0.0, but package.json has 2.0.0",
+        "node_modules/gone": "missing, but in package.json",
     }
     lock = listed(
         "package-lock.json", **{"node_modules/a": "locked=1.2.0", "node_modules/pg": "locked=1.0.0"}
     )
-    assert told([*lock, *roots[:1]], installed) == {"node_modules/a": "1.0.0, package-lock.json 1.2.0"}
+    assert told([*lock, *roots[:1]], installed) == {
+        "node_modules/a": "1.0.0, but package-lock.json has 1.2.0"
+    }
     # What a program of a workspace finds above it is not missing.
     workspace = [*listed("package.json"), *listed("packages/x/package.json", a="asked=", b="asked=")]
     assert told(workspace, [*installed, Fact("npm", "packages/x/node_modules/z", "1.0.0")]) == {}
@@ -384,7 +386,7 @@ def test_npm_itself_leaves_what_is_told(repo: Repo, tmp_path: Path) -> None:
     row = next(line for line in shown.splitlines() if line.startswith("declared"))
     version = json.loads(repo.read("node_modules/xtend/package.json"))["version"]
     assert row == (
-        f"declared  node_modules   + semver 7.5.1, package-lock.json 7.5.0   + xtend {version}, in no list"
+        f"declared  node_modules   + semver 7.5.1, but package-lock.json has 7.5.0   + xtend {version}, in no list"
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.probes import system_packages
 from tests.probes import real
 from tests.support.repository import Repo, make_repo
@@ -24,7 +24,7 @@ def all_of_them(tmp_path_factory: pytest.TempPathFactory) -> real.Said:
     repo = make_repo(tmp_path_factory.mktemp("managers") / "repo", commit=False)
     for name in KEPT:
         real.fill(real.BYTES / name / "tree", repo.path / name)
-    AroundHistory.open(str(repo.path), workers="here").capture("all of them")
+    EnvHistory.open(str(repo.path), workers="here", one_command=True).capture("all of them")
     return real.told(repo)
 
 
@@ -47,7 +47,7 @@ def test_a_manager_that_is_here_says_the_same(name: str, tmp_path: Path) -> None
     except (real.NotHere, real.Broken) as why:
         pytest.skip(f"{name} cannot be run here: {why}")
     repo = make_repo(place, commit=False)
-    AroundHistory.open(str(place), workers="here").capture("what it made")
+    EnvHistory.open(str(place), workers="here", one_command=True).capture("what it made")
     assert real.told(repo) == real.parse(said)
 
 
@@ -62,7 +62,7 @@ def test_a_large_program_says_what_it_was_built_from(repo: Repo, program: bytes)
     repo.write("bin/large", rest + b"\xff Go buildinf:, a text" + program, mode=0o755)
     repo.write("bin/no-program", program, mode=0o644)
     repo.write("lib/elsewhere", program, mode=0o755)
-    AroundHistory.open(str(repo.path), workers="here").capture("a large program")
+    EnvHistory.open(str(repo.path), workers="here", one_command=True).capture("a large program")
     assert real.told(repo) == {
         ("bin/large", "(devel) go1.19.8", False),
         ("bin/large//example.com/Base/lib", "v1.2.0", True),
@@ -71,11 +71,11 @@ def test_a_large_program_says_what_it_was_built_from(repo: Repo, program: bytes)
 
 
 def test_names_with_slashes_are_told_by_their_place(repo: Repo) -> None:
-    AroundHistory.open(str(repo.path), workers="here").capture("before")
+    EnvHistory.open(str(repo.path), workers="here", one_command=True).capture("before")
     real.fill(real.BYTES / "composer/tree/vendor", repo.path / "web/vendor")
     real.fill(real.BYTES / "go/tree/vendor", repo.path / "api/vendor")
     real.fill(real.BYTES / "rpm/tree/rootfs", repo.path / "rootfs")
-    AroundHistory.open(str(repo.path), workers="here").capture("after")
+    EnvHistory.open(str(repo.path), workers="here", one_command=True).capture("after")
     branch = (real.BYTES / "composer/says").read_text().split()[2]
     shown = repo.run("envdiff", "@~1", "@", "--only=packages", check=True).out
     assert shown == (
@@ -92,7 +92,7 @@ def test_names_with_slashes_are_told_by_their_place(repo: Repo) -> None:
 
 
 def test_what_changed_of_a_manager_is_told_without_what_did_not(repo: Repo) -> None:
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     place = "vendor/bundle/ruby/3.1.0/specifications"
     for name in ("rake-13.0.6", "rack-3.0.0", "old-1.0"):
         repo.write(f"{place}/{name}.gemspec", "x")
@@ -136,7 +136,7 @@ def test_a_large_database_of_rpm_is_read(repo: Repo) -> None:
     with closing(sqlite3.connect(repo.path / "rootfs/var/lib/rpm/rpmdb.sqlite")) as database:
         database.execute("CREATE TABLE filler AS SELECT randomblob(9 << 20)")
         database.commit()
-    AroundHistory.open(str(repo.path), workers="here").capture("a large database")
+    EnvHistory.open(str(repo.path), workers="here", one_command=True).capture("a large database")
     assert real.told(repo) == real.parse((real.BYTES / "rpm/says").read_text())
     # To its own row it is no database of anybody's.
     timeline = repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/heads").strip()

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.diff.facts import command_for
 from git_envhist.model import FactChange
 from git_envhist.platform import SYSTEM
@@ -55,7 +55,7 @@ def running(repo: Repo, *words: str, place: str = "web") -> Iterator[str]:
 
 def capture(repo: Repo, intent: str, name: str | None = None, verify: str | None = None) -> str:
     environ = {**os.environ, "GIT_ENVHIST_MACHINE_ROOT": repo.env["GIT_ENVHIST_MACHINE_ROOT"]}
-    history = AroundHistory.open(str(repo.path), environ=environ, workers="fork")
+    history = EnvHistory.open(str(repo.path), environ=environ, workers="fork", one_command=True)
     captured = history.capture(intent, name=name, verify=verify).snapshot
     assert captured is not None
     return captured.id

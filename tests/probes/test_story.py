@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist import probes
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.capture import probe_worker
 from git_envhist.diff.facts import command_for
 from git_envhist.model import FactChange
@@ -108,7 +108,7 @@ def test_facts_follow_every_change_as_if_read_anew(repo: Repo) -> None:
     put(repo, "flask", "3.0.1")
     put(repo, "click", "8.1.7")
     repo.write("vendor/x-1.dist-info/METADATA", metadata("x", "1"))
-    history = AroundHistory.open(str(repo.path), workers="fork")
+    history = EnvHistory.open(str(repo.path), workers="fork", one_command=True)
     history.capture("first")
     steps = (
         lambda: put(repo, "jinja2", "3.1.6"),
@@ -130,7 +130,7 @@ def test_facts_follow_every_change_as_if_read_anew(repo: Repo) -> None:
 def test_only_what_was_touched_is_read_again(repo: Repo) -> None:
     put(repo, "flask", "3.0.1")
     put(repo, "click", "8.1.7")
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     history.capture("first")
     shown: list[bytes] = []
     leaf = probes.tree_leaf(probes.tree_probes()["pip"])
@@ -305,7 +305,9 @@ def test_variables_are_told_without_their_values(repo: Repo) -> None:
 def values_at(repo: Repo, commit: str) -> dict[str, str]:
     """The fingerprints that the sealed facts of a snapshot hold, by variable."""
     blob = repo.run_git("cat-file", "blob", f"{commit}:.envhist/facts/env.sealed").stdout
-    text = open_facts(AroundHistory.open(str(repo.path), environ=repo.env).keys.get, "env", blob)
+    text = open_facts(
+        EnvHistory.open(str(repo.path), environ=repo.env, one_command=True).keys.get, "env", blob
+    )
     assert text is not None
     rows = (line.decode().split() for line in text.lines)
     return {key.removeprefix(".env.local/"): value for key, value, *_ in rows}
@@ -365,7 +367,7 @@ def test_a_probe_that_fails_costs_a_warning(repo: Repo, monkeypatch: pytest.Monk
             continue
         leaf = probes.tree_leaf(probe) if isinstance(probe, FileProbe) else probes.machine_leaf(probe)
         monkeypatch.setattr(leaf, "facts_of", _fail)
-    captured = AroundHistory.open(str(repo.path), workers=how).capture("all the same")
+    captured = EnvHistory.open(str(repo.path), workers=how, one_command=True).capture("all the same")
     assert captured.snapshot is not None
     assert any("no facts of 'system' in this snapshot" in warning for warning in captured.warnings)
     assert any("flask-3.0.1.dist-info' (pip)" in warning for warning in captured.warnings)
@@ -382,9 +384,9 @@ def test_a_probe_that_hangs_costs_its_time_and_no_snapshot(
     monkeypatch.setattr(probe_worker, "SECONDS", 0.3)
     monkeypatch.setattr(probe_worker.ProbeProcess.answer, "__defaults__", (0.3,))
     monkeypatch.setattr(probes.machine_leaf(probes.machine_probes()["system"]), "facts_of", _hang)
-    captured = AroundHistory.open(str(repo.path), workers="fork").capture("all the same")
+    captured = EnvHistory.open(str(repo.path), workers="fork", one_command=True).capture("all the same")
     assert captured.snapshot is not None
-    assert captured.warnings == ("no facts of 'system' in this snapshot: it did not answer in its time",)
+    assert captured.warnings == ("no facts of 'system' in this snapshot: the probe exceeded its timeout",)
     assert "flask 3.0.1" in text_of(repo, "pip")
 
 
@@ -394,7 +396,7 @@ def test_a_host_program_that_is_not_forked_has_the_same_facts(repo: Repo, machin
     environ = {**os.environ, "GIT_ENVHIST_MACHINE_ROOT": str(machine)}
     texts = []
     for how in ("spawn", "fork"):
-        history = AroundHistory.open(str(repo.path), environ=environ, workers=how)
+        history = EnvHistory.open(str(repo.path), environ=environ, workers=how, one_command=True)
         assert history.capture("taken").warnings == ()
         texts.append((text_of(repo, "pip"), text_of(repo, "system")))
         subprocess.run(["rm", "-r", ".git/envhist/cache"], cwd=repo.path, check=True)
@@ -418,7 +420,11 @@ def test_of_a_directory_where_a_probe_failed_nothing_is_claimed(
     with monkeypatch.context() as patch:
         patch.setattr(leaf, "facts_of", _fail)
         repo.write(f"{place}/INSTALLER", "pip\n")
-        failed = AroundHistory.open(str(repo.path), workers="fork").capture("the probe failed").snapshot
+        failed = (
+            EnvHistory.open(str(repo.path), workers="fork", one_command=True)
+            .capture("the probe failed")
+            .snapshot
+        )
         assert failed is not None
     put(repo, "six", "1.18.0")
     after = capture(repo, "another package")

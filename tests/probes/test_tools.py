@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.diff import classes
 from git_envhist.probes import git_hooks, tools
 from git_envhist.probes.base import File, ProbeTarget
@@ -17,7 +17,7 @@ from tests.support.repository import Repo
 
 
 def capture(repo: Repo, intent: str) -> str:
-    captured = AroundHistory.open(str(repo.path), workers="fork").capture(intent).snapshot
+    captured = EnvHistory.open(str(repo.path), workers="fork", one_command=True).capture(intent).snapshot
     assert captured is not None
     return captured.id
 

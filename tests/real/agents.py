@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.model import Snapshot
 from tests.conftest import sealed_environment
 from tests.real.models import Call, Server, model
@@ -198,7 +198,7 @@ def _settled(repo: Repo) -> list[Snapshot]:
     """The history, newest first, once the hook after the turn has done its part."""
     until = time.monotonic() + SETTLED
     while True:
-        moments = AroundHistory.open(str(repo.path)).log()
+        moments = EnvHistory.open(str(repo.path), one_command=True).log()
         done = {dict(moment.meta).get("agent-moment") for moment in moments} >= {"before", "after"}
         if done or time.monotonic() > until:
             return moments
@@ -209,8 +209,10 @@ def _wrong(agent: Agent, repo: Repo, server: Server, moments: Sequence[Snapshot]
     told = [(dict(each.meta).get("agent-moment", "-"), each.actor.tool, each.intent) for each in moments]
     if not any("envhist" in name for name in server.offered):
         return [f"no tool of ours was offered: {sorted(server.offered)}"]
-    # What is there before the last command the tool has captured: nothing is made of it again.
-    if [moment for moment, _, _ in told] != ["after", "-", "before", "before"]:
+    # The state before the last command was captured by the tool: no snapshot of it is made again. Gemini CLI has a hook
+    # after each tool, so that the state after the first command is captured before the next tool is called.
+    between = "after" if agent.name == "gemini" else "before"
+    if [moment for moment, _, _ in told] != ["after", "-", between, "before"]:
         return [f"moments: {told}"]
     after, own, second, before = moments
     held = [repo.git("cat-file", "blob", f"{each.tree}:f") for each in moments]
@@ -219,13 +221,18 @@ def _wrong(agent: Agent, repo: Repo, server: Server, moments: Sequence[Snapshot]
         f"the file: {held}": held == ["2", "1", "1", "0"],
         f"intents: {told}": after.intent == before.intent == PROMPT and own.intent == SAID,
         f"agent: {before.actor}": before.actor.agent == agent.name and bool(before.actor.session),
-        f"tool: {second.actor.tool}": "capture" in str(second.actor.tool),
+        f"tool: {second.actor.tool}": ("run_shell" if agent.name == "gemini" else "capture")
+        in str(second.actor.tool),
         f"version: {after.actor}": bool(after.actor.agent_version) or agent.name == "gemini",
-        f"transcripts: {before.attachments}, {after.attachments}": len(after.attachments) == 1
-        and (len(before.attachments) == 1 or agent.name == "copilot"),
+        f"transcripts: {before.attachments}, {after.attachments}": _transcripts(after) == 1
+        and (_transcripts(before) == 1 or agent.name == "copilot"),
         f"by the tool: {own.actor}": bool(own.actor.agent),
     }
     return [what for what, right in checks.items() if not right]
+
+
+def _transcripts(snapshot: Snapshot) -> int:
+    return sum(not name.endswith("-prompt.txt") for name in snapshot.attachments)
 
 
 def _complaints(said: str) -> list[str]:

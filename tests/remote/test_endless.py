@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.diff.compare import commits_changing_paths, compare
 from git_envhist.git import diff
 from git_envhist.git.cat_file import CatFile
@@ -261,7 +261,7 @@ def test_compare_succeeds_on_large_trees_that_end(repo: Repo, monkeypatch: pytes
 def test_large_sparse_file_and_many_equal_directories_are_not_endless(
     repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tree_size, "PLENTY", 1 << 10)
+    monkeypatch.setattr(tree_size, "ALLOWED", 1 << 10)
     (repo.path / "zeros").write_bytes(b"")
     with open(repo.path / "zeros", "r+b") as file:
         file.truncate(64 << 20)
@@ -283,7 +283,7 @@ def test_comparison_of_endless_trees_raises_after_its_time(
     """Also where the moment after is ours: what it followed need not be."""
     repo.write("mine", "1")
     first = repo.run("envlog", "capture", "--porcelain", "one", check=True).out.strip()
-    git = AroundHistory.open(str(repo.path)).repository.git
+    git = EnvHistory.open(str(repo.path), one_command=True).repository.git
     monkeypatch.setattr(diff, "MAX_SECONDS", 1)
     with pytest.raises(tree_size.TreeTooLarge):
         commits_changing_paths(git, [(first, moment(repo, doubling(repo)))], [b"nowhere"])

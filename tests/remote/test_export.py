@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from tests.cli.test_json import validate
 from tests.end_to_end.captures import capture, everything_of_git
 from tests.remote.conftest import refs, timeline
@@ -262,7 +262,7 @@ def test_remote_and_import_never_share_a_name(
 
 def test_export_contains_later_attachments(repo: Repo, colleague: Repo, file: str) -> None:
     capture(repo, "one")
-    AroundHistory.open(str(repo.path)).attach(attached=[("talk.txt", b"what was said")])
+    EnvHistory.open(str(repo.path), one_command=True).attach(attached=[("talk.txt", b"what was said")])
     repo.write("b")
     capture(repo, "two")
     repo.run("envlog", "export", file, "@~1", check=True)
@@ -276,7 +276,7 @@ def test_export_contains_later_attachments(repo: Repo, colleague: Repo, file: st
 def test_second_import_adds_later_attachments(repo: Repo, colleague: Repo, file: str) -> None:
     capture(repo, "one")
     for number, name in enumerate(("talk.txt", "more.txt")):
-        AroundHistory.open(str(repo.path)).attach(attached=[(name, name.encode())])
+        EnvHistory.open(str(repo.path), one_command=True).attach(attached=[(name, name.encode())])
         repo.run("envlog", "export", f"{file}{number}", check=True)
     for number in (0, 1, 0):
         colleague.run("envlog", "import", "--as", "x", f"{file}{number}", check=True)

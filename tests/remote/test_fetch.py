@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError
 from git_envhist.platform import SYSTEM
 from git_envhist.remote.errors import RemoteFailed
@@ -280,7 +280,7 @@ def test_dangling_fetched_ref_is_ignored(repo: Repo, bare: Repo, colleague: Repo
     fetched = colleague.path / ".git/envhist/fetched.git"
     (fetched / "refs/envhist/remotes/origin/lab").mkdir()
     (fetched / "refs/envhist/remotes/origin/lab/gone-000001").write_text("a" * 40 + "\n")
-    warning = "warning: 'origin/lab/gone-000001' leads nowhere: fetch it again, or import it\n"
+    warning = "warning: 'origin/lab/gone-000001' points to no commit: fetch or import it again\n"
     for words in (("--all",), ("--all", "-5"), ("--all", "--json"), ("show", shared)):
         listed = colleague.run("envlog", *words, check=True)
         assert listed.err in (warning, ""), words
@@ -366,20 +366,20 @@ def test_refs_of_an_interrupted_fetch_that_were_deleted_are_dropped(
 def test_list_of_checked_packs_is_complete_or_ignored(colleague: Repo) -> None:
     """Half of a list makes packs new that are not, and what is new goes where anything of it is refused."""
     colleague.run("envlog", "fetch", check=True)
-    fetched = FetchedStore.of(AroundHistory.open(str(colleague.path)).repository)
+    fetched = FetchedStore.of(EnvHistory.open(str(colleague.path), one_command=True).repository)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
     try:
         with pytest.raises(EnvhistError, match="cannot write below"):
-            fetched.begin("origin")
+            fetched.begin_fetch("origin")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert fetched.begin("origin") is None
-    assert fetched.begin("origin") == fetched.packs() != frozenset()
-    fetched.vouch(["pack-of-an-import"])
-    assert fetched.begin("origin") == {*fetched.packs(), "pack-of-an-import"}
-    fetched.end("origin")
-    assert fetched.begin("origin") is None
+    assert fetched.begin_fetch("origin") is None
+    assert fetched.begin_fetch("origin") == fetched.packs() != frozenset()
+    fetched.add_checked_packs(["pack-of-an-import"])
+    assert fetched.begin_fetch("origin") == {*fetched.packs(), "pack-of-an-import"}
+    fetched.end_fetch("origin")
+    assert fetched.begin_fetch("origin") is None
 
 
 @pytest.mark.parametrize(
@@ -402,14 +402,14 @@ def test_interrupted_full_fetch_requests_only_missing_objects(
     calls = repo.path.parent / "calls"
     breaks = repo.write("../breaks", f'echo >>{calls}; [ $(wc -l <{calls}) -lt 7 ] && git-upload-pack "$@"\n')
     colleague.git("config", "remote.origin.uploadpack", f"sh {breaks}")
-    history = AroundHistory.open(str(colleague.path))
+    history = EnvHistory.open(str(colleague.path), one_command=True)
     with pytest.raises(RemoteFailed):
         history.fetch(full=True)
     tip = next(iter(refs_of_fetched(colleague).values()))
     there = len(FetchedStore.of(history.repository).missing([tip]))
     assert 20 <= there < 100, "some turns arrived"
     colleague.git("config", "--unset", "remote.origin.uploadpack")
-    assert AroundHistory.open(str(colleague.path)).fetch(full=True).full
+    assert EnvHistory.open(str(colleague.path), one_command=True).fetch(full=True).full
     assert git_fsck(colleague.path / ".git/envhist/fetched.git") == ""
 
 
@@ -518,6 +518,28 @@ def test_fetch_skips_timelines_that_this_repository_pushed(repo: Repo, bare: Rep
     repo.git("update-ref", ref, f"{tip}~1")
     repo.run("envlog", "fetch", check=True)
     assert refs_of_fetched(repo)
+
+
+@pytest.mark.full
+def test_own_timeline_of_a_remote_is_a_revision_after_its_push(repo: Repo, bare: Repo) -> None:
+    one = capture(repo, "one")
+    repo.write("b", "2")
+    two = capture(repo, "two")
+    name = f"origin/{timeline(repo)}"
+    assert repo.run("envlog", "show", name).status == 4, "nothing was pushed yet"
+    repo.run("envlog", "push", "--yes", check=True)
+    told = repo.run("envlog", "fetch", check=True).out
+    assert f"nothing new: {timeline(repo)} was pushed from here" in told
+    repo.write("b", "3")
+    capture(repo, "three")
+    for revision, expected in ((name, two), (f"{name}~1", one)):
+        assert json.loads(repo.run("envlog", "show", revision, "--json", check=True).out)["id"] == expected
+    assert "three" not in repo.run("envlog", "--oneline", name, check=True).out
+    assert "b" in repo.run("envdiff", name, "--name-only", check=True).out.split()
+    # It is no timeline of its own in a list.
+    assert len(repo.run("envlog", "--all", "--oneline", "--no-fold", check=True).out.splitlines()) == 3
+    repo.run("envlog", "push", "--delete", timeline(repo), check=True)
+    assert repo.run("envlog", "show", name).status == 4
 
 
 def _words(line: str) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.diff.walk import differing_directories
 from git_envhist.model import DirectoryPair, RestorePlan, SkippedPath, Snapshot
 from git_envhist.objects.reader import ObjectReader
@@ -43,7 +43,7 @@ class Engine:
     """One environment, and a restore's way through it step by step."""
 
     def __init__(self, top: Path, *, how: str = "here", elsewhere: Path | None = None) -> None:
-        self.history = AroundHistory.open(str(top), workers="here")
+        self.history = EnvHistory.open(str(top), workers="here", one_command=True)
         self.top = top
         self.how = how
         self.bases = {b"": os.fsencode(elsewhere or top)}

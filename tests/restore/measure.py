@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.diff.walk import differing_directories
 from git_envhist.objects.reader import ObjectReader
 from git_envhist.restore.disk import open_restore_disk
@@ -54,7 +54,7 @@ def make_environment(top: Path, files: int, megabytes: int) -> None:
 class Restore:
     """The engine between two moments, and what each part of it takes of the processors."""
 
-    def __init__(self, history: AroundHistory, how: str) -> None:
+    def __init__(self, history: EnvHistory, how: str) -> None:
         self.history, self.how = history, how
         self.parts: dict[str, float] = {}
 
@@ -138,7 +138,7 @@ def measure(base: Path, files: int, megabytes: int) -> None:
     top, target = base / "repo", base / "target"
     subprocess.run(["git", "init", "-q", str(top)], check=True)
     make_environment(top, files, megabytes)
-    history = AroundHistory.open(str(top), workers="fork")
+    history = EnvHistory.open(str(top), workers="fork", one_command=True)
     first = history.capture("first").snapshot
     assert first is not None
     git = ["git", "-C", str(top), "-c", "core.autocrlf=false"]
@@ -177,7 +177,7 @@ def told(what: str, took: Took, git: Took | None = None, parts: dict[str, float]
     print(f"{what:30}{took}{ratio}{each}", flush=True)
 
 
-def measure_a_thousand(history: AroundHistory, first: str, top: Path, git: list[str]) -> None:
+def measure_a_thousand(history: EnvHistory, first: str, top: Path, git: list[str]) -> None:
     paths = sorted(path for path in top.glob("d*/d*/f*"))[:: max(1, len(list(top.glob("d*/d*/f*"))) // 1000)]
 
     def change() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError, Refused, SealingError
 from git_envhist.git.cat_file import CatFile
 from git_envhist.lazy import replace
@@ -19,17 +19,17 @@ from tests.support.repository import Repo
 TALK = b"user: go\nassistant: \x00\xff done\n"
 
 
-def attached(repo: Repo, tmp_path: Path) -> tuple[AroundHistory, Snapshot]:
+def attached(repo: Repo, tmp_path: Path) -> tuple[EnvHistory, Snapshot]:
     for name, data in (("talk.jsonl", TALK), (".gitattributes", b"a")):
         (tmp_path / name).write_bytes(data)
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     paths = [str(tmp_path / "talk.jsonl"), str(tmp_path / ".gitattributes")]
     taken = history.capture("with a talk", attach=paths).snapshot
     assert taken is not None
     return history, taken
 
 
-def give_back(history: AroundHistory, snapshot: Snapshot, directory: Path) -> list[str]:
+def give_back(history: EnvHistory, snapshot: Snapshot, directory: Path) -> list[str]:
     with CatFile(history.repository.git) as reader:
         found = read_attachments(
             reader, snapshot, lambda name, blob: unseal(history.keys.get, name, b"attachment", blob)

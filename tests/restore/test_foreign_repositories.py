@@ -135,7 +135,7 @@ def entry(path: bytes, kind: EntryKind = EntryKind.FILE) -> Entry:
     [b"Hooks", b"HOOKS", b"hooks ", b"hooks.", b"hoo\xe2\x80\x8cks", b"hooks::$DATA", b"hook\xc5\xbf"],
 )
 def test_hooks_are_known_in_the_spelling_of_any_file_system(spelled: bytes) -> None:
-    found = repositories([pair(b"x", spelled)], lambda realm, path: [b"HEAD", b"objects", b"Refs"])
+    found = repositories([pair(b"x", spelled)], lambda root, path: [b"HEAD", b"objects", b"Refs"])
     assert folded(spelled) == b"hooks"
     assert git_skip_reason(b"", entry(b"x/" + spelled, EntryKind.DIRECTORY), found)
 

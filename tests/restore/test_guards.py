@@ -29,15 +29,15 @@ def missing(path: bytes, why: MissingReason = MissingReason.DISK) -> list[Missin
 
 @pytest.mark.parametrize("path", [b"a/b", b"a/b/c", b"a/b/c/d", b"a", b""])
 def test_what_cannot_be_saved_is_not_replaced_nor_what_it_lies_in(path: bytes) -> None:
-    going = RestorePlan((step(b"a/b/c", EntryKind.FILE), step(b"a/b", EntryKind.DIRECTORY)), (), 0)
+    going = RestorePlan((step(b"a/b/c", EntryKind.FILE), step(b"a/b", EntryKind.DIRECTORY)), ())
     with pytest.raises(Refused):
         refuse_unsaved(going, missing(path))
 
 
 def test_what_lies_elsewhere_or_is_mounted_is_in_nobodys_way() -> None:
-    going = RestorePlan((step(b"a/b", EntryKind.DIRECTORY),), (), 0)
+    going = RestorePlan((step(b"a/b", EntryKind.DIRECTORY),), ())
     refuse_unsaved(going, missing(b"a/bc"))
     refuse_unsaved(going, missing(b"x"))
     refuse_unsaved(going, missing(b"a/b/c", MissingReason.MOUNT))
-    stays = RestorePlan((step(b"a/b", EntryKind.FILE, EntryKind.FILE),), (), 0)
+    stays = RestorePlan((step(b"a/b", EntryKind.FILE, EntryKind.FILE),), ())
     refuse_unsaved(stays, missing(b"a/b/c"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.errors import Refused
 from git_envhist.git.status import read_view
 from git_envhist.model import Snapshot
@@ -19,14 +19,14 @@ from tests.support.repository import Repo, make_repo
 from tests.support.template import start_from
 
 
-def captured(repo: Repo) -> tuple[AroundHistory, Snapshot]:
-    history = AroundHistory.open(str(repo.path), workers="here")
+def captured(repo: Repo) -> tuple[EnvHistory, Snapshot]:
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     taken = history.capture("then").snapshot
     assert taken is not None
     return history, taken
 
 
-def plan(history: AroundHistory, snapshot: Snapshot, *, force: bool = False) -> Move:
+def plan(history: EnvHistory, snapshot: Snapshot, *, force: bool = False) -> Move:
     own = history.repository
     view = read_view(own.git, own.root, own.git_dir, own.object_format)
     return plan_move(own, snapshot, view, force=force)

@@ -45,7 +45,7 @@ GIT_DISGUISES = (
 )
 OUTWARDS = (b"..", b".", b"", b"a/b", b"../../x", b"/etc", b"a\0b", b"a//b", b"./a", b"a/..")
 LINES = {
-    "a time that no clock shows": b"f f 0644 %d" % (2**63 * 10**9 + 1),
+    "a time out of range": b"f f 0644 %d" % (2**63 * 10**9 + 1),
     "a time that is no number": b"f f 0644 NaN",
     "a mode beyond twelve bits": b"f f 10644 1",
     "an owner beyond 32 bits": b"f f 0644 1 u=4294967296",

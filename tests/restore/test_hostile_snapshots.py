@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError
 from git_envhist.model import RestoreResult
 from git_envhist.restore.fs import DiskCalls
@@ -71,8 +71,8 @@ def test_hostile_snapshot_written_elsewhere_is_refused_or_harmless(
     stranger: Stranger, tmp_path: Path, name: str
 ) -> None:
     commit, before = make(stranger, name), stranger.stamps()
-    history = AroundHistory.open(str(stranger.repo.path), workers="here")
-    why = refusal(lambda: history.going.write_to(history.resolve(commit), str(tmp_path / "there")))
+    history = EnvHistory.open(str(stranger.repo.path), workers="here", one_command=True)
+    why = refusal(lambda: history.restorer.write_to(history.resolve(commit), str(tmp_path / "there")))
     assert is_a_reason(why)
     if why is not None:
         assert not (tmp_path / "there").exists() or os.listdir(tmp_path / "there") == []
@@ -85,10 +85,10 @@ def test_hostile_snapshot_restored_in_place_is_refused_or_harmless(
     stranger: Stranger, as_it_was: object, name: str
 ) -> None:
     commit = make(stranger, name)
-    history = AroundHistory.open(str(stranger.repo.path), workers="here")
+    history = EnvHistory.open(str(stranger.repo.path), workers="here", one_command=True)
     before = history.capture("what is here").snapshot
     assert before is not None
-    why = refusal(lambda: history.going.to(history.resolve(commit), RestoreOptions(foreign=True)))
+    why = refusal(lambda: history.restorer.to(history.resolve(commit), RestoreOptions(foreign=True)))
     assert is_a_reason(why)
     assert harmful(stranger.repo.path) == []
     if why is None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.capture.environment import TreeCapture
 from git_envhist.capture.pipeline import CaptureOptions
 from git_envhist.capture.worker import KnownWrites, WrittenFile
@@ -18,10 +18,10 @@ from tests.support.repository import Repo
 
 
 @pytest.fixture
-def history(repo: Repo) -> AroundHistory:
+def history(repo: Repo) -> EnvHistory:
     for name in ("a", "b", "sub/c", "sub/d"):
         repo.write(name, b"1")
-    found = AroundHistory.open(str(repo.path), workers="here")
+    found = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     found.capture("before")
     return found
 
@@ -31,7 +31,7 @@ def landed(repo: Repo, name: str, data: bytes) -> WrittenFile:
     return WrittenFile(COLUMNS(os.lstat(repo.path / name)), object_id(b"blob", data, "sha1"))
 
 
-def bring(repo: Repo, history: AroundHistory, name: str, data: bytes) -> WrittenFile:
+def bring(repo: Repo, history: EnvHistory, name: str, data: bytes) -> WrittenFile:
     """Something that the store has comes to stand in the environment."""
     repo.write(name, data)
     history.capture("so that it is in the store")
@@ -39,27 +39,27 @@ def bring(repo: Repo, history: AroundHistory, name: str, data: bytes) -> Written
 
 
 def look_again(
-    history: AroundHistory, names: dict[bytes, dict[bytes, WrittenFile | None]]
+    history: EnvHistory, names: dict[bytes, dict[bytes, WrittenFile | None]]
 ) -> tuple[bool, str, str]:
     """Whether nobody looked; the content that was found, and the one that is there."""
     looked: list[object] = []
     tip = history.log(limit=1)[0].commit
     told = {path: frozenset(entries) for path, entries in names.items()}
-    capturing = history._capturing
+    capturing = history.capturing
     start = TreeCapture._start
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TreeCapture, "_start", lambda self, *words: looked.append(words) or start(self, *words))
         with (
             capturing.locked(CaptureOptions()),
-            capturing.hold(CaptureOptions(), KnownWrites(tip, told, names)) as held,
+            capturing.capture_tree(CaptureOptions(), KnownWrites(tip, told, names)) as held,
         ):
             found = held.content
     shutil.rmtree(os.path.join(history.repository.state, "cache"))
-    with capturing.locked(CaptureOptions()), capturing.hold(CaptureOptions()) as held:
+    with capturing.locked(CaptureOptions()), capturing.capture_tree(CaptureOptions()) as held:
         return not looked, found, held.content
 
 
-def test_what_landed_is_recorded_without_a_look(repo: Repo, history: AroundHistory) -> None:
+def test_what_landed_is_recorded_without_a_look(repo: Repo, history: EnvHistory) -> None:
     brought = bring(repo, history, "sub/c", b"2")
     repo.write("sub/c", b"other")
     history.capture("other")
@@ -72,7 +72,7 @@ def test_what_landed_is_recorded_without_a_look(repo: Repo, history: AroundHisto
     assert found == there
 
 
-def test_what_came_and_what_went(repo: Repo, history: AroundHistory) -> None:
+def test_what_came_and_what_went(repo: Repo, history: EnvHistory) -> None:
     bring(repo, history, "sub/new", b"2")
     os.unlink(repo.path / "sub" / "new")
     history.capture("without it")
@@ -124,7 +124,7 @@ def meanwhile_one_is_to_be_left_out(repo: Repo) -> None:
     ],
 )
 def test_whatever_is_not_as_it_was_left_is_looked_at(
-    repo: Repo, history: AroundHistory, meanwhile: Callable[[Repo], None]
+    repo: Repo, history: EnvHistory, meanwhile: Callable[[Repo], None]
 ) -> None:
     brought = bring(repo, history, "sub/c", b"2")
     os.utime(repo.path / "sub", None)
@@ -136,14 +136,14 @@ def test_whatever_is_not_as_it_was_left_is_looked_at(
         assert found == there
 
 
-def test_what_is_secret_by_its_name_is_looked_at(repo: Repo, history: AroundHistory) -> None:
+def test_what_is_secret_by_its_name_is_looked_at(repo: Repo, history: EnvHistory) -> None:
     bring(repo, history, "sub/.env", b"KEY=1")
     nobody_looked, found, there = look_again(history, {b"sub": {b".env": landed(repo, "sub/.env", b"KEY=1")}})
     assert not nobody_looked
     assert found == there
 
 
-def test_the_next_capture_reads_what_landed(repo: Repo, history: AroundHistory) -> None:
+def test_the_next_capture_reads_what_landed(repo: Repo, history: EnvHistory) -> None:
     first = history.capture("one").snapshot
     repo.write("sub/c", b"2")
     history.capture("two")
@@ -151,6 +151,6 @@ def test_the_next_capture_reads_what_landed(repo: Repo, history: AroundHistory) 
     done = history.restore(first)
     assert done.moment is not None
     # Whatever was said of these bytes: they are read, not believed.
-    with history._capturing.hold(CaptureOptions()) as held:
+    with history.capturing.capture_tree(CaptureOptions()) as held:
         assert b"sub" in held.taken.gathered.directories
         assert held.content == done.moment.content == first.content

@@ -161,11 +161,11 @@ def test_the_directory_of_a_running_postgresql_is_refused_by_name(open_repo: Rep
         psql(sockets, "create table u (id int)")
         refused = repo.run("envrestore", stopped)
         assert refused.status == 3
-        assert f"PostgreSQL is at work on it (process {server.pid})" in refused.err
+        assert f"PostgreSQL is using it (process {server.pid})" in refused.err
         repo.write("app.py", b"other")
         repo.run("envrestore", stopped, "--", "app.py", check=True)
     done = repo.run("envrestore", running, check=True)
-    assert "warning: 'data' comes as it was read while it changed: PostgreSQL is at work on it" in done.err
+    assert "warning: 'data' comes as it was read while it changed: PostgreSQL is using it" in done.err
     elsewhere = repo.run("envrestore", "--to", os.fspath(repo.path.parent / "there"), running, check=True)
     assert "'data' comes as it was read while it changed" in elsewhere.err
     assert "while it changed" not in repo.run("envrestore", stopped, check=True).err

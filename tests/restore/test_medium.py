@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError
 from git_envhist.model import Snapshot
 from git_envhist.restore import execute
@@ -17,7 +17,7 @@ from git_envhist.restore.sync import FEW
 from tests.support.repository import Repo
 
 SYNCS = ("sync", "sync_one")
-Moments = tuple[AroundHistory, Snapshot]
+Moments = tuple[EnvHistory, Snapshot]
 
 
 @pytest.fixture(params=[3, 2 * FEW], ids=["few", "many"])
@@ -26,7 +26,7 @@ def moments(request: pytest.FixtureRequest, repo: Repo) -> Moments:
     paths = [f"d/{number}" for number in range(request.param)]
     for path in paths:
         repo.write(path, b"1")
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     first = history.capture("one").snapshot
     assert first is not None
     for path in paths:
@@ -38,7 +38,7 @@ def contents(repo: Repo) -> set[bytes]:
     return {path.read_bytes() for path in (repo.path / "d").iterdir()}
 
 
-def journal_of(history: AroundHistory) -> Path:
+def journal_of(history: EnvHistory) -> Path:
     return Path(history.repository.state) / "restore/journal"
 
 

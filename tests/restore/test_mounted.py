@@ -151,5 +151,5 @@ def test_how_many_more_are_mounted_is_told() -> None:
     missing = [MissingPath(EnvPath(path), MissingReason.MOUNT) for path in (b"b", b"a/c", b"z")]
     left = [SkippedPath(EnvPath(path), MOUNTED) for path in (b"b", b"b/inner", b"a/c/d", b"then")]
     with pytest.raises(Refused, match=r"'a/c' is mounted from elsewhere, .*; 1 more are, too"):
-        refuse_mounted(RestorePlan((), (), 0, tuple(left)), missing)
-    refuse_mounted(RestorePlan((), (), 0, (SkippedPath(EnvPath(b"then"), MOUNTED),)), missing)
+        refuse_mounted(RestorePlan((), (), tuple(left)), missing)
+    refuse_mounted(RestorePlan((), (), (SkippedPath(EnvPath(b"then"), MOUNTED),)), missing)

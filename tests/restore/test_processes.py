@@ -54,7 +54,7 @@ def test_a_file_that_another_process_holds_open_is_told_with_that_process(
 
 def replacing(top: Path, *paths: str) -> AffectedPaths:
     steps = [_replaced(os.fsencode(path)) for path in paths]
-    return AffectedPaths.by(RestorePlan(tuple(steps), (), 0), {b"": os.fsencode(top)})
+    return AffectedPaths.by(RestorePlan(tuple(steps), ()), {b"": os.fsencode(top)})
 
 
 def _replaced(path: bytes) -> PlanStep:

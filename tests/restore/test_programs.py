@@ -304,6 +304,38 @@ def test_undo_walks_back_through_moments_and_redo_to_what_was_never_captured(rep
     assert repo.run("envlog", "undo", "x").status == 129
 
 
+@pytest.mark.full
+def test_undo_does_not_stop_at_a_state_that_caches_alone_tell_apart(repo: Repo) -> None:
+    repo.write("pkg/a.py", b"1")
+    repo.write("node_modules/x/index.js", b"x")
+    capture(repo, "one")
+    repo.write("pkg/a.py", b"2")
+    two = capture(repo, "two")
+    # A check compiles a module after the capture.
+    repo.write("pkg/__pycache__/a.pyc", b"compiled")
+    repo.write("node_modules/.cache/x", b"cached")
+    repo.run("envlog", "undo", check=True)
+    assert repo.read("pkg/a.py") == b"1"
+    assert repo.run("envlog", "-1", "--format=%s").out == f"undo of {two[:7]}\n"
+    repo.run("envlog", "redo", check=True)
+    assert repo.read("pkg/a.py") == b"2"
+    assert repo.read("pkg/__pycache__/a.pyc") == b"compiled"
+    assert repo.run("envlog", "redo").status == 4
+
+
+@pytest.mark.full
+def test_undo_returns_a_cache_that_was_removed(repo: Repo) -> None:
+    repo.write("a", b"1")
+    capture(repo, "one")
+    repo.write("a", b"2")
+    repo.write(".next/build", b"built")
+    capture(repo, "two")
+    (repo.path / ".next/build").unlink()
+    (repo.path / ".next").rmdir()
+    repo.run("envlog", "undo", check=True)
+    assert (repo.read("a"), repo.read(".next/build")) == (b"2", b"built")
+
+
 def test_new_work_after_an_undo_is_told_by_redo(repo: Repo) -> None:
     for word in ("one", "two"):
         repo.write("file", word.encode())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.capture.pipeline import CaptureOptions
 from git_envhist.model import EnvPath
 from git_envhist.restore.planning import CapturedRows
@@ -16,11 +16,11 @@ OLD = 1_000_000_000
 def test_each_file_has_the_row_that_its_stat_has(repo: Repo) -> None:
     repo.write("a/b/file", b"1")
     repo.write("top", b"2")
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     history.capture("one")
     os.sync()
     # Old enough by now that its time proves something, or it is not told at all.
-    with history._capturing.hold(CaptureOptions()) as held:
+    with history.capturing.capture_tree(CaptureOptions()) as held:
         seen = CapturedRows(held.taken.records)
         for path in (b"a/b/file", b"top"):
             found = os.lstat(os.path.join(os.fsencode(repo.path), path))
@@ -38,10 +38,10 @@ def test_each_file_has_the_row_that_its_stat_has(repo: Repo) -> None:
 
 
 def test_a_file_as_young_as_the_capture_proves_nothing(repo: Repo) -> None:
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     # A time in the future stays younger than any capture.
     repo.write("young", b"1")
     later = os.stat(repo.path / "young").st_mtime_ns + OLD * 3600
     os.utime(repo.path / "young", ns=(later, later))
-    with history._capturing.hold(CaptureOptions()) as held:
+    with history.capturing.capture_tree(CaptureOptions()) as held:
         assert CapturedRows(held.taken.records)(b"", EnvPath(b"young")) is None

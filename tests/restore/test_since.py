@@ -7,7 +7,7 @@ import shutil
 
 from hypothesis import given, settings
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.model import Snapshot
 from git_envhist.restore.options import RestoreOptions
 from tests.restore.test_round_trip import CHANGES
@@ -17,19 +17,19 @@ from tests.support.repository import Repo, make_repo
 from tests.support.trees import Edit, Tree, apply, build
 
 
-def capture(history: AroundHistory, intent: str = "moment") -> Snapshot:
+def capture(history: EnvHistory, intent: str = "moment") -> Snapshot:
     taken = history.capture(intent).snapshot
     assert taken is not None
     return taken
 
 
-def from_scratch(history: AroundHistory) -> Snapshot:
+def from_scratch(history: EnvHistory) -> Snapshot:
     """What is here, taken without anything that is remembered."""
     shutil.rmtree(os.path.join(history.repository.state, "cache"))
     return capture(history, "from scratch")
 
 
-def is_recorded_truly(history: AroundHistory, target: Snapshot) -> None:
+def is_recorded_truly(history: EnvHistory, target: Snapshot) -> None:
     done = history.restore(target)
     if done.moment is None:
         return
@@ -55,7 +55,7 @@ def test_it_is_what_a_look_at_everything_gives(
     make_repo(top, commit=False)
     tree, edits = change
     build(tree, top)
-    history = AroundHistory.open(str(top), workers="here")
+    history = EnvHistory.open(str(top), workers="here", one_command=True)
     first = capture(history)
     apply(edits, top)
     second = capture(history)
@@ -64,7 +64,7 @@ def test_it_is_what_a_look_at_everything_gives(
 
 
 def test_directories_that_come_and_go(repo: Repo) -> None:
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     repo.write("stays/a", b"1")
     repo.write("goes/deep/er/a", b"1")
     repo.write("turns", b"1")
@@ -81,7 +81,7 @@ def test_directories_that_come_and_go(repo: Repo) -> None:
 
 
 def test_of_a_large_directory_what_came_went_or_was_edited_beside_is_known(repo: Repo) -> None:
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     for number in range(200):
         repo.write(f"many/{number}", b"1")
     first = capture(history)
@@ -90,7 +90,7 @@ def test_of_a_large_directory_what_came_went_or_was_edited_beside_is_known(repo:
     is_recorded_truly(history, first)
     is_recorded_truly(history, second)
     wish = RestoreOptions(saved=lambda safety: repo.write("many/8", b"edited meanwhile"))
-    history.going.to(history.resolve(first.id), wish)
+    history.restorer.to(history.resolve(first.id), wish)
     after = capture(history)
     assert repo.git("cat-file", "blob", f"{after.commit}:many/8") == "edited meanwhile"
     repo.write("many/7", b"not captured")
@@ -104,7 +104,7 @@ def test_of_a_large_directory_what_came_went_or_was_edited_beside_is_known(repo:
 
 
 def test_rules_that_come_back_are_asked_everywhere(repo: Repo) -> None:
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     repo.write(".envhistignore", b"*.log\n")
     repo.write("far/away/a.log", b"1")
     first = capture(history)
@@ -114,7 +114,7 @@ def test_rules_that_come_back_are_asked_everywhere(repo: Repo) -> None:
 
 
 def test_what_could_not_be_read_is_missing_from_it_too(repo: Repo) -> None:
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     repo.write("a/file", b"1")
     repo.write("closed/file", b"1")
     with permissions_bind():
@@ -128,14 +128,14 @@ def test_what_could_not_be_read_is_missing_from_it_too(repo: Repo) -> None:
 
 
 def test_an_edit_elsewhere_meanwhile_is_not_lost_to_the_next_capture(repo: Repo) -> None:
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     repo.write("here/file", b"1")
     repo.write("there/file", b"1")
     first = capture(history)
     repo.write("here/file", b"2")
     capture(history)
     wish = RestoreOptions(saved=lambda safety: repo.write("there/file", b"edited meanwhile"))
-    history.going.to(history.resolve(first.id), wish)
+    history.restorer.to(history.resolve(first.id), wish)
     repo.run("envlog", "capture", "-m", "after", check=True)
     assert repo.git("cat-file", "blob", "refs/envhist/heads/" + first.timeline + ":there/file") == (
         "edited meanwhile"

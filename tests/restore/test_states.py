@@ -276,3 +276,27 @@ def test_undo_goes_on_from_a_state_whose_newest_snapshot_is_another() -> None:
     chain.add("root:1")
     chain.add("user:1", RestoreRole.UNDO, second)
     assert chain.back("user:1") == first
+
+
+def test_state_before_a_restore_is_no_new_one_if_caches_alone_differ() -> None:
+    def caches_alone(one: State, other: State) -> bool:
+        return one.content.partition("+")[0] == other.content.partition("+")[0]
+
+    one, two = (replace(snapshot(word), content=word) for word in ("a", "b"))
+    walk = read_undo_stack([one, two], compare, caches_alone)
+    compiled = State("b+pyc", two.tree)
+    assert not walk.is_new(compiled)
+    assert walk.back(1, compiled) == one
+    assert read_undo_stack([one, two], compare).back(1, compiled) == two
+    before = replace(snapshot("before"), content="b+pyc", restore=RestoreRole.BEFORE)
+    assert read_undo_stack([one, two, before], compare, caches_alone).stops == [one, before]
+    # What a person captured is a state, whatever differs.
+    captured = replace(before, restore=None)
+    assert read_undo_stack([one, two, captured], compare, caches_alone).stops == [one, two, captured]
+
+
+def test_stop_of_an_equal_state_is_the_snapshot_at_the_newest_commit() -> None:
+    one = replace(snapshot("one"), content="a", head="1" * 40)
+    two = replace(one, head="2" * 40)
+    assert read_undo_stack([one, two], compare).stops == [two]
+    assert read_undo_stack([one, replace(two, head=one.head)], compare).stops == [one]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.errors import UnfinishedRestore, UsageError
 from tests.cli.test_json import validate
 from tests.restore.test_programs import broken_off
@@ -15,12 +15,12 @@ from tests.support.repository import Repo
 
 
 def test_a_restore_its_undo_and_its_redo(repo: Repo) -> None:
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     repo.write("file", b"one")
     first = history.capture("one").snapshot
     assert first is not None
     repo.write("file", b"two")
-    planned = history.foresee(first)
+    planned = history.preview(first)
     assert (planned.moment, [step.path for step in planned.plan.steps]) == (None, [b"file"])
     assert history.restore(first, dry_run=True) == planned.plan
     assert repo.read("file") == b"two"
@@ -38,7 +38,7 @@ def test_a_restore_its_undo_and_its_redo(repo: Repo) -> None:
 
 
 def test_a_moment_is_written_elsewhere(repo: Repo, tmp_path: Path) -> None:
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     repo.write("file", b"one")
     first = history.capture("one")
     repo.write("file", b"two")
@@ -48,7 +48,7 @@ def test_a_moment_is_written_elsewhere(repo: Repo, tmp_path: Path) -> None:
 
 
 def test_a_restore_takes_what_the_program_takes(repo: Repo) -> None:
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     first = history.capture("clean")
     for name in ("a", "b", "app.py"):
         repo.write(name, b"new")
@@ -66,10 +66,10 @@ def test_a_restore_takes_what_the_program_takes(repo: Repo) -> None:
 
 
 def test_a_restore_that_was_broken_off_is_ended(repo: Repo) -> None:
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     first = history.capture("clean").snapshot
     assert first is not None
-    for end, expected in ((history.finish_restore, b"one"), (history.take_back_restore, b"two")):
+    for end, expected in ((history.continue_restore, b"one"), (history.abort_restore, b"two")):
         repo.write("file", b"one")
         target = history.capture("one").id
         repo.write("file", b"two")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.model import Snapshot, TaskStatus
 from git_envhist.objects.compress import crc32
 from git_envhist.rewrite.timeline import TimelineRewriter
@@ -24,8 +24,8 @@ from tests.support.oracle import listing
 from tests.support.repository import Repo, make_repo, new_template, replace_tree
 
 
-def open_history(repo: Repo) -> AroundHistory:
-    return AroundHistory.open(str(repo.path), workers="here")
+def open_history(repo: Repo) -> EnvHistory:
+    return EnvHistory.open(str(repo.path), workers="here", one_command=True)
 
 
 def take(repo: Repo, number: int = 4) -> list[Snapshot]:
@@ -353,12 +353,12 @@ done
     taken = {line for one in "ab" for line in (repo.path.parent / f"taken-{one}").read_text().split()}
     history = open_history(repo)
     left = {one.id for one in history.log()}
-    trash = {one.snapshot.id for one in history.dropping.trash()}
+    trash = {one.snapshot.id for one in history.dropper.trash()}
     assert taken <= left | trash
     assert not left & trash
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
     names = {name for one in history.log() for name in one.names}
-    names |= {name for one in history.dropping.trash() for name in one.snapshot.names}
+    names |= {name for one in history.dropper.trash() for name in one.snapshot.names}
     assert {f"name-{one}-{number}" for one in "ab" for number in numbers} <= names
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.maintenance.daily import STAMP
 from git_envhist.model.storage import RetentionPolicy
 from git_envhist.retention.prune import DAYS_AT_WORK
@@ -53,7 +53,7 @@ def _capture_days(repo: Repo, days: Sequence[int], size: int) -> list[str]:
 
 
 def ids(repo: Repo) -> list[str]:
-    return [one.id for one in reversed(AroundHistory.open(str(repo.path)).log())]
+    return [one.id for one in reversed(EnvHistory.open(str(repo.path), one_command=True).log())]
 
 
 def prune(repo: Repo, when: float, *words: str) -> Any:
@@ -149,7 +149,7 @@ def test_what_went_in_one_week_comes_to_share_a_ref(repo: Repo) -> None:
     assert sorted(one["id"] for one in told) == sorted(taken[1:5])
     repo.run("envlog", "undrop", "--all", check=True)
     assert ids(repo) == taken
-    assert AroundHistory.open(str(repo.path)).resolve("second").id == taken[2]
+    assert EnvHistory.open(str(repo.path), one_command=True).resolve("second").id == taken[2]
     assert repo.git("for-each-ref", "refs/envhist/trash") == ""
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
@@ -247,8 +247,10 @@ def test_beyond_the_size_what_went_this_week_goes_but_for_today(repo: Repo) -> N
 
 def test_a_moment_named_while_it_is_decided_stays(repo: Repo) -> None:
     taken = take(repo, 3)
-    history = AroundHistory.open(str(repo.path), environ={**os.environ, **day(3)}, workers="here")
-    decide = history.pruning._decide
+    history = EnvHistory.open(
+        str(repo.path), environ={**os.environ, **day(3)}, workers="here", one_command=True
+    )
+    decide = history.pruner._decide
     calls = []
 
     def decide_and_name(policy: RetentionPolicy, timeline: str) -> Any:
@@ -258,23 +260,23 @@ def test_a_moment_named_while_it_is_decided_stays(repo: Repo) -> None:
             repo.run("envlog", "name", "just-now", taken[0], check=True)
         return found
 
-    history.pruning._decide = decide_and_name  # type: ignore[method-assign]
+    history.pruner._decide = decide_and_name  # type: ignore[method-assign]
     history.prune(keep_last=1)
     assert ids(repo) == [taken[0], taken[2]]
 
 
 def test_what_was_attached_goes_with_its_moment(repo: Repo) -> None:
     first, second = take(repo, 2)
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     for one in (first, second):
         history.attach(one, attached=[("said.txt", b"of " + one.encode())])
     repo.run("envlog", "drop", first, check=True, env=day(2))
-    history.forget_world()
+    history.refresh()
     assert history.attachments(second) == (("said.txt", b"of " + second.encode()),)
     history.undrop(first)
     assert history.attachments(first) == (("said.txt", b"of " + first.encode()),)
     repo.run("envlog", "drop", first, check=True, env=day(2))
-    history.forget_world()
+    history.refresh()
     prune(repo, 40)
     notes = repo.git("for-each-ref", "--format=%(refname)", "refs/notes")
     stand = repo.git("ls-tree", "-r", "--name-only", notes)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.capture.known_verdicts import VerdictLog
 from git_envhist.checks.sandbox import open_base
 from tests.cli.test_json import validate
@@ -80,7 +80,7 @@ def test_a_file_is_nowhere_and_all_else_is_as_it_was(repo: Repo) -> None:
     for one, listing in before.items():
         assert tree(repo, one) == {path: row for path, row in listing.items() if path != "credentials.txt"}
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     assert [one.id for one in history.log()] == [third, second, first]
     assert [one.story for one in history.log()] == ["nothing changed", "~1 file", "2 files"]
     assert (history.resolve("start").id, history.resolve("good").id) == (first, second)
@@ -183,7 +183,10 @@ def test_the_trash_and_every_timeline_are_without_it(repo: Repo) -> None:
     assert (told["snapshots"], told["in_trash"]) == (3, 1)
     assert holding(repo, b"creds", b"xyzzy") == []
     repo.run("envlog", "undrop", first, check=True)
-    assert [one.story for one in AroundHistory.open(str(repo.path)).log()] == ["+1 file", "1 file"]
+    assert [one.story for one in EnvHistory.open(str(repo.path), one_command=True).log()] == [
+        "+1 file",
+        "1 file",
+    ]
     assert holding(repo, b"creds", b"xyzzy") == []
 
 
@@ -272,7 +275,7 @@ def test_a_purged_path_is_nowhere_after_any_series(
     place = tmp_path_factory.mktemp("series")
     repo, bare = make_repo(place / "repo"), make_repo(place / "bare", bare=True)
     repo.git("remote", "add", "origin", str(bare.path))
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     held: dict[str, dict[str, bytes]] = {}
     gone: dict[str, dict[str, bytes]] = {}
     erased: set[bytes] = set()
@@ -310,10 +313,10 @@ def test_a_purged_path_is_nowhere_after_any_series(
         elif step == "push" and held:
             history.push(yes=True)
     assert {one.id for one in history.log()} == held.keys()
-    assert {one.snapshot.id for one in history.dropping.trash()} == gone.keys()
+    assert {one.snapshot.id for one in history.dropper.trash()} == gone.keys()
     for one, files in held.items():
         elsewhere = place / one
-        history.going.write_to(history.resolve(one), str(elsewhere))
+        history.restorer.write_to(history.resolve(one), str(elsewhere))
         assert {path.name: path.read_bytes() for path in elsewhere.iterdir()} == files
     assert not erased.intersection(objects(repo.path / ".git").values())
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
@@ -367,10 +370,10 @@ def test_a_verdict_does_not_tell_what_was_erased(repo: Repo) -> None:
     elsewhere = Repo(repo.path.parent / "other-tree", repo.env)
     capture(elsewhere, "there")
     elsewhere.run("envlog", "verify", "--", "true", check=True)
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     before = {one.tree_before for one in history.log()[0].verdicts}
     after = {one.tree_after for one in history.log()[0].verdicts}
-    untouched = AroundHistory.open(str(elsewhere.path)).log()[0].verdicts[0].tree_before
+    untouched = EnvHistory.open(str(elsewhere.path), one_command=True).log()[0].verdicts[0].tree_before
     digests = [one.encode() for one in before | after if one is not None]
     assert len(digests) == 2
     assert holding(repo, *digests) != []
@@ -378,14 +381,16 @@ def test_a_verdict_does_not_tell_what_was_erased(repo: Repo) -> None:
     purge(repo, "creds")
 
     assert holding(repo, *digests) == []
-    snapshot = AroundHistory.open(str(repo.path)).log()[0]
+    snapshot = EnvHistory.open(str(repo.path), one_command=True).log()[0]
     assert [one.tree_before for one in snapshot.verdicts] == [snapshot.content] * 2
     assert [one.changed_something for one in snapshot.verdicts] == [False, True]
     # It is ours as it was, and its command is known here.
     assert [one.claimed_by for one in snapshot.verdicts] == [None, None]
-    assert AroundHistory.open(str(repo.path)).resolve("good").id == first
+    assert EnvHistory.open(str(repo.path), one_command=True).resolve("good").id == first
     assert VerdictLog(str(repo.path / ".git/envhist")).typed("true") == "true"
-    assert AroundHistory.open(str(elsewhere.path)).log()[0].verdicts[0].tree_before == untouched
+    assert (
+        EnvHistory.open(str(elsewhere.path), one_command=True).log()[0].verdicts[0].tree_before == untouched
+    )
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 
@@ -395,12 +400,12 @@ def test_an_import_that_goes_is_named_first(repo: Repo, tmp_path: Path) -> None:
     repo.run("envlog", "export", str(tmp_path / "file"), "@", check=True)
     there = make_repo(tmp_path / "there")
     there.run("envlog", "import", str(tmp_path / "file"), check=True)
-    (imported,) = AroundHistory.open(str(there.path)).timelines()
+    (imported,) = EnvHistory.open(str(there.path), one_command=True).timelines()
     assert purge(there, "--dry-run", "creds")["imported"] == [imported]
-    assert AroundHistory.open(str(there.path)).timelines() == (imported,)
+    assert EnvHistory.open(str(there.path), one_command=True).timelines() == (imported,)
     done = there.run("envlog", "purge", "creds", check=True)
     assert f"went with it: '{imported}', which was imported and comes from no remote" in done.out
-    assert AroundHistory.open(str(there.path)).timelines() == ()
+    assert EnvHistory.open(str(there.path), one_command=True).timelines() == ()
 
 
 def killing(repo: Repo, place: Path, command: str) -> dict[str, str]:
@@ -426,7 +431,7 @@ def test_what_a_git_said_that_was_killed_decides_nothing(repo: Repo, tmp_path: P
     capture(repo, "one")
     repo.git("worktree", "add", "-q", "../other")
     capture(Repo(repo.path.parent / "other", repo.env), "there")
-    before = [one.id for one in AroundHistory.open(str(repo.path)).log()]
+    before = [one.id for one in EnvHistory.open(str(repo.path), one_command=True).log()]
     done = repo.run("envlog", "purge", "creds", env=killing(repo, tmp_path / "bin", command))
     if done.status != 0:
         assert (done.status, done.out) == (128, "")
@@ -434,7 +439,7 @@ def test_what_a_git_said_that_was_killed_decides_nothing(repo: Repo, tmp_path: P
         # What was erased by then is not there to be erased again; what was not goes.
         assert repo.run("envlog", "purge", "creds").status in (0, 4)
     assert holding(repo, b"creds", b"xyzzy") == []
-    assert [one.id for one in AroundHistory.open(str(repo.path)).log()] == before
+    assert [one.id for one in EnvHistory.open(str(repo.path), one_command=True).log()] == before
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 

@@ -754,8 +754,8 @@ LIST = (
         ("library/test_verbs.py::test_a_page_is_drawn_as_text_or_into_a_file",),
     ),
     Line(
-        "python watched",
-        "what a watch yields, and None now and then, so that whoever waits can be stopped",
+        "python watch_or_timeout",
+        "the captures of a watch, and None at least every given number of seconds",
         ("library/test_asynchronous.py::test_a_watch_ends_with_whoever_goes_through_it",),
     ),
     Line(
@@ -767,8 +767,8 @@ LIST = (
         ),
     ),
     Line(
-        "python as_tool",
-        "what a capture is asked that a tool is the cause of",
+        "python tool_keywords",
+        "the keywords of a capture that a tool causes",
         ("library/test_rounds.py::test_a_tool_has_a_moment_before_and_after_each_call",),
     ),
     Line(
@@ -777,8 +777,8 @@ LIST = (
         ("library/test_rounds.py::test_handler_that_fails_receives_every_event_and_breaks_nothing",),
     ),
     Line(
-        "python happened",
-        "tells them",
+        "python notify",
+        "calls the handlers of an event",
         ("library/test_rounds.py::test_handler_that_fails_receives_every_event_and_breaks_nothing",),
     ),
     Line(
@@ -858,7 +858,7 @@ LIST = (
         ),
     ),
     Line(
-        "python foresee",
+        "python preview",
         "the plan of a restore, and what goes with it",
         ("restore/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
     ),
@@ -868,12 +868,12 @@ LIST = (
         ("restore/test_verbs.py::test_a_moment_is_written_elsewhere",),
     ),
     Line(
-        "python finish_restore",
+        "python continue_restore",
         "as --continue",
         ("restore/test_verbs.py::test_a_restore_that_was_broken_off_is_ended",),
     ),
     Line(
-        "python take_back_restore",
+        "python abort_restore",
         "as --abort",
         ("restore/test_verbs.py::test_a_restore_that_was_broken_off_is_ended",),
     ),
@@ -1895,8 +1895,8 @@ RESTORE = (
         ("tracking/test_doing.py::test_tasks_are_told_as_they_go_and_found_by_another_process",),
     ),
     Line(
-        "python tell",
-        "a record more in the note of a moment",
+        "python add_records",
+        "adds records to the note of a snapshot",
         ("tracking/test_doing.py::test_what_is_no_such_record_is_passed_over",),
     ),
     Line(
@@ -2018,8 +2018,8 @@ PYTHON = (
         ("restore/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
     ),
     Line(
-        "python forget_world",
-        "words mean what is there now",
+        "python refresh",
+        "looks up timelines and clock again",
         ("restore/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
     ),
     Line(
@@ -2063,8 +2063,8 @@ PYTHON = (
         ("end_to_end/test_python.py::test_a_name_is_taken_away_again",),
     ),
     Line(
-        "python bring",
-        "of what was fetched: its contents here",
+        "python with_contents",
+        "a snapshot whose trees can be read; fetches contents",
         ("remote/test_fetch.py::test_fetch_is_lazy_and_gets_contents_on_demand",),
     ),
     Line(
@@ -2124,6 +2124,36 @@ PYTHON = (
         ),
     ),
     Line(
+        "python snapshot_of",
+        "the snapshot that a revision, a snapshot or a capture's result refers to",
+        ("library/test_handlers.py::test_words_mean_what_is_there_now_to_every_verb",),
+    ),
+    Line(
+        "python snapshots_of",
+        "the snapshots of revisions and ranges",
+        ("library/test_handlers.py::test_words_mean_what_is_there_now_to_every_verb",),
+    ),
+    Line(
+        "python tree_of",
+        "the tree of a snapshot",
+        ("cli/test_envdiff.py::test_contents_that_only_now_has_can_be_shown",),
+    ),
+    Line(
+        "python fetch_missing",
+        "fetches the contents of a fetched snapshot",
+        ("remote/test_fetch.py::test_fetch_is_lazy_and_gets_contents_on_demand",),
+    ),
+    Line(
+        "python fetch_blobs",
+        "fetches attachments of a fetched snapshot",
+        ("remote/test_fetch.py::test_fetch_is_lazy_and_gets_contents_on_demand",),
+    ),
+    Line(
+        "python warn",
+        "adds a warning once",
+        ("library/test_rounds.py::test_handler_that_fails_receives_every_event_and_breaks_nothing",),
+    ),
+    Line(
         "import git_envhist",
         "is cheap and starts no process",
         (
@@ -2167,6 +2197,11 @@ CHECKS = (
             CAPTURE_VERIFY + "test_the_configured_check_runs_for_the_triggers_that_are_named",
             CAPTURE_VERIFY + "test_a_check_inside_a_check_is_left_out_and_waits_for_nobody",
         ),
+    ),
+    Line(
+        "config envhist.transcriptlimit",
+        "bytes of a transcript that a snapshot keeps",
+        ("tracking/test_large_attachments.py::test_transcript_over_the_limit_keeps_its_last_whole_lines",),
     ),
     Line(
         "config envhist.agentevery",

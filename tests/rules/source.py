@@ -20,6 +20,8 @@ class Import:
     line: int
     late: bool
     """Inside a function, not at the top of the file."""
+    typing: bool = False
+    """Below `if TYPE_CHECKING`: it is never run."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,9 @@ class Source:
 
     @cached_property
     def imports(self) -> tuple[Import, ...]:
-        return tuple(_imports(self.tree, self.name, self.path.name == "__init__.py", late=False))
+        return tuple(
+            _imports(self.tree, self.name, self.path.name == "__init__.py", late=False, typing=False)
+        )
 
     @property
     def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -68,22 +72,22 @@ def sources() -> list[Source]:
     return [Source(path) for path in sorted(PACKAGE.rglob("*.py"))]
 
 
-def _imports(node: ast.AST, module: str, package: bool, *, late: bool) -> Iterator[Import]:
+def _imports(node: ast.AST, module: str, package: bool, *, late: bool, typing: bool) -> Iterator[Import]:
     for child in ast.iter_child_nodes(node):
         inside = late or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        unused = typing or (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING")
         if isinstance(child, ast.Import):
             for alias in child.names:
-                yield Import(alias.name, child.lineno, late)
+                yield Import(alias.name, child.lineno, late, typing)
         elif isinstance(child, ast.ImportFrom):
             origin = _origin(child, module, package)
             # `from git_envhist import model` names a module, `from git_envhist.model import Entry` does not: both
             # spellings are given, and what is no module is nobody's home.
             for alias in child.names:
-                yield Import(
-                    f"{origin}.{alias.name}" if origin == "git_envhist" else origin, child.lineno, late
-                )
+                name = f"{origin}.{alias.name}" if origin == "git_envhist" else origin
+                yield Import(name, child.lineno, late, typing)
         else:
-            yield from _imports(child, module, package, late=inside)
+            yield from _imports(child, module, package, late=inside, typing=unused)
 
 
 def _origin(node: ast.ImportFrom, module: str, package: bool) -> str:

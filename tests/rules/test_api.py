@@ -8,9 +8,9 @@ import re
 import pytest
 
 from git_envhist import EnvHistory, model
-from git_envhist.api import LogKeywords
 from git_envhist.capture.pipeline import CaptureKeywords
 from git_envhist.discovery import InitKeywords
+from git_envhist.history.search import LogKeywords
 from git_envhist.restore.options import RestoreKeywords
 from git_envhist.tracking.effects import Effects, Observations
 from git_envhist.tracking.tasks import Tasks
@@ -23,7 +23,7 @@ BY_NAME: dict[str, type] = {
     "log": LogKeywords,
     "capture": CaptureKeywords,
     "init": InitKeywords,
-    **dict.fromkeys(("restore", "undo", "redo", "foresee", "write_to"), RestoreKeywords),
+    **dict.fromkeys(("restore", "undo", "redo", "preview", "write_to"), RestoreKeywords),
 }
 """What a verb is asked by name, beside its own parameters."""
 OWN_OPTIONS = sorted(option for option in options() if not option.startswith("every "))

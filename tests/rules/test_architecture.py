@@ -27,7 +27,7 @@ def _modules() -> dict[str, set[str]]:
             package = line.split()[0].rstrip("/")
             continue
         names, _, text = line.strip().partition(":")
-        if names in found or names in ("compat", "tui"):
+        if names in found or names in ("compat", "mcp", "tui"):
             package, names = names, text
         found.setdefault(package, set()).update(name.rstrip("/") for name in names.split())
     return found

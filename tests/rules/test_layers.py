@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
 
-from tests.rules.source import Import, Source, sources
+from tests.rules.source import CHECKOUT, Import, Source, sources
 
 # Each package or module below `git_envhist`, the lowest first: it may import what is in an earlier line, and nothing of
 # its own line. Late imports and those for type checkers count.
@@ -225,3 +229,73 @@ def _unexplained_late_imports(source: Source) -> list[str]:
 
 def test_every_package_has_a_layer() -> None:
     assert {source.package for source in SOURCES} - {""} == set(RANKS)
+
+
+def test_packages_have_no_import_cycle() -> None:
+    graph: dict[str, set[str]] = {}
+    for source in SOURCES:
+        below = {package_of(found.module) for found in source.imports if ours(found.module)}
+        graph.setdefault(source.package, set()).update(below - {source.package})
+    # The package's own `__init__` names its public classes, and loads their modules when they are asked for.
+    graph.pop("")
+    assert _cycle(graph) == []
+
+
+def test_modules_have_no_import_cycle_when_they_are_loaded() -> None:
+    names = {source.name for source in SOURCES}
+    graph = {
+        source.name: {
+            module
+            for found in source.imports
+            if not (found.late or found.typing)
+            for module in _loaded(found.module, names)
+            if module != source.name
+        }
+        for source in SOURCES
+    }
+    assert _cycle(graph) == []
+
+
+def _loaded(module: str, names: set[str]) -> Iterable[str]:
+    """The module of an import; `git_envhist.model` for a name in it."""
+    return [one for one in (module, module.rpartition(".")[0]) if one in names and one != "git_envhist"][:1]
+
+
+def _cycle(graph: Mapping[str, set[str]]) -> list[str]:
+    try:
+        list(TopologicalSorter(graph).static_order())
+    except CycleError as found:
+        return list(found.args[1])
+    return []
+
+
+# Each module in a process of its own: the parent has imported nothing of ours.
+IMPORT_ALONE = """
+import asyncio, contextlib, hashlib, importlib, json, os, subprocess, sys, typing
+# Loaded once, so that each child loads our modules only.
+for library in ("anyio", "click", "cryptography.hazmat.primitives.ciphers.aead", "dulwich.repo", "mcp.server.fastmcp",
+                "pathspec", "rich.console", "textual.app", "zstandard"):
+    with contextlib.suppress(ImportError):
+        importlib.import_module(library)
+for name in sys.argv[1:]:
+    child = os.fork()
+    if not child:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            # An optional library may be missing, a module of ours may not.
+            os._exit(int((error.name or "").startswith("git_envhist")))
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        print(name)
+"""
+
+
+def test_every_module_can_be_imported_alone() -> None:
+    names = [source.name for source in SOURCES if source.path.name != "__main__.py"]
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT_ALONE, *names], cwd=CHECKOUT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [], done.stderr

@@ -9,6 +9,7 @@ import pytest
 from tests.rules.source import Source, sources
 
 MAY_PRINT = {
+    "git_envhist.handlers.agent_worktree": "the directory that the agent reads, and errors through escape",
     "git_envhist.cli.errors": "stderr, through as_bytes",
     "git_envhist.compat.workbench": "its own answers, through for_people",
     "git_envhist.checks.sandbox_exec": "a program by itself, which escapes what it says",

@@ -101,7 +101,7 @@ def test_where_no_key_can_be_kept_secrets_stay_out(repo: Repo) -> None:
         place.chmod(0o700)
     assert done.status == 0, done.err
     assert "'.env'" in done.err
-    assert "attachments are left out" in done.err
+    assert "attachments are not stored" in done.err
     snapshot = repo.git("for-each-ref", "--format=%(objectname)", "refs/envhist/heads")
     assert b".env" not in read_back(repo, snapshot).listing
     assert repo.git("show", f"{snapshot}:app.py") == "print('hello')"

@@ -135,7 +135,7 @@ def test_fetch_without_a_recipients_key_says_whom_to_ask(shared: Repo, colleague
     colleague.run("envlog", "fetch", check=True)
     done = colleague.run("envlog", "show", newest(shared), "--", ".env")
     assert done.status == 128
-    assert "came wrapped, and not for a key of yours" in done.err
+    assert "is encrypted, but not for a key of yours" in done.err
     assert "key identity" in done.err
     assert "hunter2" not in done.out + done.err
 

@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.dotenv import read_assignments
 from git_envhist.lazy import replace
 from git_envhist.worktree.stat_cache import CachedFacts, StatCache
@@ -186,7 +186,7 @@ def with_names_in_the_clear(repo: Repo) -> None:
 
 def test_warning_of_names_waits_for_a_capture_that_a_person_makes(repo: Repo) -> None:
     with_names_in_the_clear(repo)
-    history = AroundHistory.open(str(repo.path), environ=repo.env)
+    history = EnvHistory.open(str(repo.path), environ=repo.env, one_command=True)
     history.capture("by a program")
     repo.write("app.py", "changed")
     history.capture("by a program, again")

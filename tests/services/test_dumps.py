@@ -66,6 +66,13 @@ def test_rows_of_insert_statements_are_counted_through_quotes_and_lines() -> Non
     assert facts["db/shop.users"] == "6 rows (id int, name varchar(20))"
 
 
+def test_table_of_duckdb_is_one_whether_or_not_its_schema_is_named() -> None:
+    text = b"BEGIN TRANSACTION;\nCREATE TABLE users(id BIGINT);;\nINSERT INTO main.users VALUES(0);\n"
+    told = describe("shop", io.BytesIO(text))
+    assert told.summary == "1 table, 1 row"
+    assert "shop/users" in facts_of(text, "shop")
+
+
 def test_digest_of_a_dump_ignores_its_token_and_the_order_of_rows() -> None:
     first = facts_of(PG % b"aaaa")
     assert facts_of(PG % b"bbbb") == first

@@ -85,7 +85,9 @@ def test_redis_is_stopped_given_its_data_and_started(repo: Repo, tmp_path: Path)
     socket = tmp_path / "r.sock"
     cli = [program("redis-cli"), "-s", str(socket)]
     client = " ".join(f"'{word}'" for word in cli)
-    start = f"'{program('redis-server')}' --port 0 --unixsocket '{socket}' --dir '{data}' --daemonize yes"
+    # A server waits 5 seconds for more replicas before it sends its data, by default.
+    options = f"--port 0 --unixsocket '{socket}' --dir '{data}' --repl-diskless-sync-delay 0 --daemonize yes"
+    start = f"'{program('redis-server')}' {options}"
     wait = f"until {client} ping 2>/dev/null | grep -q PONG; do sleep 0.05; done"
     commands = {
         "dump": f"f=$(mktemp) && {client} --rdb $f >/dev/null 2>&1 && cat $f && rm $f",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged
 from git_envhist.model import EnvPath
-from git_envhist.snapshots.layout import dotgit_directory, root_directory, split_realm, stored_below
+from git_envhist.snapshots.layout import dotgit_directory, root_directory, split_root, stored_below
 from git_envhist.snapshots.manifest import join_device, split_device
 from git_envhist.snapshots.names import RESERVED, must_escape
 
@@ -50,10 +50,10 @@ def test_two_nested_repositories_never_share_a_place(one: EnvPath, other: EnvPat
 
 
 @given(paths, st.sampled_from((b"", dotgit_directory(EnvPath(b"a/.git")), root_directory(b"/etc"))))
-def test_a_directory_is_told_from_the_top_of_its_realm(path: EnvPath, realm: bytes) -> None:
-    assert split_realm(stored_below(realm, path)) == (realm, path)
-    assert split_realm(realm) == (realm, b"")
-    assert stored_below(realm, EnvPath(b"")) == realm
+def test_a_directory_is_told_from_the_top_of_its_realm(path: EnvPath, root: bytes) -> None:
+    assert split_root(stored_below(root, path)) == (root, path)
+    assert split_root(root) == (root, b"")
+    assert stored_below(root, EnvPath(b"")) == root
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_directory_is_told_from_the_top_of_its_realm(path: EnvPath, realm: byt
 )
 def test_a_directory_that_holds_no_entries_is_damage(stored: bytes) -> None:
     with pytest.raises(Damaged):
-        split_realm(stored)
+        split_root(stored)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged
 from git_envhist.model import EnvPath, GitChange, MissingPath, MissingReason, ObjectId
-from git_envhist.snapshots.chunks import ChunksPointer, pieces_path, read_pointer, write_pointer
+from git_envhist.snapshots.chunks import ChunksPointer, chunks_path, read_pointer, write_pointer
 from git_envhist.snapshots.records import (
     read_git_changes,
     read_missing,
@@ -141,7 +141,7 @@ def test_a_pointer_comes_back(length: int, size: int, data: st.DataObject) -> No
     tree = ObjectId(data.draw(st.binary(min_size=length, max_size=length)))
     text = write_pointer(size, tree)
     assert read_pointer(text) == ChunksPointer(size, tree)
-    assert pieces_path(tree) == (tree.hex()[:2], tree.hex()[2:])
+    assert chunks_path(tree) == (tree.hex()[:2], tree.hex()[2:])
 
 
 def test_the_pointer_reads_as_the_format_says() -> None:

@@ -16,7 +16,7 @@ from git_envhist.git.cat_file import CatFile
 from git_envhist.git.config import identity_line, moment_of
 from git_envhist.model import Actor, ChangeCount, IntentSource, RestoreRole, Trigger, Verdict, VerdictStatus
 from git_envhist.objects.commits import encode_commit, parse_commit
-from git_envhist.snapshots.log import chain_length, read_chain, read_snapshot
+from git_envhist.snapshots.log import read_chain, read_snapshot
 from git_envhist.snapshots.message import split_mac, with_mac, write_message
 from git_envhist.snapshots.notes import add_records
 from git_envhist.snapshots.records import format_record, name_record, remark_record, verdict_record
@@ -115,7 +115,6 @@ def test_newest_first_up_to_a_limit_and_by_path(repo: Repo) -> None:
     assert intents(repo, paths=[b"app.py"]) == ["1", "0"]
     assert intents(repo, paths=[b"app.py"], limit=1) == ["1"]
     assert next(iter(read_chain(git_of(repo), TIP, paths=[b"app.py"]))).parent is not None
-    assert chain_length(git_of(repo), TIP) == 3
 
 
 def test_notes_of_all_writers_are_joined_by_moment(repo: Repo) -> None:
@@ -166,10 +165,10 @@ def test_hostile_notes_take_nothing_along(repo: Repo) -> None:
     ):
         put_note(repo, NOTES, commit, text + kept)
     told: list[str] = []
-    snapshots = list(read_chain(git_of(repo), TIP, tell=told.append))
+    snapshots = list(read_chain(git_of(repo), TIP, warn=told.append))
     assert [snapshot.intent for snapshot in snapshots] == ["4", "3", "2", "1", "0"]
     assert [len(snapshot.remarks) for snapshot in snapshots] == [1, 0, 1, 1, 1]
-    assert any("is not read" in sentence and commits[3][:10] in sentence for sentence in told)
+    assert any("too large to read" in sentence and commits[3][:10] in sentence for sentence in told)
 
 
 def test_what_is_no_snapshot_is_told_and_passed_over(repo: Repo) -> None:
@@ -197,7 +196,7 @@ def test_a_damaged_notes_ref_loses_neither_the_log_nor_the_other_notes(repo: Rep
     (repo.path / ".git" / OTHER_NOTES).parent.mkdir(parents=True)
     (repo.path / ".git" / OTHER_NOTES).write_text("1" * 40 + "\n")
     told: list[str] = []
-    two, one = read_chain(git_of(repo), TIP, tell=told.append)
+    two, one = read_chain(git_of(repo), TIP, warn=told.append)
     assert (two.intent, one.intent, one.names) == ("two", "one", ("kept",))
     assert told == [f"notes cannot be read and are left out: '{OTHER_NOTES}'"]
 
@@ -218,10 +217,10 @@ def test_a_chain_damaged_further_back_is_read_as_far_as_it_goes(repo: Repo) -> N
     for number in range(3):
         parent = commit_message(repo, write_message(replace(DRAFT, intent=b"%d" % number)), parent)
         told: list[str] = []
-        read = [snapshot.intent for snapshot in read_chain(git_of(repo), parent, tell=told.append)]
+        read = [snapshot.intent for snapshot in read_chain(git_of(repo), parent, warn=told.append)]
         assert read == [f"{older}" for older in range(number, -1, -1)]
         assert len(told) == 1
-        assert "what is older cannot be read" in told[0]
+        assert "older snapshots cannot be read" in told[0]
     assert len(list(read_chain(git_of(repo), parent, limit=2))) == 2
 
 

@@ -69,11 +69,11 @@ def entries(draw: st.DrawFn, directory: EnvPath) -> Entry:
 
 @st.composite
 def shards(draw: st.DrawFn) -> tuple[bytes, Entry, list[Entry]]:
-    realm = draw(st.sampled_from((b"", dotgit_directory(EnvPath(b"a/b")), root_directory(b"nginx"))))
+    root = draw(st.sampled_from((b"", dotgit_directory(EnvPath(b"a/b")), root_directory(b"nginx"))))
     path = EnvPath(b"/".join(draw(st.lists(names, max_size=3))))
     own = Entry(path, EntryKind.DIRECTORY, 0o755, draw(st.integers(-1, 10**19)), uid=1000, gid=1000)
     held = draw(st.lists(entries(path), max_size=6, unique_by=lambda entry: entry.path))
-    return stored_below(realm, path), own, held
+    return stored_below(root, path), own, held
 
 
 @given(shards())
@@ -199,10 +199,10 @@ HOSTILE: dict[str, bytes] = {
     "the manifest's own directory": b"envhist-manifest 1 .envhist/manifest/00\n" + OWN,
     "facts": b"envhist-manifest 1 .envhist/facts/pip\n" + OWN,
     "all nested repositories": b"envhist-manifest 1 .envhist/dotgit\n" + OWN,
-    "an empty realm": b"envhist-manifest 1 .envhist/roots/\n" + OWN,
-    "a realm that leads up": b"envhist-manifest 1 .envhist/roots/..\n" + OWN,
-    "a directory in a realm that leads up": b"envhist-manifest 1 .envhist/roots/a/..\n" + OWN,
-    "a plain .git in a realm": b"envhist-manifest 1 .envhist/dotgit/a/.git\n" + OWN,
+    "an empty root": b"envhist-manifest 1 .envhist/roots/\n" + OWN,
+    "a root that leads up": b"envhist-manifest 1 .envhist/roots/..\n" + OWN,
+    "a directory in a root that leads up": b"envhist-manifest 1 .envhist/roots/a/..\n" + OWN,
+    "a plain .git in a root": b"envhist-manifest 1 .envhist/dotgit/a/.git\n" + OWN,
     "too deep": b"envhist-manifest 1 " + b"a/" * 2048 + b"a\n" + OWN,
     "no own line": HEAD + b"a f 0644 0\n",
     "an own line that is a file": HEAD + b". f 0755 5 u=0 g=0\n",
@@ -245,7 +245,7 @@ HOSTILE: dict[str, bytes] = {
     "a negative zero": line(time=b"-0"),
     "a time with an underscore": line(time=b"1_0"),
     "a hexadecimal time": line(time=b"0x1"),
-    "a time that no clock shows": line(time=b"9223372036854775808000000001"),
+    "a time out of range": line(time=b"9223372036854775808000000001"),
     "a time long ago that no clock showed": line(time=b"-9223372036854775808000000001"),
     "a time of 5000 digits": line(time=b"9" * 5000),
     "a time in other digits": line(time="٣".encode()),

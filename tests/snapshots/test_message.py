@@ -14,6 +14,7 @@ from git_envhist.snapshots.message import (
     MessageFields,
     NewerFormat,
     mac_input,
+    own_words,
     read_message,
     split_mac,
     with_mac,
@@ -150,17 +151,24 @@ def test_a_huge_intent_is_kept_and_hostile_trailers_are_refused_at_once() -> Non
     begun = time.monotonic()
     intent = b"long \n\n" * 1_500_000
     assert read_message(write_message(replace(DRAFT, intent=intent))).draft.intent == intent
-    with pytest.raises(Damaged, match="beyond"):
+    with pytest.raises(Damaged, match="larger than any"):
         read_message(write_message(DRAFT) + b"Env-Meta: a=b\n" * 100_000)
-    with pytest.raises(Damaged, match="beyond"):
+    with pytest.raises(Damaged, match="larger than any"):
         read_message(write_message(DRAFT) + b"Env-Story: " + b"x" * (5 << 20))
     assert time.monotonic() - begun < 5
 
 
 def test_what_could_not_be_read_back_is_not_written() -> None:
-    with pytest.raises(Refused, match="too much"):
+    with pytest.raises(Refused, match="too long"):
         write_message(replace(DRAFT, meta=(("a", "b"),) * 30_000))
     with pytest.raises(Refused, match="longer than"):
         write_message(replace(DRAFT, intent=b"x" * (65 << 20)))
     with pytest.raises(Damaged):
         write_message(replace(DRAFT, was="@~1"))
+
+
+def test_own_words_of_a_snapshot_without_an_intent_are_the_subject_of_its_code_commit() -> None:
+    draft = replace(DRAFT, intent=b"snapshot after 31c520f\n\nadd q", intent_source=IntentSource.COMMIT)
+    assert own_words(draft.intent, draft.intent_source) == b"add q"
+    assert own_words(b"add q", draft.intent_source) == b"add q"
+    assert own_words(draft.intent, IntentSource.GIVEN) == draft.intent

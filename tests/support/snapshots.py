@@ -73,22 +73,22 @@ def write_snapshot(
     files: dict[bytes, tuple[bytes, bytes]] = {
         path: (b"100644", data) for path, data in (others or {}).items()
     }
-    # The `.git` of a nested repository is only named where it stands: it is a realm of its own.
+    # The `.git` of a nested repository is only named where it stands: it is a root of its own.
     named = {place.encode() + b"/.git" for place in nested or {}}
-    _add_realm(files, b"", with_parents(tree), named)
+    _add_root(files, b"", with_parents(tree), named)
     for name, below in (roots or {}).items():
-        _add_realm(files, b".envhist/roots/" + name.encode(), with_parents(below))
+        _add_root(files, b".envhist/roots/" + name.encode(), with_parents(below))
     for place, below in (nested or {}).items():
-        _add_realm(files, b".envhist/dotgit/" + place.replace("/", "%2f").encode(), with_parents(below))
+        _add_root(files, b".envhist/dotgit/" + place.replace("/", "%2f").encode(), with_parents(below))
     return _import(repository, files)
 
 
-def _add_realm(
-    files: dict[bytes, tuple[bytes, bytes]], realm: bytes, tree: Tree, elsewhere: Collection[bytes] = ()
+def _add_root(
+    files: dict[bytes, tuple[bytes, bytes]], root: bytes, tree: Tree, elsewhere: Collection[bytes] = ()
 ) -> None:
     lines: dict[bytes, list[tuple[bytes, bytes]]] = {}
     for path, thing in tree.items():
-        stored = _stored(realm, path, thing.kind is EntryKind.LINK)
+        stored = _stored(root, path, thing.kind is EntryKind.LINK)
         above, name = os.path.split(path)
         if thing.kind is EntryKind.DIRECTORY:
             if path not in elsewhere:
@@ -103,7 +103,7 @@ def _add_realm(
             files[stored] = (GIT_MODES.get(thing.kind, mode), thing.content)
     for path, found in lines.items():
         own = tree[path]
-        stored = _stored(realm, path, False)
+        stored = _stored(root, path, False)
         owner = b" u=%d g=%d" % own.owner
         head = b"envhist-manifest 1 %b\n" % (_quote(stored) or b".")
         head += b". d %04o %d%b%b\n" % (own.mode, own.mtime_ns, owner, _extras(own))
@@ -112,13 +112,13 @@ def _add_realm(
         files[shard] = (b"100644", head + b"".join(line for _, line in sorted(found)))
 
 
-def _stored(realm: bytes, path: bytes, is_link: bool) -> bytes:
+def _stored(root: bytes, path: bytes, is_link: bool) -> bytes:
     parts = path.split(b"/") if path else []
     names = [
-        stored_name(part, top=not realm and number == 0, link=is_link and number == len(parts) - 1)
+        stored_name(part, top=not root and number == 0, link=is_link and number == len(parts) - 1)
         for number, part in enumerate(parts)
     ]
-    return b"/".join([*([realm] if realm else []), *names])
+    return b"/".join([*([root] if root else []), *names])
 
 
 def _line(path: bytes, thing: Described, owner: tuple[int, int]) -> bytes:

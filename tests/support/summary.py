@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,10 @@ from tests.support.needs import PACKAGES, PREFIX
 
 DIRECTORIES_SHOWN = 25
 SLOW_SECONDS = 0.5
+SKIPPED = "ENVHIST_TEST_SKIPPED"
+"""Names a file for the tests that are skipped: `.ci/run` runs them again as another user."""
+SKIPPED_BEFORE = "ENVHIST_TEST_SKIPPED_BEFORE"
+"""Names the file that an earlier run has written."""
 
 
 def write_slow_tests(reporter: Any, path: Path) -> None:
@@ -23,6 +28,19 @@ def write_slow_tests(reporter: Any, path: Path) -> None:
                 seconds[report.nodeid] += report.duration
     slow = {test.partition("[")[0] for test, taken in seconds.items() if taken > SLOW_SECONDS}
     path.write_text("".join(f"{name}\n" for name in sorted(slow)), encoding="utf-8")
+
+
+def write_skipped(reporter: Any) -> None:
+    """Write the names of the skipped tests into the file that the caller asked for, one per line."""
+    if place := os.environ.get(SKIPPED):
+        names = sorted({report.nodeid for report in reporter.stats.get("skipped", ())})
+        Path(place).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+
+
+def skipped_before() -> frozenset[str]:
+    """Return the names of the tests that an earlier run skipped, if the caller names its file."""
+    place = os.environ.get(SKIPPED_BEFORE)
+    return frozenset(Path(place).read_text(encoding="utf-8").splitlines()) if place else frozenset()
 
 
 def print_missing_programs(reporter: Any) -> None:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from tests.crash.campaign import sealed_repo
 from tests.objects.packing import noise
 from tests.support.oracle import git_fsck
@@ -123,7 +123,9 @@ def take(repo: Repo, number: int, taken: dict[str, bytes]) -> None:
     repo.write(f"d{number % 5}/large", noise(20_000, number // 10))
     # The same bytes as objects of the user's, which git's cleaning takes at any time.
     repo.git("hash-object", "-w", "state", "again", check=False)
-    snapshot = AroundHistory.open(str(repo.path), workers="here").capture(f"step {number}").snapshot
+    snapshot = (
+        EnvHistory.open(str(repo.path), workers="here", one_command=True).capture(f"step {number}").snapshot
+    )
     assert snapshot is not None
     taken[snapshot.id] = content
 
@@ -131,9 +133,9 @@ def take(repo: Repo, number: int, taken: dict[str, bytes]) -> None:
 def judge(repo: Repo, taken: dict[str, bytes]) -> list[str]:
     wrong = [f"fsck: {complaint}"] if (complaint := git_fsck(repo.path)) else []
     repo.git("rev-list", "--objects", "--all", "--quiet")
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     listed = {one.id: one.commit for one in history.log()}
-    trash = {one.snapshot.id: one.snapshot.commit for one in history.dropping.trash()}
+    trash = {one.snapshot.id: one.snapshot.commit for one in history.dropper.trash()}
     for number, (one, content) in enumerate(taken.items()):
         commit = listed.get(one) or trash.get(one)
         if commit is None:

@@ -108,7 +108,7 @@ def test_an_index_that_hides_the_tip_does_not_end_the_timeline(repo: Repo) -> No
 
 @pytest.mark.parametrize("number", [MAX_PACKS + 8])
 def test_packs_of_captures_start_no_gc(repo: Repo, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    monkeypatch.setattr("git_envhist.capture.pipeline.merge_packs_after", lambda repository: None)
+    monkeypatch.setattr("git_envhist.maintenance.merge_packs.merge_packs_after", lambda repository: None)
     for step in range(number):
         capture_here(repo, step)
     assert packs(repo) >= number

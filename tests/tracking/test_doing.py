@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.errors import Refused
 from git_envhist.history.work import effects_of, tasks_of
 from git_envhist.lazy import replace
@@ -27,7 +27,7 @@ def statuses(repo: Repo) -> list[str]:
 
 
 def test_tasks_are_told_as_they_go_and_found_by_another_process(repo: Repo) -> None:
-    tasks = AroundHistory.open(str(repo.path), workers="here").tasks
+    tasks = EnvHistory.open(str(repo.path), workers="here", one_command=True).tasks
     for text in ("write it", "try it", "ship it", "tell of it"):
         tasks.add(text)
     assert statuses(repo) == ["pending"] * 4
@@ -160,7 +160,7 @@ def test_a_restore_across_an_effect_tells_of_it(repo: Repo) -> None:
 
 
 def test_a_host_program_may_refuse_an_effect(repo: Repo) -> None:
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     asked: list[Effect] = []
     happened: list[str] = []
 
@@ -183,7 +183,7 @@ def test_a_host_program_may_refuse_an_effect(repo: Repo) -> None:
 
 
 def test_irreversible_effect_is_refused_when_no_decision_was_given(repo: Repo) -> None:
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     happened: list[str] = []
     with pytest.raises(Refused) as refused:
         history.effects.perform("pay", lambda: happened.append("paid"), irreversible=True)
@@ -199,7 +199,7 @@ def test_effect_that_cannot_be_called_is_not_noted(repo: Repo) -> None:
     async def later() -> int:
         return 0
 
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     wrong: list[Any] = [None, "make deploy", 0, later, lambda first: first]
     for act in wrong:
         with pytest.raises(TypeError, match="'act'"):
@@ -221,7 +221,7 @@ def test_refused_effect_is_listed_as_refused_and_named_by_no_restore(repo: Repo)
     refused = repo.run("envlog", "effect", "pay", "--irreversible", "--", "touch", "paid")
     assert refused.status == 3
     assert not (repo.path / "paid").exists()
-    history = AroundHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), one_command=True)
     assert [(one.text, one.refused) for one in history.effects.all()] == [("pay", True)]
     assert "not undone" not in repo.run("envrestore", "one", check=True).out
 
@@ -229,9 +229,9 @@ def test_refused_effect_is_listed_as_refused_and_named_by_no_restore(repo: Repo)
 def test_a_host_program_keeps_what_was_said_with_a_moment(repo: Repo) -> None:
     conversation = json.dumps([{"role": "user", "content": "h\u00e9\u0000"}]).encode()
     told = [("conversation.json", conversation), ("tool output 1", b"\xff\x00\r\n" * 5_000), ("empty", b"")]
-    AroundHistory.open(str(repo.path), workers="here").capture("asked for it", attached=told)
+    EnvHistory.open(str(repo.path), workers="here", one_command=True).capture("asked for it", attached=told)
     repo.write("app.py", b"two")
-    again = AroundHistory.open(str(repo.path), workers="here")
+    again = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     later = again.capture("later").snapshot
     assert later is not None
     given = again.attachments(":/asked for it")
@@ -241,7 +241,7 @@ def test_a_host_program_keeps_what_was_said_with_a_moment(repo: Repo) -> None:
 
 
 def test_what_is_no_such_record_is_passed_over(repo: Repo) -> None:
-    history = AroundHistory.open(str(repo.path), workers="here")
+    history = EnvHistory.open(str(repo.path), workers="here", one_command=True)
     history.tasks.add("true")
     history.tasks.set(1, TaskStatus.COMPLETED)
     (snapshot, *_) = history.log()

@@ -129,10 +129,10 @@ def test_what_is_dropped_for_good_takes_along_what_was_attached(repo: Repo) -> N
     assert history.get(moments[1]).conversation == [1]
     history.drop(moments[1])
     assert attached() == {one.id for one in moments}
-    history.dropping.expire(date.max)
+    history.dropper.expire(date.max)
     assert attached() == {moments[0].id, moments[2].id}
     history.drop(moments[0], moments[2])
-    history.dropping.expire(date.max)
+    history.dropper.expire(date.max)
     assert attached() == set()
 
 

@@ -22,7 +22,7 @@ from git_envhist.snapshots.chunks import (
     SQLITE_BLOCK,
     _Runs,
     cut,
-    store_pieces,
+    store_chunks,
 )
 from git_envhist.worktree import content
 from git_envhist.worktree.content import chained
@@ -93,7 +93,7 @@ def test_sizes_at_the_edges_are_cut_whole(size: int, start: bytes) -> None:
     data = (start + noise(size))[: max(size, len(start))]
     assert b"".join(cut_all([data])) == data
     store = Memory()
-    assert store_pieces(store, [data])[0] == len(data)
+    assert store_chunks(store, [data])[0] == len(data)
 
 
 HOLES = st.one_of(
@@ -111,14 +111,14 @@ def test_a_hole_is_cut_as_the_nuls_that_it_reads_as(layout: list[bytes | int], s
     blocks = [start, *layout] if start else layout
     plain, sparse = Memory(), Memory()
     filled = [bytes(block) if isinstance(block, int) else block for block in blocks]
-    assert store_pieces(sparse, blocks) == store_pieces(plain, filled)
+    assert store_chunks(sparse, blocks) == store_chunks(plain, filled)
     assert sparse.objects == plain.objects
     assert len(sparse.given) <= len(plain.given)
 
 
 def test_a_hole_of_terabytes_is_a_few_objects() -> None:
     data, store = noise(MIB), Memory()
-    size, tree = store_pieces(store, [data, 8 << 40, data])
+    size, tree = store_chunks(store, [data, 8 << 40, data])
     assert size == (8 << 40) + 2 * MIB
     assert len(store.given) < 100
     runs = store.objects[tree]
@@ -145,19 +145,19 @@ def test_runs_are_the_same_whether_pieces_come_one_by_one(first: int) -> None:
 @pytest.mark.parametrize("at", [0, 1, 5 * MIB, 10 * MIB - 1])
 def test_an_insertion_shares_almost_everything(at: int) -> None:
     data, store = noise(10 * MIB), Memory()
-    store_pieces(store, [data])
+    store_chunks(store, [data])
     known = set(store.objects)
-    store_pieces(store, [data[:at] + b"put in" + data[at:]])
+    store_chunks(store, [data[:at] + b"put in" + data[at:]])
     new = sum(len(store.objects[oid]) for oid in store.objects.keys() - known)
     assert new < 4 * MAX_SIZE + 100_000
 
 
 def test_a_page_of_a_database_shares_all_other_pages() -> None:
     data, store = bytearray(SQLITE_HEADER + noise(10 * MIB)), Memory()
-    store_pieces(store, [bytes(data)])
+    store_chunks(store, [bytes(data)])
     known = set(store.objects)
     data[5 * MIB] ^= 1
-    store_pieces(store, [bytes(data)])
+    store_chunks(store, [bytes(data)])
     blobs = [store.objects[oid] for oid in store.objects.keys() - known]
     assert sum(len(blob) == SQLITE_BLOCK for blob in blobs) == 1
     assert sum(map(len, blobs)) < 100_000

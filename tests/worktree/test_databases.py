@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.worktree.databases import DatabaseBusy, WaitBudget, base_of, is_database, locked_database
+from git_envhist.model.entries import database_of_sidecar
+from git_envhist.worktree.databases import DatabaseBusy, WaitBudget, is_database, locked_database
 from tests.support.talk import Talk, end
 
 WRITER = """
@@ -183,6 +184,6 @@ def test_what_a_database_is_its_first_bytes_tell(tmp_path: Path) -> None:
         told.append(is_database(descriptor, path.stat().st_size))
         os.close(descriptor)
     assert told == [True, False, False]
-    assert base_of(b"app.db-wal") == b"app.db"
-    assert base_of(b"-wal") is None
-    assert base_of(b"app.db") is None
+    assert database_of_sidecar(b"app.db-wal") == b"app.db"
+    assert database_of_sidecar(b"-wal") is None
+    assert database_of_sidecar(b"app.db") is None

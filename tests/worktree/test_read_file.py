@@ -108,7 +108,7 @@ def test_equal_stats_of_a_file_that_is_young_at_every_look_prove_nothing(
 ) -> None:
     # Written so often that each look finds it younger than a tick of the clock: it may change and keep its stat.
     (tmp_path / "file").write_bytes(b"1")
-    monkeypatch.setattr(reading, "_youth", lambda seen: 1)
+    monkeypatch.setattr(reading, "_young_ns", lambda seen: 1)
     with opened(tmp_path / "file") as descriptor:
         assert not read_file(descriptor).stable
         assert not read_streamed(descriptor, lambda blocks: [*blocks].clear())[1]

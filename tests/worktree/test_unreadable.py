@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.model import MissingReason
-from git_envhist.worktree.content import _look_again
+from git_envhist.worktree.content import _refresh
 from git_envhist.worktree.scan import ScanLimits, ScannedDirectory, ScannedEntry, Scanner, descent_into, walk
 from git_envhist.worktree.stat_cache import COLUMNS
 from tests.crash.faults import needs_strace
@@ -39,12 +39,12 @@ def test_leaf_is_listed_as_missing_when_the_second_look_fails(
     monkeypatch.chdir(tmp_path)
     seen = os.stat(tmp_path)
     visit, leaf = ScannedDirectory(b"", seen), ScannedEntry(b"x" * 300, COLUMNS(seen), True)
-    assert not _look_again(visit, leaf)
+    assert not _refresh(visit, leaf)
     assert visit.missing == [
         (leaf.name, MissingReason.IO_ERROR.value, os.strerror(errno.ENAMETOOLONG).lower())
     ]
     visit.missing.clear()
-    assert not _look_again(visit, ScannedEntry(b"gone", COLUMNS(seen), True))
+    assert not _refresh(visit, ScannedEntry(b"gone", COLUMNS(seen), True))
     assert visit.missing == []
 
 

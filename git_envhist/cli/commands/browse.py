@@ -20,7 +20,7 @@ class TuiNotInstalled(EnvhistError):
 
 @command("browse", "git envlog browse")
 def browse(session: Session) -> int:
-    """Shows the timeline on this terminal: stories, differences, search; goes back to a moment, and takes it back."""
+    """Browse the timeline in this terminal: read, compare, search, restore and undo."""
     session.no_paths()
     if session.json:
         raise UsageError("a terminal is no place for JSON", hint="git envlog --json")

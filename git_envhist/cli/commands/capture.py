@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import print_error_line, warn
 from git_envhist.cli.formats import count, seconds, size
-from git_envhist.cli.parser import argument, option
+from git_envhist.cli.parser import argument, dry_run, force, option
 from git_envhist.cli.paths import refuse_name
 from git_envhist.cli.views.log import title_of
 from git_envhist.diff.classes import INSTALLED
@@ -23,7 +23,7 @@ from git_envhist.snapshots.records import ROOT_MARK
 from git_envhist.text import escape
 
 if TYPE_CHECKING:
-    from git_envhist.api import AroundHistory
+    from git_envhist.api import EnvHistory
 
 
 MAX_LINES = 20
@@ -40,23 +40,33 @@ MAX_DIRECTORIES = 12
     "messages",
     metavar="<intent>",
     multiple=True,
-    help="why this moment is taken; repeatable",
+    help="why you take this snapshot; repeatable",
 )
-@option("--name", metavar="<name>", help="give the moment a name")
+@option("--name", metavar="<name>", help="give the snapshot a name")
+@option("--verify", metavar="<command>", help="then run this shell command as the check")
 @option(
-    "--verify", metavar="<command>", help="then run that check, by the shell at the top, and keep its verdict"
+    "--attach",
+    "attach",
+    metavar="<file>",
+    multiple=True,
+    help="store a file with it, sealed; repeatable",
 )
-@option("--attach", "attach", metavar="<file>", multiple=True, help="keep a file with it, sealed; repeatable")
-@option("--meta", "meta", metavar="<key>=<value>", multiple=True, help="keep a value with it; repeatable")
-@option("--external-id", metavar="<id>", help="the id that another program knows it by")
-@option("--if-changed", is_flag=True, help="only if something changed since the newest snapshot")
-@option("--strict", is_flag=True, help="refuse if any path cannot be captured")
-@option("-f", "--force", is_flag=True, help="also where the home directory or / would be captured")
-@option("-n", "--dry-run", is_flag=True, help="say what would be read, by directory; store nothing")
-@option("--porcelain", is_flag=True, help="print the full id and nothing else")
-@option("--exit-code", is_flag=True, help="end with the status of the check")
+@option(
+    "--meta",
+    "meta",
+    metavar="<key>=<value>",
+    multiple=True,
+    help="store a value with it; repeatable",
+)
+@option("--external-id", metavar="<id>", help="store the id that another program uses for it")
+@option("--if-changed", is_flag=True, help="take no snapshot if nothing changed")
+@option("--strict", is_flag=True, help="refuse if a path cannot be captured")
+@force("capture even if this is your home directory or /")
+@dry_run("list what would be read, by directory; store nothing")
+@option("--porcelain", is_flag=True, help="print only the full snapshot id")
+@option("--exit-code", is_flag=True, help="exit with the status of the check")
 def capture(session: Session, intent: str | None, messages: tuple[str, ...], **options: Any) -> int:
-    """Takes a snapshot of the whole environment: every file, tracked, untracked and ignored, less .envhistignore."""
+    """Take a snapshot of the environment: all files, tracked or not, except those that .envhistignore names."""
     session.no_paths()
     if options["name"] is not None:
         refuse_name(options["name"])
@@ -217,7 +227,7 @@ def _newest_id(session: Session) -> str:
     return session.history.resolve("@").id
 
 
-def captured_lines(captured: CaptureResult, history: AroundHistory) -> Iterator[str]:
+def captured_lines(captured: CaptureResult, history: EnvHistory) -> Iterator[str]:
     """What a capture says at its end."""
     snapshot = captured.snapshot
     if snapshot is None:
@@ -245,7 +255,7 @@ def counts_line(captured: CaptureResult) -> str:
     return f"{count(captured.files, 'file')}, {new}, {seconds(captured.seconds)}"
 
 
-def _first_lines(captured: CaptureResult, history: AroundHistory) -> Iterator[str]:
+def _first_lines(captured: CaptureResult, history: EnvHistory) -> Iterator[str]:
     told = " the first snapshot here holds the whole environment"
     largest = tuple(one for one in captured.directories if one[0] and one[1])[:MAX_SIZE]
     yield told + ("; its largest directories:" if largest else "")
@@ -262,7 +272,7 @@ def _first_lines(captured: CaptureResult, history: AroundHistory) -> Iterator[st
         yield f" to leave one out: echo {pattern} >> .envhistignore"
 
 
-def _is_tracked(history: AroundHistory, directory: EnvPath) -> bool:
+def _is_tracked(history: EnvHistory, directory: EnvPath) -> bool:
     """Whether git itself holds something of a directory: sources are no example of what to leave out."""
     pathspec = ":(top,literal)" + os.fsdecode(directory)
     listed = history.repository.git.try_run("ls-files", "-z", "--", pathspec)

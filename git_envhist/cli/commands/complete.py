@@ -19,7 +19,7 @@ from git_envhist.history.timeline import subject
 from git_envhist.text import escape
 
 if TYPE_CHECKING:
-    from git_envhist.api import AroundHistory
+    from git_envhist.api import EnvHistory
     from git_envhist.model import Snapshot
 
 
@@ -43,10 +43,10 @@ def complete(words: Sequence[str]) -> int:
     return 0
 
 
-def _history() -> AroundHistory:
-    from git_envhist.api import AroundHistory  # loaded late: likewise
+def _history() -> EnvHistory:
+    from git_envhist.api import EnvHistory  # loaded late: likewise
 
-    return AroundHistory.open(".", workers="fork")
+    return EnvHistory.open(".", workers="fork", one_command=True)
 
 
 def _revisions() -> Iterator[Offer]:
@@ -62,7 +62,7 @@ def _names() -> Iterator[Offer]:
     return _named(_history())
 
 
-def _named(history: AroundHistory) -> Iterator[Offer]:
+def _named(history: EnvHistory) -> Iterator[Offer]:
     look = FormatContext(history.now)
     for snapshot in history.log():
         for name in snapshot.names:

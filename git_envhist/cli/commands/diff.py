@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import warn_if_half_way
-from git_envhist.cli.parser import argument, option
+from git_envhist.cli.parser import argument, diff_formats, option
 from git_envhist.cli.views.details import anchored_paths, diff_manner, fetch_sides, fetch_snapshots
 from git_envhist.cli.views.diff_source import DiffSource
 from git_envhist.diff.compare import compare
@@ -23,7 +23,7 @@ from git_envhist.model import Change, FactChange, Snapshot
 from git_envhist.snapshots.fetched import is_fetched, split_name
 
 if TYPE_CHECKING:
-    from git_envhist.api import AroundHistory
+    from git_envhist.api import EnvHistory
     from git_envhist.git.process import Git
     from git_envhist.history.resolve import End
 
@@ -46,7 +46,7 @@ class DiffOptions:
     renames: int | None
     ended_by_nul: bool
     reveal: bool
-    whole_ids: bool
+    full_index: bool
     status: bool
     """End with 1 where something differs."""
     silent: bool
@@ -54,35 +54,31 @@ class DiffOptions:
     """Also what differs by nature between two machines."""
 
 
-@command("envdiff", "git envdiff [<options>] [<a>[..<b>] | <a> <b>] [-- <pathspec>…]", bare=True)
+@command("envdiff", "git envdiff [<options>] [<a>[..<b>] | <a> <b>] [-- <pathspec>...]", bare=True)
 @argument("revisions", many=True)
-@option("--stat", is_flag=True, help="lines and bytes by file")
-@option("--name-only", is_flag=True, help="the paths")
-@option("--name-status", is_flag=True, help="the paths, and how each changed")
-@option("--raw", is_flag=True, help="modes, ids, status and paths, as git diff --raw")
-@option("-p", "-u", "--patch", is_flag=True, help="a patch")
-@option("--full-index", "whole_ids", is_flag=True, help="with -p: the whole ids of contents")
-@option("-z", "ended_by_nul", is_flag=True, help="end paths with NUL, quote none")
+@diff_formats
+@option("--raw", is_flag=True, help="print git's raw format: modes, ids, status, paths")
+@option("-z", "ended_by_nul", is_flag=True, help="end paths with NUL, do not quote paths")
 @option(
-    "-M", "--find-renames", "renames", metavar="[=<n>]", help="tell a moved file as one, if so much is alike"
+    "-M", "--find-renames", "renames", metavar="[=<n>]", help="detect moved files, at least <n> similar (50%)"
 )
-@option("--exit-code", "exit_code", is_flag=True, help="end with 1 if anything differs")
+@option("--exit-code", "exit_code", is_flag=True, help="exit with status 1 if anything differs")
 @option("-q", "--quiet", is_flag=True, help="print nothing; implies --exit-code")
 @option(
     "--only",
-    metavar="<class>,…",
+    metavar="<class>,...",
     multiple=True,
-    help="only these: packages, services, databases, env, tools, files",
+    help="packages, services, databases, env, tools or files",
 )
 @option(
     "--no-fold",
     "whole",
     is_flag=True,
-    help="also what differs by nature between two machines, each by itself",
+    help="also list what always differs between two machines",
 )
-@option("--reveal", is_flag=True, help="show the values in sealed files, if their key is here")
+@option("--reveal", is_flag=True, help="show values of sealed files, if you have the key")
 def envdiff(session: Session, revisions: tuple[str, ...], **options: Any) -> int:
-    """Shows what differs between two moments; one alone is compared with what is here now, as is the newest if none."""
+    """Show what changed between two snapshots. One alone (default: the newest) is compared with the files now."""
     wanted = _read_options(options)
     meanwhile(_load_readers)
     before, after = read_moments(session.history, revisions)
@@ -108,14 +104,14 @@ def _load_readers() -> None:
     import_module("git_envhist.diff.manifest")
 
 
-def read_moments(history: AroundHistory, revisions: Sequence[str]) -> tuple[Moment, Moment]:
+def read_moments(history: EnvHistory, revisions: Sequence[str]) -> tuple[Moment, Moment]:
     """The two ends that the words mean; what is left out is the newest snapshot, and then what is here now."""
     from git_envhist.history.resolve import (  # loaded late: only words that are no name need it
         resolve_end,
         resolve_range,
     )
 
-    world, now = history.world, history.now
+    world, now = history.catalog, history.now
     if len(revisions) > 2:
         raise UsageError(f"more than two moments are given: '{revisions[2]}'", hint="paths stand behind '--'")
     if len(revisions) == 2:
@@ -165,7 +161,7 @@ def _read_options(options: dict[str, Any]) -> DiffOptions:
         None if renames is None else read_similarity(renames),
         options["ended_by_nul"],
         options["reveal"],
-        options["whole_ids"],
+        options["full_index"],
         options["exit_code"] or options["quiet"],
         options["quiet"],
         options["whole"],
@@ -217,7 +213,7 @@ def _facts(
     sides: tuple[str | None, str],
     paths: tuple[bytes, ...],
     wanted: DiffOptions,
-    history: AroundHistory,
+    history: EnvHistory,
 ) -> tuple[FactChange, ...]:
     from git_envhist.diff.facts import changed_facts  # loaded late: a list of paths needs none of it
     from git_envhist.probes import kinds  # loaded late: likewise
@@ -266,7 +262,7 @@ def _choose(changes: tuple[Change, ...], wanted: DiffOptions, *, story: bool) ->
 def _show(session: Session, source: DiffSource, wanted: DiffOptions) -> None:
     from git_envhist.cli.views.patch import print_diff  # loaded late: only -p needs it
 
-    manner = diff_manner(session, ended_by_nul=wanted.ended_by_nul, whole_ids=wanted.whole_ids)
+    manner = diff_manner(session, ended_by_nul=wanted.ended_by_nul, full_index=wanted.full_index)
     manner = replace(manner, reveal=wanted.reveal)
     if source.changes:
         session.page()

@@ -10,7 +10,7 @@ from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import warn
 from git_envhist.cli.formats import FormatContext
 from git_envhist.cli.json_values import SCHEMA, Json
-from git_envhist.cli.parser import argument, option
+from git_envhist.cli.parser import argument, dry_run, option
 from git_envhist.cli.views.log import format_context, id_length
 from git_envhist.errors import UsageError
 from git_envhist.history.timeline import subject
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from git_envhist.model.storage import DropResult, TrashedSnapshot
 
 
-@command("drop", "git envlog drop [<options>] <rev>…", writes=True)
+@command("drop", "git envlog drop [<options>] <rev>...", writes=True)
 @argument("revisions", many=True)
-@option("-n", "--dry-run", is_flag=True, help="say which, and drop nothing")
+@dry_run()
 def drop(session: Session, revisions: tuple[str, ...], dry_run: bool) -> None:
-    """Forgets snapshots, or all of a range; for 30 days 'git envlog undrop' brings them back."""
+    """Remove snapshots, or all of a range. For 30 days 'git envlog undrop' restores them."""
     session.no_paths()
     if not revisions:
         raise UsageError(
-            "which snapshot?", hint="git envlog drop <rev>…; 'git envlog prune' thins by a policy"
+            "which snapshot?", hint="git envlog drop <rev>...; 'git envlog prune' thins by a policy"
         )
     history = session.history
     dropped = history.drop(*revisions, dry_run=dry_run)
@@ -44,15 +44,15 @@ def drop(session: Session, revisions: tuple[str, ...], dry_run: bool) -> None:
         session.line(line)
 
 
-@command("undrop", "git envlog undrop [<options>] [<rev>…]", writes=True)
+@command("undrop", "git envlog undrop [<options>] [<rev>...]", writes=True)
 @argument("revisions", many=True)
-@option("--all", "every", is_flag=True, help="everything that is in the trash")
-@option("-n", "--dry-run", is_flag=True, help="say which, and bring nothing back")
+@option("--all", "every", is_flag=True, help="restore every dropped snapshot")
+@dry_run()
 def undrop(session: Session, revisions: tuple[str, ...], every: bool, dry_run: bool) -> None:
-    """Brings dropped snapshots back, to where they stood; without words it lists those that can be."""
+    """Restore dropped snapshots to their place in the timeline. Without <rev>, list the dropped snapshots."""
     session.no_paths()
     history = session.history
-    dropping = history.dropping
+    dropping = history.dropper
     if not revisions and not every:
         _list(session, dropping.trash())
         return

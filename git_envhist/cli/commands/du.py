@@ -21,15 +21,22 @@ WIDEST = 44
 NARROWEST = 20
 
 
-@command("du", "git envlog du [-n <number>] [<rev>…] [-- <path>…]")
+@command("du", "git envlog du [-n <number>] [<rev>...] [-- <path>...]")
 @argument("revisions", many=True)
-@option("-n", "--max-count", "limit", metavar="<number>", number=True, help="so many rows of each kind (10)")
+@option(
+    "-n",
+    "--max-count",
+    "limit",
+    metavar="<number>",
+    number=True,
+    help="print at most <number> rows of each kind (10)",
+)
 def du(session: Session, revisions: tuple[str, ...], limit: int | None) -> None:
-    """Tells what holds the space: classes, directories, moments, and what each alone would free; or all those named."""
+    """Show what uses disk space (classes, directories, snapshots) and what removing it would free."""
     history = session.history
     paths = tuple(history.environment_path(os.fsencode(path)) for path in session.paths or ())
     with shown_steps() as tell:
-        space = history.du(*revisions, paths=paths, tell=tell)
+        space = history.du(*revisions, paths=paths, report=tell)
     if session.json:
         session.print_json(_as_json(space))
         return

@@ -14,7 +14,7 @@ from git_envhist.cli.formats import FormatContext, effect_words, format_date
 from git_envhist.cli.json_values import SCHEMA, effect_json, observed_json
 from git_envhist.cli.parser import argument, option
 from git_envhist.errors import Refused, UsageError
-from git_envhist.history.times import printed_time, read_moment
+from git_envhist.history.times import printed_time, read_time_span
 from git_envhist.history.work import observed_of
 from git_envhist.integrations.run_command import ERR, OUT, run_passing_output
 from git_envhist.model import Effect, ObservedCheckpoint, Snapshot
@@ -26,12 +26,12 @@ from git_envhist.tracking.effects import ListedCheckpoint, read_time
 LIST = "list"
 
 
-@command("effect", "git envlog effect <text> [--irreversible] [--yes] [-- <command>…] | list", writes=True)
+@command("effect", "git envlog effect <text> [--irreversible] [--yes] [-- <command>...] | list", writes=True)
 @argument("text")
-@option("--irreversible", is_flag=True, help="it cannot be undone at all: a command is run only after a yes")
-@option("-y", "--yes", is_flag=True, help="do not ask")
+@option("--irreversible", is_flag=True, help="it cannot be undone: ask before running the command")
+@option("-y", "--yes", is_flag=True, help="do not ask for confirmation")
 def effect(session: Session, text: str | None, irreversible: bool, yes: bool) -> int:
-    """Notes something done outside the machine (a deployment, a message, a payment); a restore to before it says so."""
+    """Record an action outside this machine (a deployment, a payment). A later restore warns that it is not undone."""
     if text is None:
         raise UsageError("effect: no text given", hint="git envlog effect 'deployed to staging', or: list")
     effects = session.history.effects
@@ -95,16 +95,16 @@ NO_INTENT = "no intent recorded"
 
 @command(
     "observe",
-    "git envlog observe [--list] [<id> [--at <time>] [-m <comment>] [--by <platform>]]",
+    "git envlog observe [--list] [<id> [--at <time>] [-m <comment>] [--source <platform>]]",
     writes=True,
 )
 @argument("external_id", metavar="<id>")
-@option("--at", "at", metavar="<time>", help="when the platform made it; now by default")
-@option("-m", "--message", "comment", metavar="<comment>", help="what the platform says of it")
-@option("--by", "source", metavar="<platform>", help="which platform")
-@option("--list", "listed", is_flag=True, help="those that are known, and ask nobody")
+@option("--at", "at", metavar="<time>", help="when the platform made it (now)")
+@option("-m", "--message", "comment", metavar="<comment>", help="the comment of the platform")
+@option("--source", metavar="<platform>", help="name of the platform")
+@option("--list", "listed", is_flag=True, help="list recorded checkpoints; do not ask the platform")
 def observe(session: Session, external_id: str | None, listed: bool, **told: str | None) -> None:
-    """Keeps a checkpoint that the platform made without us; without an id asks envhist.platformList for all of them."""
+    """Record a checkpoint that your platform made. Without an id, record all that envhist.platformList lists."""
     session.no_paths()
     observed = session.history.observed
     if external_id is None and any(told.values()):
@@ -125,7 +125,7 @@ def observe(session: Session, external_id: str | None, listed: bool, **told: str
 def _moment(text: str | None, now: datetime) -> datetime:
     if text is None:
         return now
-    return read_time(text) or read_moment(text, now).start.astimezone(now.tzinfo)
+    return read_time(text) or read_time_span(text, now).start.astimezone(now.tzinfo)
 
 
 def _tell(session: Session, found: Sequence[ObservedCheckpoint], nothing: str) -> None:

@@ -9,30 +9,25 @@ from git_envhist.cli.commands.push import look_json, look_lines
 from git_envhist.cli.errors import print_error_line, stoppable, warn
 from git_envhist.cli.formats import count, size
 from git_envhist.cli.json_values import SCHEMA
-from git_envhist.cli.parser import argument, option
+from git_envhist.cli.parser import allow_tokens, argument, force, option
 from git_envhist.cli.paths import refuse_place
 from git_envhist.errors import UsageError
 from git_envhist.model.storage import ExportResult, FetchOutcome, ImportResult
 from git_envhist.text import escape, escape_invalid
 
-USAGE_EXPORT = "git envlog export [<options>] <file> [<rev>…]"
+USAGE_EXPORT = "git envlog export [<options>] <file> [<rev>...]"
 USAGE_IMPORT = "git envlog import [--as <name>] <file>"
 
 
 @command("export", USAGE_EXPORT, writes=True, bare=True)
 @argument("file")
 @argument("revisions", many=True)
-@option("-f", "--force", is_flag=True, help="write over a file that is there")
-@option(
-    "--allow",
-    metavar="<path>",
-    multiple=True,
-    help="it, or all below it, may leave with a token in it; repeatable",
-)
+@force("overwrite an existing file")
+@allow_tokens()
 def export_command(
     session: Session, file: str | None, revisions: tuple[str, ...], force: bool, allow: tuple[str, ...]
 ) -> None:
-    """Writes moments with their notes and names into one file (usually <name>.envhist.tar.zst); none: the timeline."""
+    """Write snapshots (default: the timeline), with notes and names, into one file: <name>.envhist.tar.zst."""
     session.no_paths()
     if file is None:
         raise UsageError("no file is named", hint=USAGE_EXPORT)
@@ -58,10 +53,10 @@ def export_command(
     "--as",
     "name",
     metavar="<name>",
-    help="what stands before the names of its timelines; else the file's name",
+    help="prefix for the imported timelines (the file's name)",
 )
 def import_command(session: Session, file: str | None, name: str | None) -> None:
-    """Brings the timelines of a file beside ours: '<name>/<timeline>' is a revision then, as after a fetch."""
+    """Read the timelines of an archive. Name them '<name>/<timeline>' in commands, as after a fetch."""
     session.no_paths()
     if file is None:
         raise UsageError("no file is named", hint=USAGE_IMPORT)

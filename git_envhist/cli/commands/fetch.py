@@ -23,10 +23,10 @@ NOT_ALL = 5
 
 @command("fetch", "git envlog fetch [--full] [--accept-rollback] [<remote>]", writes=True)
 @argument("remote")
-@option("--accept-rollback", is_flag=True, help="take timelines that are not as their heads were signed")
-@option("--full", is_flag=True, help="with all contents, not only when they are wanted")
+@option("--accept-rollback", is_flag=True, help="accept timelines that do not match the signed head")
+@option("--full", is_flag=True, help="get all file contents now, not when first needed")
 def fetch_command(session: Session, remote: str | None, accept_rollback: bool, full: bool) -> int:
-    """Brings the timelines of a remote, with notes and names, beside ours: then 'origin/<timeline>' is a revision."""
+    """Get timelines from a remote, with notes and names. Name them 'origin/<timeline>' in commands."""
     session.no_paths()
     with stoppable("each timeline is here whole, or as it was", AGAIN), shown_steps() as session.history.step:
         done = session.history.fetch(remote, full=full, accept_rollback=accept_rollback)
@@ -57,7 +57,10 @@ def fetch_command(session: Session, remote: str | None, accept_rollback: bool, f
     how = "" if done.full else "; contents come when they are wanted"
     session.line(f"from '{escape(done.remote.name)}' ({escape(done.remote.shown)}){how}:")
     if not done.timelines and not done.bad:
-        session.line("  it holds no history; ours goes there with: git envlog push")
+        if done.pushed:
+            session.line(f"  nothing new: {', '.join(map(escape, done.pushed))} was pushed from here")
+        else:
+            session.line("  it holds no history; ours goes there with: git envlog push")
     same = [name for name, arrival in done.timelines if arrival is FetchOutcome.SAME]
     for name, arrival in done.timelines:
         if arrival is not FetchOutcome.SAME:

@@ -10,7 +10,7 @@ from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import warn
 from git_envhist.cli.formats import count, seconds
 from git_envhist.cli.json_values import SCHEMA, Json, path_fields, text_fields
-from git_envhist.cli.parser import argument, option
+from git_envhist.cli.parser import allow_unsigned, argument, dry_run, option, plan_id
 from git_envhist.cli.progress import shown_progress
 from git_envhist.cli.views.restore import StalePlan
 from git_envhist.errors import UsageError
@@ -33,26 +33,26 @@ class Wish(TypedDict):
 @command("fork", "git envlog fork [-n] [-b <branch>] [--relocate] <directory> [<rev>]", writes=True)
 @argument("directory")
 @argument("revision")
-@option("-b", "--branch", metavar="<branch>", help="make a branch for it at the code commit of the moment")
-@option("--relocate", is_flag=True, help="rewrite in it what names the place it was made of")
-@option("--allow-unsigned", "foreign", is_flag=True, help="fork a snapshot that none of your keys signed")
-@option("-n", "--dry-run", is_flag=True, help="print the plan and write nothing")
-@option("--plan", metavar="<id>", help="refuse unless it is still the plan that was printed with this id")
+@option("-b", "--branch", metavar="<branch>", help="create a branch at the code commit of the snapshot")
+@option("--relocate", is_flag=True, help="replace the old path by the new one in its files")
+@allow_unsigned("fork")
+@dry_run("print the plan; write nothing")
+@plan_id
 def fork(
     session: Session,
     directory: str | None,
     revision: str | None,
     branch: str | None,
     relocate: bool,
-    foreign: bool,
+    allow_unsigned: bool,
     dry_run: bool,
     plan: str | None,
 ) -> int:
-    """Writes the environment of a moment (the newest by default) into a new directory, on a timeline of its own."""
+    """Copy a snapshot (default: the newest) into a new working tree with its own timeline."""
     session.no_paths()
     if directory is None:
         raise UsageError("which directory?", hint="git envlog fork ../attempt-2: of the newest moment")
-    wish: Wish = {"branch": branch, "relocate": relocate, "foreign": foreign}
+    wish: Wish = {"branch": branch, "relocate": relocate, "foreign": allow_unsigned}
     planned = session.history.plan_fork(revision or "@", directory, **wish)
     if plan is not None and plan != planned.plan_id:
         raise StalePlan(plan, "git envlog fork --dry-run --json")

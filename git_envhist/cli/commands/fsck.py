@@ -21,17 +21,15 @@ SHOWN = 20
 
 
 @command("fsck", "git envlog fsck [--quick | --repair]", writes=True)
-@option("--quick", is_flag=True, help="only whether all is there, not every byte of it")
-@option(
-    "--repair", is_flag=True, help="bring back what can be had, set aside what cannot; nothing is deleted"
-)
+@option("--quick", is_flag=True, help="check that all objects exist; do not read them")
+@option("--repair", is_flag=True, help="repair damaged snapshots where possible")
 def fsck(session: Session, quick: bool, repair: bool) -> int:
-    """Checks that every moment is whole; status 1 where one is not."""
+    """Check every snapshot for damage. Exit with status 1 if a snapshot is damaged."""
     session.no_paths()
     if quick and repair:
         raise UsageError("--quick and --repair exclude each other", hint="a repair reads every byte")
     with shown_steps() as tell:
-        health = session.history.fsck(quick=quick, repair=repair, tell=tell)
+        health = session.history.fsck(quick=quick, repair=repair, report=tell)
     if session.json:
         session.print_json(_as_json(health))
     else:

@@ -6,7 +6,7 @@ from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import warn
 from git_envhist.cli.formats import count, size
 from git_envhist.cli.json_values import SCHEMA, Json
-from git_envhist.cli.parser import option
+from git_envhist.cli.parser import ignore_hidden_processes, option
 from git_envhist.cli.progress import shown_steps
 from git_envhist.errors import UsageError
 from git_envhist.model import GcResult
@@ -17,14 +17,14 @@ from git_envhist.text import escape, escape_invalid
 @option(
     "--prune",
     metavar="<when>",
-    help="what no moment holds goes unless it was used since (now, 3.days.ago; default: 2.weeks.ago)",
+    help="delete unused data older than this (2.weeks.ago)",
 )
-@option("--no-prune", is_flag=True, help="remove nothing, only pack")
-@option("--empty-trash", "empties", is_flag=True, help="dropped moments go for good, now; none comes back")
-@option("--auto", is_flag=True, help="only what is worth it, as it is done by itself once a day")
-@option("--force", is_flag=True, help="ignore git processes whose repository the system hides")
+@option("--no-prune", is_flag=True, help="delete nothing, only compact")
+@option("--empty-trash", "empties", is_flag=True, help="delete dropped snapshots permanently, now")
+@option("--auto", is_flag=True, help="do only what the daily upkeep would do")
+@ignore_hidden_processes()
 def gc(session: Session, prune: str | None, no_prune: bool, empties: bool, auto: bool, force: bool) -> None:
-    """Packs the history well, and removes what no moment holds any more; the moments themselves all stay."""
+    """Compact storage and delete data that no snapshot uses. No snapshot is removed."""
     session.no_paths()
     if empties and (no_prune or auto):
         raise UsageError(f"--empty-trash and --{'auto' if auto else 'no-prune'} exclude each other")
@@ -32,7 +32,9 @@ def gc(session: Session, prune: str | None, no_prune: bool, empties: bool, auto:
         session.history.daily()
         return
     with shown_steps() as tell:
-        done = session.history.gc("never" if no_prune else prune, empty_trash=empties, force=force, tell=tell)
+        done = session.history.gc(
+            "never" if no_prune else prune, empty_trash=empties, force=force, report=tell
+        )
     session.done("it is packed")
     for what in done.damaged:
         warn(f"left as it is: {what}")

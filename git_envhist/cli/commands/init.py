@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import warn
-from git_envhist.cli.parser import argument, option
+from git_envhist.cli.parser import argument, force, option
 from git_envhist.text import escape, escape_invalid
 
 
 @command("init", "git envlog init [--new | --adopt=<history>] [<directory>]", writes=True)
 @argument("directory")
-@option(
-    "-f",
-    "--force",
-    is_flag=True,
-    help="also for the home directory or /; take a history away from where it is",
-)
-@option("--new", "anew", is_flag=True, help="begin another history, and keep the one before")
+@force("allow your home directory or /, or a used history")
+@option("--new", "anew", is_flag=True, help="create a new history; keep the old one")
 @option(
     "--adopt",
     metavar="<history>",
-    help="go on with a history: its name, its repository, or where its directory was",
+    help="continue this history (name, repository or old path)",
 )
 def init(session: Session, directory: str | None, force: bool, anew: bool, adopt: str | None) -> None:
-    """Begins a history for a directory without git, in a repository of its own outside of it."""
+    """Create a history for a directory without git. It is stored outside the directory."""
     session.no_paths()
-    history = AroundHistory.init(directory or ".", force=force, anew=anew, adopt=adopt, workers="fork")
+    history = EnvHistory.init(
+        directory or ".", force=force, new=anew, adopt=adopt, workers="fork", one_command=True
+    )
     session.done("the history is begun")
     for remark in history.warnings:
         warn(remark)
@@ -36,7 +33,7 @@ def init(session: Session, directory: str | None, force: bool, anew: bool, adopt
     _tell(session, history)
 
 
-def _tell(session: Session, history: AroundHistory) -> None:
+def _tell(session: Session, history: EnvHistory) -> None:
     repository = history.repository
     if not repository.plain:
         session.line(
@@ -51,7 +48,7 @@ def _tell(session: Session, history: AroundHistory) -> None:
         session.line("its first snapshot: git envlog capture")
 
 
-def _as_json(history: AroundHistory) -> dict[str, object]:
+def _as_json(history: EnvHistory) -> dict[str, object]:
     return {
         "schema": 1,
         "root": escape_invalid(history.repository.root),

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import ask_for, print_error_line, warn
 from git_envhist.cli.formats import count, size
-from git_envhist.cli.parser import option
+from git_envhist.cli.parser import dry_run, force, ignore_hidden_processes, option
 from git_envhist.consent import trusted_list
 from git_envhist.discovery import unregister_directory
 from git_envhist.errors import EnvhistError, NotARepository, Refused, UsageError
@@ -92,22 +92,22 @@ ALIAS = f"log --graph --oneline {EXCLUDED} --exclude=refs/notes/envhist/* --all"
 DONE = {"git": "git's hooks", ALL_AGENTS: "what agents left here"}
 
 
-@command("install", "git envlog install [--agent <name>]… [--global] [--shell] [-n]", writes=True)
+@command("install", "git envlog install [--agent <name>]... [--global] [--shell] [-n]", writes=True)
 @option(
     "--agent",
     "agents",
     metavar="<name>",
     multiple=True,
-    help="claude-code, codex, gemini, cursor or copilot, and not git; repeatable",
+    help="claude-code, codex, gemini, cursor or copilot",
 )
-@option("--global", "everywhere", is_flag=True, help="for every repository of this user")
-@option("--shell", is_flag=True, help="instead: have man and the shells find manual and completions")
-@option("-f", "--force", is_flag=True, help="also where others would notice: shared or committed hooks")
-@option("-n", "--dry-run", is_flag=True, help="print every byte that would be written; write nothing")
+@option("--global", "everywhere", is_flag=True, help="add hooks for all your repositories")
+@option("--shell", is_flag=True, help="link the man pages and shell completions instead")
+@force("change hooks that are shared or committed too")
+@dry_run("print what would be written; write nothing")
 def install_command(session: Session, agents: tuple[str, ...], **options: bool) -> None:
-    """Has git, or a coding agent, capture by itself: after each commit, merge, checkout and rebase.
+    """Add hooks that take a snapshot after each commit, merge, checkout and rebase.
 
-    Its hook before a push does nothing, unless envhist.autoPush is set.
+    The pre-push hook does nothing unless envhist.autoPush is set.
     """
     session.no_paths()
     if _is_for_shells(agents, options):
@@ -141,20 +141,24 @@ def _offer_alias(session: Session) -> None:
 
 @command(
     "uninstall",
-    "git envlog uninstall [--agent <name>]… [--global] [--history [--force]] [--shell] [-n]",
+    "git envlog uninstall [--agent <name>]... [--global] [--history [--force]] [--shell] [-n]",
     writes=True,
 )
-@option("--agent", "agents", metavar="<name>", multiple=True, help="that coding agent alone; repeatable")
-@option("--global", "everywhere", is_flag=True, help="what was installed for every repository of this user")
-@option("--history", is_flag=True, help="also every snapshot, note, pack and key of this repository")
-@option("--shell", is_flag=True, help="instead: what install --shell has linked")
-@option("--yes", is_flag=True, help="with --history: do not ask")
 @option(
-    "--force", is_flag=True, help="with --history: ignore git processes whose repository the system hides"
+    "--agent",
+    "agents",
+    metavar="<name>",
+    multiple=True,
+    help="remove only the hooks of this agent; repeatable",
 )
-@option("-n", "--dry-run", is_flag=True, help="print every byte that would be written; write nothing")
+@option("--global", "everywhere", is_flag=True, help="remove the hooks for all your repositories")
+@option("--history", is_flag=True, help="also delete all snapshots, notes and keys")
+@option("--shell", is_flag=True, help="remove the links of install --shell instead")
+@option("--yes", is_flag=True, help="with --history: do not ask for confirmation")
+@ignore_hidden_processes("with --history: ")
+@dry_run("print what would be written; write nothing")
 def uninstall_command(session: Session, agents: tuple[str, ...], **options: bool) -> None:
-    """Takes away what 'install' put in place; what nobody has changed since is what it was before, byte for byte."""
+    """Remove what 'install' added. Files that were not edited since are exactly as they were before."""
     session.no_paths()
     if _is_for_shells(agents, options):
         uninstall_shell(session, dry_run=options["dry_run"])
@@ -204,7 +208,11 @@ def _is_for_shells(agents: Sequence[str], options: dict[str, bool]) -> bool:
 
 def finds_manual() -> bool:
     """Whether man finds our pages: beside the programs on the PATH, or in the user's own place."""
-    from git_envhist.integrations.install import ShellFilesMissing, missing_links, shell_links
+    from git_envhist.integrations.install import (  # loaded late: keeps help fast
+        ShellFilesMissing,
+        missing_links,
+        shell_links,
+    )
 
     beside = shutil.which("git-envlog")
     if beside and os.path.isfile(f"{os.path.dirname(os.path.dirname(beside))}/share/man/man1/git-envlog.1"):

@@ -95,11 +95,13 @@ class KeyFileUnreadable(EnvhistError):
 @command("key", USAGE)
 @argument("action", default="show", metavar="show|new|export|import|recipients|identity")
 @argument("subjects", many=True, metavar="[<id> | <file> | <public key>...]")
-@option("--use", is_flag=True, help="import: seal new files with this key from now on")
-@option("--reseal", is_flag=True, help="new: seal what the history holds again, with the new key")
-@option("--passphrase", "asks", is_flag=True, help="export: wrap it for a passphrase, which is asked for")
-@option("--passphrase-file", "file", metavar="<file>", help="the passphrase is the first line of that file")
-@option("-o", "--output", "to", metavar="<file>", help="export: into a new file that you alone can read")
+@option("--use", is_flag=True, help="import: seal new files with this key")
+@option("--reseal", is_flag=True, help="new: seal stored secret files again")
+@option("--passphrase", "asks", is_flag=True, help="export: protect the key with a passphrase")
+@option(
+    "--passphrase-file", "file", metavar="<file>", help="read the passphrase from the first line of this file"
+)
+@option("-o", "--output", "to", metavar="<file>", help="export: write to this new file, readable only by you")
 def key(
     session: Session,
     action: str,
@@ -110,7 +112,7 @@ def key(
     file: str | None,
     to: str | None,
 ) -> None:
-    """Shows, renews, exports or imports the keys that seal secret files."""
+    """Show, renew, export or import the keys that seal (encrypt) secret files."""
     session.no_paths()
     if use and action != "import":
         raise UsageError("--use goes with 'import' only", hint=USAGE)

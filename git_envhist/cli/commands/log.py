@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import report_running_capture, warn, warn_if_half_way
 from git_envhist.cli.formats import FormatContext, read_format
-from git_envhist.cli.parser import argument, option
+from git_envhist.cli.parser import argument, date_format, diff_formats, option
 from git_envhist.cli.views.log import LogQuery, card, id_length, list_lines, oneline, select, select_folded
 from git_envhist.errors import UsageError
 from git_envhist.history.timeline import NO_VERDICT, Choice
@@ -16,7 +16,7 @@ from git_envhist.lazy import dataclass, replace
 from git_envhist.model import Snapshot, Trigger, VerdictStatus
 
 if TYPE_CHECKING:
-    from git_envhist.api import AroundHistory
+    from git_envhist.api import EnvHistory
     from git_envhist.history.graph import GraphRow
 
 
@@ -37,7 +37,7 @@ class LogOptions:
     diff: str | None
     """`stat`, `name_status`, `name_only` or `patch`: what each snapshot changed, below its line."""
     ended_by_nul: bool
-    whole_ids: bool
+    full_index: bool
     timelines: bool
     graph: bool = False
     page: str | None = None
@@ -59,28 +59,29 @@ class LogOptions:
 
 
 @command(
-    "envlog", "git envlog [<options>] [<range>] [-- <pathspec>…]", counts=True, json_lines=True, bare=True
+    "envlog", "git envlog [<options>] [<range>] [-- <pathspec>...]", counts=True, json_lines=True, bare=True
 )
 @argument("revisions", many=True)
-@option("-n", "--max-count", "limit", metavar="<n>", number=True, help="at most so many; also -<n>")
-@option("--since", "--after", metavar="<time>", help="taken then or later")
-@option("--until", "--before", metavar="<time>", help="taken then or before")
-@option("-S", "content", metavar="<text>", help="that added or removed the text in a file, as in git log")
-@option("-G", "content_pattern", metavar="<regex>", help="with a changed line that matches, as in git log")
+@option("-n", "--max-count", "limit", metavar="<n>", number=True, help="list at most <n>; also -<n>")
+@option("--since", "--after", metavar="<time>", help="list snapshots taken at or after <time>")
+@option("--until", "--before", metavar="<time>", help="list snapshots taken at or before <time>")
+@option("-S", "content", metavar="<text>", help="list those that added or removed <text> in a file")
+@option("-G", "content_pattern", metavar="<regex>", help="list those with a changed line that matches")
 @option(
-    "--in-summary", "summary", metavar="<text>", help="whose summary contains it: packages, variables, rows"
+    "--in-summary",
+    "summary",
+    metavar="<text>",
+    help="list those whose summary contains <text>",
 )
-@option("--grep", metavar="<pattern>", multiple=True, help="whose intent, name or note matches; repeatable")
-@option(
-    "-i", "--regexp-ignore-case", "ignore_case", is_flag=True, help="--grep, -S and -G regardless of case"
-)
+@option("--grep", metavar="<pattern>", multiple=True, help="list those whose intent, name or note matches")
+@option("-i", "--regexp-ignore-case", "ignore_case", is_flag=True, help="ignore case in --grep, -S and -G")
 @option(
     "--verdict",
     "verdicts",
     multiple=True,
     metavar="<v>",
     choices=VERDICTS,
-    help="with that outcome: pass, fail, error or none; repeatable",
+    help="check result: pass, fail, error or none; repeatable",
 )
 @option(
     "--trigger",
@@ -88,33 +89,33 @@ class LogOptions:
     multiple=True,
     metavar="<kind>",
     choices=TRIGGERS,
-    help="caused by that: manual, commit, agent, …; repeatable",
+    help="cause: manual, commit, agent, ...; repeatable",
 )
-@option("--all", "every", is_flag=True, help="those of every timeline")
-@option("--graph", is_flag=True, help="with lines that show forks and restores")
+@option("--all", "every", is_flag=True, help="list the snapshots of all timelines")
+@option("--graph", is_flag=True, help="draw lines that show forks and restores")
 @option(
     "--no-fold",
     "unfolded",
     is_flag=True,
-    help="a line for each snapshot: of a turn, of a run of automatic ones, without changes",
+    help="do not group automatic snapshots in one line",
 )
-@option("--fold", "folded", is_flag=True, help="fold with --format too")
-@option("--reverse", is_flag=True, help="oldest first")
-@option("--oneline", "one_line", is_flag=True, help="id and intent only")
-@option("--full", is_flag=True, help="the whole card of each")
-@option("--format", "--pretty", "template", metavar="<template>", help="by a template: '%h %(time) %s'")
-@option("--date", metavar="<style>", help="times as iso, short, relative, unix, format:…, as in git log")
-@option("--stat", is_flag=True, help="with what each changed: lines and bytes by file")
-@option("--name-status", is_flag=True, help="with the paths each changed, and how")
-@option("--name-only", is_flag=True, help="with the paths each changed")
-@option("-p", "-u", "--patch", is_flag=True, help="with what each changed, as a patch")
-@option("--full-index", "whole_ids", is_flag=True, help="with -p: the whole ids of contents")
+@option("--fold", "folded", is_flag=True, help="group them with --format too")
+@option("--reverse", is_flag=True, help="list the oldest first")
+@option("--oneline", "one_line", is_flag=True, help="print only id and intent")
+@option("--full", is_flag=True, help="print each snapshot in full")
 @option(
-    "--html", "page", metavar="<file>", help="as a page in one file, for a browser: charts, stories, search"
+    "--format",
+    "--pretty",
+    "template",
+    metavar="<template>",
+    help="print each with a template: '%h %(time) %s'",
 )
-@option("-z", "ended_by_nul", is_flag=True, help="end records with NUL, quote no path")
+@date_format
+@diff_formats
+@option("--html", "page", metavar="<file>", help="write a web page with charts and search")
+@option("-z", "ended_by_nul", is_flag=True, help="end records with NUL, do not quote paths")
 def log_command(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
-    """Lists the snapshots of this working tree's timeline, newest first. A pathspec keeps those that changed it."""
+    """List the snapshots of this working tree, newest first. With paths, list only those that changed them."""
     listing = _listing(options)
     write = read_format(options["template"]) if options["template"] is not None else None
     style = session.date_style(options["date"])
@@ -123,7 +124,7 @@ def log_command(session: Session, revisions: tuple[str, ...], **options: Any) ->
     listing, shown, rows = _select(history, _wanted(session, revisions, options), listing, is_raw)
     several = len({one.timeline for one in shown}) > 1
     listing = replace(listing, timelines=listing.timelines and several)
-    for warning in (*history.trouble, *history.warnings):
+    for warning in (*history.problems, *history.warnings):
         warn(warning)
     warn_if_half_way(history)
     if listing.page:
@@ -151,7 +152,7 @@ def log_command(session: Session, revisions: tuple[str, ...], **options: Any) ->
 
 
 def _select(
-    history: AroundHistory, wanted: LogQuery, listing: LogOptions, is_raw: bool
+    history: EnvHistory, wanted: LogQuery, listing: LogOptions, is_raw: bool
 ) -> tuple[LogOptions, list[Snapshot], Sequence[GraphRow]]:
     """What is listed, how, and the lines beside it; what is raw is for programs, and nothing of it is folded."""
     if listing.graph:
@@ -215,7 +216,7 @@ def _listing(options: dict[str, Any]) -> LogOptions:
         options["full"],
         diffs[0] if diffs else None,
         options["ended_by_nul"],
-        options["whole_ids"],
+        options["full_index"],
         options["every"],
         options["graph"],
         options["page"],
@@ -305,7 +306,7 @@ def _print(
     from git_envhist.cli.views.details import diff_manner, diff_source  # loaded late: keeps envlog fast
     from git_envhist.cli.views.patch import print_diff  # loaded late: likewise
 
-    manner = diff_manner(session, ended_by_nul=listing.ended_by_nul, whole_ids=listing.whole_ids)
+    manner = diff_manner(session, ended_by_nul=listing.ended_by_nul, full_index=listing.full_index)
     pathspecs = _pathspecs(session)
     for number, (snapshot, text) in enumerate(zip(shown, texts, strict=True)):
         session.output.exact(listing.end * (number > 0))

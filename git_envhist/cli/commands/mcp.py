@@ -16,14 +16,16 @@ class McpNotInstalled(EnvhistError):
 
 
 @command("mcp", "git envlog mcp [--read-only]")
-@option("--read-only", is_flag=True, help="only the tools that change nothing: log, show, diff, plan")
+@option("--read-only", is_flag=True, help="serve only log, show, diff and plan")
 def mcp(session: Session, read_only: bool) -> None:
-    """Serves capture, log, show, diff, plan, restore, undo, verify and fork to an agent, over its standard streams."""
+    """Serve capture, log, show, diff, plan, restore, undo, verify and fork to an agent over stdin and stdout."""
     session.no_paths()
     # Who is told at the first tool that there is no environment here has started something for nothing.
     session.history.settings  # noqa: B018 - opened for what opening it finds
     try:
-        from git_envhist.mcp import serve  # loaded late: the protocol is an extra, and takes half a second
+        from git_envhist.mcp.server import (
+            serve,  # loaded late: the protocol is an extra, and takes half a second
+        )
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in PARTS:
             raise

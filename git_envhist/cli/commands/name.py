@@ -15,9 +15,9 @@ from git_envhist.text import escape
 @command("name", "git envlog name [<name> [<rev>] | -d <name>]", writes=True)
 @argument("name")
 @argument("revision")
-@option("-d", "--delete", "removed", metavar="<name>", help="take a name away; the snapshot stays")
+@option("-d", "--delete", "removed", metavar="<name>", help="remove this name; the snapshot stays")
 def name(session: Session, name: str | None, revision: str | None, removed: str | None) -> None:
-    """Gives a snapshot (the newest by default) a name, or takes a name away; alone it lists the names."""
+    """Name a snapshot (default: the newest), or remove a name. Without arguments, list the names."""
     session.no_paths()
     if removed is not None:
         if name is not None:
@@ -30,7 +30,7 @@ def name(session: Session, name: str | None, revision: str | None, removed: str 
     refuse_name(name)
     history = session.history
     target = history.resolve("@" if revision is None else revision)
-    line = history.world.timeline(target.timeline) or history.world.own
+    line = history.catalog.timeline(target.timeline) or history.catalog.own
     before = next((spot.snapshot.id for spot in by_name(line, name) if spot.snapshot.id != target.id), None)
     snapshot = history.name(name, target)
     session.done("the name is given")
@@ -44,7 +44,7 @@ def name(session: Session, name: str | None, revision: str | None, removed: str 
 
 
 def _list(session: Session) -> None:
-    named = [(name, one) for one in session.history.world.own.snapshots for name in sorted(one.names)]
+    named = [(name, one) for one in session.history.catalog.own.snapshots for name in sorted(one.names)]
     if session.json:
         session.print_json({"schema": 1, "names": [{"name": name, "id": one.id} for name, one in named]})
         return
@@ -70,16 +70,16 @@ def _take_away(session: Session, name: str) -> None:
 
 # `git envlog note`: add a note to a snapshot.
 
-USAGE = "git envlog note [<rev>] <text>…"
+USAGE = "git envlog note [<rev>] <text>..."
 NEWEST = "@"
 SHORTEST_ID = 4
 
 
-@command("note", "git envlog note [<rev>] (<text>… | -m <text>)", writes=True)
+@command("note", "git envlog note [<rev>] (<text>... | -m <text>)", writes=True)
 @argument("words", many=True)
-@option("-m", "--message", "texts", metavar="<text>", multiple=True, help="text of the note; repeatable")
+@option("-m", "--message", "texts", metavar="<text>", multiple=True, help="the text of the note; repeatable")
 def note(session: Session, words: tuple[str, ...], texts: tuple[str, ...]) -> None:
-    """Adds a note to a snapshot (the newest by default); 'git envlog show' prints it."""
+    """Add a note to a snapshot (default: the newest). 'git envlog show' prints it."""
     session.no_paths()
     if texts:
         if len(words) > 1:

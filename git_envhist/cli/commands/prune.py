@@ -9,7 +9,7 @@ from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import warn
 from git_envhist.cli.formats import FormatContext, count
 from git_envhist.cli.json_values import SCHEMA, Json
-from git_envhist.cli.parser import option
+from git_envhist.cli.parser import dry_run, option
 from git_envhist.cli.terminal import pad, shorten, width
 from git_envhist.cli.views.log import id_length
 from git_envhist.history.timeline import subject
@@ -24,12 +24,17 @@ NARROWEST = 12
 
 
 @command("prune", "git envlog prune [<options>]", writes=True)
-@option("-n", "--dry-run", is_flag=True, help="say what would go and why, and let nothing go")
-@option("--keep-last", metavar="<number>", number=True, help="the newest so many, and as many with words")
-@option("--keep-hourly", metavar="<number>", number=True, help="of so many hours the newest each")
-@option("--keep-daily", metavar="<number>", number=True, help="of so many days the newest each")
-@option("--keep-weekly", metavar="<number>", number=True, help="of so many weeks the newest each")
-@option("--all", "every", is_flag=True, help="every timeline of this repository")
+@dry_run()
+@option(
+    "--keep-last",
+    metavar="<number>",
+    number=True,
+    help="keep the <number> newest, with and without intent",
+)
+@option("--keep-hourly", metavar="<number>", number=True, help="keep the newest of each of <number> hours")
+@option("--keep-daily", metavar="<number>", number=True, help="keep the newest of each of <number> days")
+@option("--keep-weekly", metavar="<number>", number=True, help="keep the newest of each of <number> weeks")
+@option("--all", "every", is_flag=True, help="prune all timelines of this repository")
 def prune(
     session: Session,
     dry_run: bool,
@@ -39,7 +44,7 @@ def prune(
     keep_weekly: int | None,
     every: bool,
 ) -> None:
-    """Forgets what a policy does not keep, by default the configured one; 'git envlog undrop' brings it back."""
+    """Drop the snapshots that the configured or given policy does not keep. 'git envlog undrop' restores them."""
     session.no_paths()
     history = session.history
     pruned = history.prune(
@@ -47,7 +52,7 @@ def prune(
         keep_hourly=keep_hourly,
         keep_daily=keep_daily,
         keep_weekly=keep_weekly,
-        every=every,
+        all_timelines=every,
         dry_run=dry_run,
     )
     if not dry_run:

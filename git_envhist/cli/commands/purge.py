@@ -10,7 +10,7 @@ from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import warn
 from git_envhist.cli.formats import count
 from git_envhist.cli.json_values import SCHEMA, Json, path_fields
-from git_envhist.cli.parser import argument, option
+from git_envhist.cli.parser import argument, dry_run, ignore_hidden_processes, option
 from git_envhist.errors import UsageError
 from git_envhist.model import EnvPath
 from git_envhist.text import escape, escape_invalid
@@ -27,18 +27,16 @@ WHERE = {
 }
 
 
-@command("purge", "git envlog purge [<options>] [--] <path>…", writes=True)
+@command("purge", "git envlog purge [<options>] [--] <path>...", writes=True)
 @argument("words", many=True)
-@option("-n", "--dry-run", is_flag=True, help="say what holds them, and erase nothing")
-@option(
-    "--variable-names", is_flag=True, help="erase names of variables that are stored without being sealed"
-)
-@option("--force", is_flag=True, help="ignore git processes whose repository the system hides")
+@dry_run()
+@option("--variable-names", is_flag=True, help="erase names of variables that are stored unencrypted")
+@ignore_hidden_processes()
 def purge(session: Session, words: tuple[str, ...], dry_run: bool, variable_names: bool, force: bool) -> None:
-    """Erases files or directories from every snapshot, the trash and our packs, for good; the environment stays."""
+    """Erase files or directories from all snapshots and the trash, permanently. Your working tree is not changed."""
     paths = (*words, *(session.paths or ()))
     if not paths and not variable_names:
-        raise UsageError("which path?", hint="git envlog purge <path>…")
+        raise UsageError("which path?", hint="git envlog purge <path>...")
     done = session.history.purge(*paths, variable_names=variable_names, dry_run=dry_run, force=force)
     if not dry_run:
         session.done("it is erased")

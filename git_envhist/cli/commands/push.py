@@ -8,7 +8,7 @@ from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import AGAIN, print_error_line, stoppable, warn
 from git_envhist.cli.formats import count, size
 from git_envhist.cli.json_values import SCHEMA, Json, path_fields
-from git_envhist.cli.parser import argument, option
+from git_envhist.cli.parser import allow_tokens, argument, dry_run, option
 from git_envhist.cli.progress import shown_steps
 from git_envhist.model import EnvPath
 from git_envhist.model.storage import OutgoingScan, PushOutcome, PushResult, TimelinePush
@@ -25,23 +25,20 @@ WORDS = {
 }
 
 
-@command("push", "git envlog push [<options>] [<remote>] [<timeline>…]", writes=True)
+@command("push", "git envlog push [<options>] [<remote>] [<timeline>...]", writes=True)
 @argument("remote")
 @argument("timelines", many=True)
-@option("-n", "--dry-run", is_flag=True, help="say what would leave, and send nothing")
-@option("--delete", metavar="<timeline>", multiple=True, help="take it away there; repeatable")
+@dry_run("list what would be sent; send nothing")
+@option(
+    "--delete", metavar="<timeline>", multiple=True, help="delete this timeline on the remote; repeatable"
+)
 @option(
     "--yes",
     "agreed",
     is_flag=True,
-    help="all that the push lists may leave: at the first push, and what is new since",
+    help="agree to send what the push lists",
 )
-@option(
-    "--allow",
-    metavar="<path>",
-    multiple=True,
-    help="it, or all below it, may leave with a token in it, or too large; repeatable",
-)
+@allow_tokens(" or is large")
 def push_command(
     session: Session,
     remote: str | None,
@@ -51,7 +48,7 @@ def push_command(
     agreed: bool,
     allow: tuple[str, ...],
 ) -> None:
-    """Sends this working tree's timeline (or the named ones; laptop/* is a pattern) with its notes and names."""
+    """Send this working tree's timeline, or the named ones ('laptop/*' is a pattern), with notes and names."""
     session.no_paths()
     history = session.history
     try:

@@ -20,10 +20,10 @@ from git_envhist.errors import NotARepository
 from git_envhist.git.config import LocalZone
 from git_envhist.git.diff import anchored, directory_prefix, matching
 from git_envhist.git.repository import Repository
-from git_envhist.history.times import printed_time, read_moment
+from git_envhist.history.times import printed_time, read_time_span
 from git_envhist.lazy import replace
 from git_envhist.model.work import LogEvent, RecentChanges
-from git_envhist.recent import look
+from git_envhist.recent import changes_between
 from git_envhist.text import escape, escape_invalid
 from git_envhist.worktree.ignore import left_out_of
 
@@ -33,17 +33,17 @@ MAX_LOST = 5
 NOT_KNOWN = ("what was removed", "what files held before", "versions that were there before")
 
 
-@command("recent", "git envlog recent [<span>] [-- <pathspec>…]")
+@command("recent", "git envlog recent [<span>] [-- <pathspec>...]")
 @argument("span")
 def recent(session: Session, span: str | None) -> None:
-    """Shows what changed within a span (10m, 2h, 3d; an hour by default), without any snapshot: from change times, from
-    what installers leave, and from the logs of dpkg, apt, npm and git."""
+    """Show what changed within a time span (10m, 2h, 3d; default: 1h), even without a snapshot: from file times,
+    installed packages, and the logs of dpkg, apt, npm and git."""
     now = datetime.now(LocalZone())
-    since = read_moment(span or SPAN, now).start.astimezone(now.tzinfo)
+    since = read_time_span(span or SPAN, now).start.astimezone(now.tzinfo)
     repository = _repository()
     root = os.path.realpath(repository.root if repository is not None else ".")
     git = repository.git if repository is not None else None
-    found = look(root, since, now, git, _left_out(root, repository), os.environ)
+    found = changes_between(root, since, now, git, _left_out(root, repository), os.environ)
     found = _narrowed(session, found, repository)
     if session.json:
         session.print_json(_as_json(found))

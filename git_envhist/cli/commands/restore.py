@@ -12,7 +12,7 @@ from typing import Any
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.errors import print_error_line, warn
 from git_envhist.cli.formats import FormatContext, count
-from git_envhist.cli.parser import argument, option
+from git_envhist.cli.parser import allow_unsigned, argument, in_place_options, option
 from git_envhist.cli.paths import refuse_place
 from git_envhist.cli.progress import shown_progress, shown_steps
 from git_envhist.cli.views.log import id_length, list_lines
@@ -45,7 +45,7 @@ from git_envhist.text import escape, escape_invalid
 def write_attachments(session: Session, snapshot: Snapshot, directory: str) -> int:
     """Write them there, and say where each stands."""
     refuse_place(session, directory)
-    written = session.history.going.give_back_attachments(snapshot, directory)
+    written = session.history.restorer.give_back_attachments(snapshot, directory)
     if session.json:
         session.print_json({"schema": 1, "id": snapshot.id, "attachments": written})
     elif not written:
@@ -62,14 +62,14 @@ def write_attachments(session: Session, snapshot: Snapshot, directory: str) -> i
 def likely_lines(session: Session) -> Iterator[str]:
     """Yield the lines for at most five snapshots, the newest first."""
     history = session.history
-    if history.going.broken_off:
+    if history.restorer.broken_off:
         yield "a restore was broken off here: first git envrestore --continue, or --abort to take it back"
-    moments = likely_targets(history.world.own.snapshots, "")
+    moments = likely_targets(history.catalog.own.snapshots, "")
     if not moments:
         print_error_line(f"hint: {NOTHING_CAPTURED}")
         return
     digits = id_length([snapshot.id for snapshot in moments])
-    look = FormatContext(history.now, None, digits)
+    look = FormatContext(history.now, None, digits, ascii_signs=session.columns is None)
     told = list_lines(moments, look, session.palette, session.columns)
     for line, snapshot in zip(told, moments, strict=True):
         yield line
@@ -87,7 +87,7 @@ def end(session: Session, mode: str, revision: str | None, spelled: str) -> int:
     """Finish what was broken off, or take it back."""
     if revision is not None:
         raise UsageError(f"nothing is expected behind {spelled}: '{revision}'")
-    going = session.history.going
+    going = session.history.restorer
     carried = going.finish() if mode == "go_on" else going.take_back()
     session.done("the restore is taken back" if carried.undone else "the restore is finished")
     for item in (*carried.kept, *carried.losses):
@@ -119,7 +119,7 @@ def stoppable(session: Session, meant: Snapshot | None = None) -> Iterator[None]
         yield
     except KeyboardInterrupt as stopped:
         number = getattr(stopped, "number", signal.SIGINT)
-        safety = session.history.going.changed
+        safety = session.history.restorer.changed
         if safety is None:
             hint = (
                 f"again with: git envrestore {meant.id[:7]} ('@' is what was saved here, by now)"
@@ -138,7 +138,7 @@ NOT_EXACT = 5
 NEWEST = "@"
 MODES = ("undo", "redo", "go_on", "take_back")
 SPELLED = {"go_on": "--continue", "take_back": "--abort"}
-HERE = ("plan", "keep_new", "keep_code", "head", "relocate", "roots", "services", "verify")
+HERE = ("plan", "keep_new", "keep_tracked", "head", "relocate", "roots", "services", "verify")
 CHOOSING = ("only", *HERE)
 CHANGING = ("to", "attachments", *CHOOSING)
 """What makes no sense without a moment."""
@@ -153,34 +153,29 @@ EXCLUDING = {
 """Options that make no sense together, by the one that decides."""
 
 
-@command("envrestore", "git envrestore [<options>] [<rev>] [-- <pathspec>…]", writes=True)
+@command("envrestore", "git envrestore [<options>] [<rev>] [-- <pathspec>...]", writes=True)
 @argument("words", many=True)
-@option("-n", "--dry-run", is_flag=True, help="print the plan and change nothing")
-@option("--to", "to", metavar="<directory>", help="write the moment there, and touch nothing here")
-@option("--plan", metavar="<id>", help="only if it is still the plan that was shown under this id")
-@option("--keep-new", is_flag=True, help="remove nothing that came after the moment")
-@option("--keep-code", is_flag=True, help="leave the files alone that HEAD tracks")
-@option("--only", metavar="<class>,…", multiple=True, help="only these: " + ", ".join(CLASSES))
-@option("--head", is_flag=True, help="also move HEAD to the code commit of that moment")
-@option("--relocate", is_flag=True, help="have what comes of another working tree name this one")
-@option("--services", is_flag=True, help="with the state of the services that are configured")
-@option("--verify", is_flag=True, help="then run the check that the moment was judged by")
+@in_place_options
+@option("--to", "to", metavar="<directory>", help="write into this directory; change nothing here")
+@option("--keep-new", is_flag=True, help="do not remove files that are newer than the snapshot")
+@option("--keep-tracked", is_flag=True, help="do not change files that HEAD tracks")
+@option("--only", metavar="<class>,...", multiple=True, help="restore only: " + ", ".join(CLASSES))
+@option("--head", is_flag=True, help="also move HEAD to the code commit of the snapshot")
+@option("--relocate", is_flag=True, help="replace the path of the other working tree by yours")
+@option("--verify", is_flag=True, help="then run the recorded check of the snapshot")
 @option(
     "--attachments",
     metavar="<directory>",
-    help="write what was attached to the moment there, and nothing else",
+    help="write only the attached files into this directory",
 )
-@option("-f", "--force", is_flag=True, help="override the refusals that name it")
-@option("--allow-unsigned", "foreign", is_flag=True, help="restore a snapshot that none of your keys signed")
+@allow_unsigned("restore")
 @option("--roots", is_flag=True, help="with --allow-unsigned: change additional roots too")
-@option(
-    "--undo", is_flag=True, help="take back the last restore, or go to the state before; a number: so many"
-)
-@option("--redo", is_flag=True, help="go forth again after an undo")
-@option("--continue", "go_on", is_flag=True, help="finish a restore that was broken off")
-@option("--abort", "take_back", is_flag=True, help="take back a restore that was broken off")
+@option("--undo", is_flag=True, help="undo the last restore, or <number> steps")
+@option("--redo", is_flag=True, help="redo the last undo")
+@option("--continue", "go_on", is_flag=True, help="finish an interrupted restore")
+@option("--abort", "take_back", is_flag=True, help="undo an interrupted restore")
 def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
-    """Restores a snapshot; saves the working tree first. Without <rev> it lists likely ones; paths: from the newest."""
+    """Restore a snapshot; the current files are saved first. Without <rev>, list likely snapshots."""
     _refuse_excluding(options)
     mode = _mode(options)
     revision = words[0] if words else None
@@ -206,7 +201,7 @@ def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
     # Whether there is a check at all is known before anything is changed.
     check = session.history.checks.recorded(snapshot) if options["verify"] else None
     with stoppable(session, snapshot), _shown_steps(session, options) as wish:
-        restored = session.history.going.to(snapshot, wish)
+        restored = session.history.restorer.to(snapshot, wish)
     if check is None or options["dry_run"]:
         return _tell(session, restored, options)
     return _tell_and_check(session, restored, options, check)
@@ -228,7 +223,7 @@ def _tell_and_check(session: Session, restored: RestoreResult, options: dict[str
 def step(session: Session, mode: str, revision: str | None, options: dict[str, Any]) -> int:
     """Undo or redo, as often as the operand says."""
     steps = 1 if revision is None else _number(revision, mode)
-    go = session.history.going.undo if mode == "undo" else session.history.going.redo
+    go = session.history.restorer.undo if mode == "undo" else session.history.restorer.redo
     with stoppable(session), _shown_steps(session, options) as wish:
         restored = go(steps, wish)
     # Who has just gone back gets forth by that: one more undo would lead further back.
@@ -298,13 +293,15 @@ def _revision(session: Session, revision: str | None) -> str:
     if session.paths:
         # As `git restore -- <path>` restores from the nearest source.
         return NEWEST
-    raise UsageError("no snapshot given", hint="the newest: git envrestore @ …; git envlog lists them")
+    raise UsageError("no snapshot given", hint="the newest: git envrestore @ ...; git envlog lists them")
 
 
 def _classes(lists: tuple[str, ...]) -> frozenset[str] | None:
     words = [word for words in lists for word in words.split(",") if word]
     if not set(words) <= set(CLASSES):
-        from git_envhist.cli.views.restore import class_for_option
+        from git_envhist.cli.views.restore import (
+            class_for_option,  # loaded late: only an unknown class needs it
+        )
 
         words = [class_for_option(word) for word in words]
     return checked_classes(words)
@@ -321,11 +318,11 @@ def _wish(
         pathspecs=anchored_paths(session),
         classes=_classes(options["only"]),
         keep_new=options["keep_new"],
-        keep_code=options["keep_code"],
+        keep_code=options["keep_tracked"],
         head=options["head"],
         relocate=options["relocate"],
         force=options["force"],
-        foreign=options["foreign"],
+        foreign=options["allow_unsigned"],
         roots=options["roots"],
         services=options["services"],
         dry_run=options["dry_run"],
@@ -339,7 +336,7 @@ def _wish(
 
 def _say_plan(session: Session, planned: RestoreResult) -> None:
     if planned.plan.steps or planned.plan.directories:
-        for line in plan_lines(planned, _words(session, planned.target)):
+        for line in plan_lines(planned, _words(session, planned.target), session.signed):
             session.line(line)
     # Whatever is complained of from here on is about this plan: it stands before that.
     session.output.flush()
@@ -371,7 +368,7 @@ def _tell(
 
         there = None if options.get("to") else back
         story = fact_lines(session, restored.story, indent=2)
-        for line in dry_run_lines(restored, _words(session, restored.target), there, story):
+        for line in dry_run_lines(restored, _words(session, restored.target), session.signed, there, story):
             session.line(line)
     else:
         from git_envhist.cli import errors  # loaded late: what is planned or told as JSON needs none
@@ -425,7 +422,7 @@ def _write_elsewhere(session: Session, snapshot: Snapshot, options: dict[str, An
     from git_envhist.cli.paths import refuse_place  # loaded late: most restores go into the environment
 
     refuse_place(session, options["to"])
-    written = session.history.going.write_to(snapshot, options["to"], wish)
+    written = session.history.restorer.write_to(snapshot, options["to"], wish)
     return _tell(session, written, options)
 
 
@@ -441,33 +438,27 @@ def _show_likeliest(session: Session) -> int:
 DEFAULTS: dict[str, Any] = {
     "only": (),
     "keep_new": False,
-    "keep_code": False,
+    "keep_tracked": False,
     "head": False,
     "relocate": False,
-    "foreign": False,
+    "allow_unsigned": False,
     "roots": False,
 }
 
 
 @command("undo", "git envlog undo [<number>]", writes=True)
 @argument("number")
-@option("-n", "--dry-run", is_flag=True, help="print the plan and change nothing")
-@option("--plan", metavar="<id>", help="refuse unless it is still the plan that was printed with this id")
-@option("-f", "--force", is_flag=True, help="override the refusals that name it")
-@option("--services", is_flag=True, help="with the state of the services that are configured")
+@in_place_options
 def undo(session: Session, number: str | None, **options: Any) -> int:
-    """Goes to the newest earlier state that differs from what is here now, or so many back; that is saved first."""
+    """Go back to the last state that differs from now, or <number> states back. The current files are saved first."""
     session.no_paths()
     return step(session, "undo", number, {**DEFAULTS, **options})
 
 
 @command("redo", "git envlog redo [<number>]", writes=True)
 @argument("number")
-@option("-n", "--dry-run", is_flag=True, help="print the plan and change nothing")
-@option("--plan", metavar="<id>", help="refuse unless it is still the plan that was printed with this id")
-@option("-f", "--force", is_flag=True, help="override the refusals that name it")
-@option("--services", is_flag=True, help="with the state of the services that are configured")
+@in_place_options
 def redo(session: Session, number: str | None, **options: Any) -> int:
-    """Goes forth again after an undo, as long as nothing new has come."""
+    """Redo the last undo. Only possible while nothing new was captured."""
     session.no_paths()
     return step(session, "redo", number, {**DEFAULTS, **options})

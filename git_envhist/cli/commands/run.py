@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from git_envhist.capture.pipeline import CaptureKeywords
 
 
-@command("run", "git envlog run [<options>] [--] <command>…", writes=True, ends_in_command=True)
+@command("run", "git envlog run [<options>] [--] <command>...", writes=True, ends_in_command=True)
 @option(
     "-m",
     "--message",
     "messages",
     metavar="<intent>",
     multiple=True,
-    help="why it is run; the command itself by default; repeatable",
+    help="why you run it (the command itself); repeatable",
 )
-@option("--verify", metavar="<command>", help="check what came of it, and keep the verdict")
+@option("--verify", metavar="<command>", help="then run this check and store its result")
 def run(session: Session, messages: tuple[str, ...], verify: str | None) -> int:
-    """Runs a command between two snapshots, keeps what it writes and how it ends, and ends with its status."""
+    """Take a snapshot, run a command, take another one. Store its output and exit with its status."""
     words = session.paths or ()
     if not words or not words[0]:
         raise UsageError("no command given", hint="git envlog run npm install")

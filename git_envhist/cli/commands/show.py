@@ -6,7 +6,7 @@ import os
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.formats import FormatContext, format_date
-from git_envhist.cli.parser import argument, option
+from git_envhist.cli.parser import argument, date_format
 from git_envhist.cli.views.details import (
     fact_lines,
     facts_of,
@@ -45,7 +45,12 @@ def show_now(session: Session, date: str | None) -> None:
     changes, facts = comparison.files, comparison.facts
     counts = count(changes)
     if session.json:
-        from git_envhist.cli.json_values import SCHEMA, changed_json, fact_json, moment
+        from git_envhist.cli.json_values import (  # loaded late: only --json needs it
+            SCHEMA,
+            changed_json,
+            fact_json,
+            moment,
+        )
 
         changed = changed_json(counts, changes)
         at = moment(session.history.now)
@@ -107,9 +112,9 @@ NOW = "now"
 
 @command("show", "git envlog show [<rev>] [-- <path>]", bare=True)
 @argument("words", many=True)
-@option("--date", metavar="<style>", help="times as iso, short, relative, unix, format:…, as in git log")
+@date_format
 def show(session: Session, words: tuple[str, ...], date: str | None) -> None:
-    """Shows the card of a snapshot (the newest by default), or with a path that file's bytes as they were."""
+    """Show a snapshot in full (default: the newest). With a path, print that file from the snapshot."""
     revision = words[0] if words else None
     if len(words) > 1:
         _take_paths(session, words)

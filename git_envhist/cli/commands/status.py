@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 
 from git_envhist._version import __version__
@@ -13,6 +14,7 @@ from git_envhist.cli.commands.install import DONE, place_of
 from git_envhist.cli.errors import newest_report, warn, warn_if_half_way
 from git_envhist.cli.formats import seconds
 from git_envhist.cli.parser import option
+from git_envhist.errors import EnvhistError
 from git_envhist.git.config import LocalZone
 from git_envhist.integrations.status import read_status
 from git_envhist.model.work import HookRun, InstalledPart, IntegrationStatus
@@ -26,14 +28,15 @@ TOLD = 5
 
 
 @command("status", "git envlog status [--report]")
-@option(
-    "--report", is_flag=True, help="all that a report of a problem needs: versions, settings, every run kept"
-)
+@option("--report", is_flag=True, help="print versions, settings and runs, for a bug report")
 def status(session: Session, report: bool) -> None:
-    """Tells what captures by itself here, when it last did, and what went wrong."""
+    """Show which hooks take snapshots here, their last runs and their errors."""
     session.no_paths()
     found = read_status(place_of(session, only_looks=True), session.history.settings)
     warn_if_half_way(session.history)
+    with suppress(EnvhistError):
+        # A name that had to be recovered is a warning of the history.
+        _ = session.history.timeline
     if session.json:
         session.print_json(_as_json(found, _settings(session) if report else None))
         return

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.json_values import SCHEMA, Json, moment
-from git_envhist.cli.parser import argument, option
+from git_envhist.cli.parser import argument, force, option
 from git_envhist.cli.views.log import SHORTEST_ID, format_context, id_length
 from git_envhist.errors import UsageError
 from git_envhist.history.timeline import subject
@@ -26,7 +26,7 @@ DEFINITION = option(
     "files",
     metavar="<file>",
     multiple=True,
-    help="what defines the agent: its prompts, its tools; repeatable",
+    help="file with the agent's prompts or tools; repeatable",
 )
 WIDEST_STATUS = max(len(status.value) for status in TaskStatus)
 
@@ -36,7 +36,7 @@ WIDEST_STATUS = max(len(status.value) for status in TaskStatus)
 @argument("which", metavar="[<text> | <number>]")
 @DEFINITION
 def task(session: Session, action: str, which: str | None, files: tuple[str, ...]) -> None:
-    """Keeps the tasks of a piece of work with the timeline; what is here is captured when one begins or ends."""
+    """Add and update tasks. A snapshot is taken when a task starts or ends."""
     session.no_paths()
     tasks = session.history.tasks
     if action == "list" and which is None:
@@ -50,11 +50,11 @@ def task(session: Session, action: str, which: str | None, files: tuple[str, ...
         raise UsageError(f"not a word that 'task' knows: '{action}'", hint=USAGE)
 
 
-@command("resume", "git envlog resume [--definition <file>]… [--force]")
+@command("resume", "git envlog resume [--definition <file>]... [--force]")
 @DEFINITION
-@option("-f", "--force", is_flag=True, help="also where the task was told under another definition")
+@force("resume even if the agent definition changed")
 def resume(session: Session, files: tuple[str, ...], force: bool) -> None:
-    """Says which task comes next, the first neither completed nor skipped, and the snapshot that it starts from."""
+    """Show the next task (neither completed nor skipped) and the snapshot that it starts from."""
     session.no_paths()
     found = session.history.tasks.resume(definition=definition_of_files(files), force=force)
     if session.json:

@@ -20,10 +20,10 @@ from git_envhist.model import BisectResult, CheckResult, Snapshot, VerdictStatus
 from git_envhist.text import escape, escape_invalid
 
 
-@command("verify", "git envlog verify [<rev>] [-- <command>…]", writes=True)
+@command("verify", "git envlog verify [<rev>] [-- <command>...]", writes=True)
 @argument("revision")
 def verify(session: Session, revision: str | None) -> int:
-    """Runs a check on what is here now, or in a throw-away environment of an older moment; its answer is the status."""
+    """Run a check on the current files, or on an older snapshot in a temporary copy. Exit with its result."""
     try:
         checked = session.history.checks.run(revision or "now", _typed(session), watching(session))
     except SnapshotNotFound as error:
@@ -42,11 +42,11 @@ def verify(session: Session, revision: str | None) -> int:
     return answer_status(checked.verdict)
 
 
-@command("bisect", "git envlog bisect [--good <rev>] [--bad <rev>] [-- <command>…]")
-@option("--good", metavar="<rev>", help="a moment where the check passes; the newest such by default")
-@option("--bad", metavar="<rev>", help="a later one where it fails; the newest by default")
+@command("bisect", "git envlog bisect [--good <rev>] [--bad <rev>] [-- <command>...]")
+@option("--good", metavar="<rev>", help="a snapshot where the check passes (the newest such)")
+@option("--bad", metavar="<rev>", help="a later snapshot where it fails (the newest)")
 def bisect(session: Session, good: str | None, bad: str | None) -> int:
-    """Finds the first moment where a check fails, in the fewest tries; then tells what that step changed."""
+    """Find the first snapshot where a check fails by binary search, and show what that snapshot changed."""
     watch = watching(session)._replace(trying=_say_what_is_tried, tried=_say_what_came)
     found = session.history.checks.bisect(good, bad, _typed(session), watch)
     if session.json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.commands.capture import captured_lines, warn_of_missing
 from git_envhist.cli.errors import warn
@@ -13,17 +13,24 @@ from git_envhist.cli.parser import option
 from git_envhist.cli.views.details import read_details
 from git_envhist.errors import UsageError
 from git_envhist.integrations.watch import SETTLE, WatchCallbacks, watch
-from git_envhist.model import CaptureResult
+from git_envhist.model import CaptureResult, Trigger
 
 
 @command("watch", "git envlog watch [<options>]", writes=True)
-@option("--settle", metavar="<seconds>", help="how long nothing is to change before a capture; 2 by default")
+@option("--settle", metavar="<seconds>", help="time without changes before a snapshot is taken (2)")
 def watch_command(session: Session, settle: str | None) -> None:
-    """Takes a snapshot whenever the environment has come to rest after a change, until it is stopped."""
+    """Take a snapshot after each change, once no more changes follow. Runs until stopped."""
     session.no_paths()
     told = WatchCallbacks(partial(_tell, session), warn)
-    # Forked workers serve: this process has nothing but the watching to do.
-    watch(lambda: AroundHistory.open(".", workers="fork"), told, _seconds(settle))
+
+    def open_history() -> EnvHistory:
+        # This process has one thread, so its workers can be forked.
+        return EnvHistory.open(".", workers="fork", one_command=True)
+
+    def capture() -> CaptureResult:
+        return open_history().capture(trigger=Trigger.WATCH, if_changed=True)
+
+    watch(open_history(), capture, told, _seconds(settle))
 
 
 def _seconds(text: str | None) -> float:
@@ -44,7 +51,7 @@ def _tell(session: Session, captured: CaptureResult) -> None:
     warn_of_missing(captured.missing)
     if session.json:
         history = session.history
-        history.forget_world()
+        history.refresh()
         snapshot = history.resolve(captured.snapshot.id)
         told = snapshot_json(snapshot, read_details(history, snapshot), most_paths=PATHS_IN_LISTS)
         session.print_json(captured_json(captured, told))

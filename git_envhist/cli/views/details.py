@@ -28,7 +28,7 @@ from git_envhist.snapshots.names import RESERVED
 from git_envhist.text import escape
 
 if TYPE_CHECKING:
-    from git_envhist.api import AroundHistory
+    from git_envhist.api import EnvHistory
     from git_envhist.cli.json_values import Details
     from git_envhist.cli.views.diff_source import DiffSource, DiffStyle
 
@@ -98,7 +98,7 @@ WITH_CONTENTS = ("patch", "stat", "raw")
 
 
 def fetch_sides(
-    history: AroundHistory,
+    history: EnvHistory,
     before: Snapshot | str | None,
     after: Snapshot | str,
     changes: Iterable[Change],
@@ -123,18 +123,18 @@ def fetch_sides(
             fetch_blobs(history.repository, os.environ, moment, blobs)
 
 
-def fetch_snapshots(history: AroundHistory, *moments: Snapshot | str) -> None:
+def fetch_snapshots(history: EnvHistory, *moments: Snapshot | str) -> None:
     """Have all of some snapshots here: what was moved is told by its contents."""
     for moment in moments:
         if isinstance(moment, Snapshot):
-            history.bring(moment, TOP)
+            history.with_contents(moment, TOP)
 
 
-def with_lists(history: AroundHistory, snapshot: Snapshot) -> Snapshot:
+def with_lists(history: EnvHistory, snapshot: Snapshot) -> Snapshot:
     """The snapshot, once its lists and those of the one before are here."""
     if snapshot.parent is not None and is_fetched(snapshot.timeline):
-        history.bring(replace(snapshot, tree=snapshot.parent))
-    return history.bring(snapshot)
+        history.with_contents(replace(snapshot, tree=snapshot.parent))
+    return history.with_contents(snapshot)
 
 
 def the_one_before(snapshot: Snapshot) -> Snapshot | None:
@@ -146,14 +146,14 @@ T = TypeVar("T")
 LABEL = 11
 
 
-def read_details(history: AroundHistory, snapshot: Snapshot) -> Details:
+def read_details(history: EnvHistory, snapshot: Snapshot) -> Details:
     """What is missing, what git saw, and every path that differs from the snapshot before."""
     with CatFile(history.repository.git) as reader:
         return details_of(history, reader, snapshot, changes_of(history, snapshot))
 
 
 def details_of(
-    history: AroundHistory, reader: CatFile, snapshot: Snapshot, changes: tuple[Change, ...]
+    history: EnvHistory, reader: CatFile, snapshot: Snapshot, changes: tuple[Change, ...]
 ) -> Details:
     """The same, where it is known what differs."""
     from git_envhist.cli.json_values import Details  # loaded late: likewise
@@ -171,7 +171,7 @@ def details_of(
     return Details(missing, git_changed, changes, facts, services)
 
 
-def services_of(history: AroundHistory, snapshot: Snapshot) -> tuple[str, ...]:
+def services_of(history: EnvHistory, snapshot: Snapshot) -> tuple[str, ...]:
     """The services whose state a snapshot holds."""
     from git_envhist.services import kept_services  # loaded late: a diff needs none of it
 
@@ -179,7 +179,7 @@ def services_of(history: AroundHistory, snapshot: Snapshot) -> tuple[str, ...]:
         return tuple(kept_services(reader, snapshot.tree))
 
 
-def facts_of(history: AroundHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
+def facts_of(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
     """What differs beside the files from the snapshot before; nothing for the first."""
     from git_envhist.diff.facts import changed_facts  # loaded late: keeps envlog fast
 
@@ -188,7 +188,7 @@ def facts_of(history: AroundHistory, snapshot: Snapshot) -> tuple[FactChange, ..
     )
 
 
-def file_facts(history: AroundHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
+def file_facts(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
     """What files say that differ from the snapshot before: keys of configuration, programs; nothing for the first."""
     from git_envhist.cli.views.summary import config_facts  # loaded late: keeps envlog fast
     from git_envhist.diff.classes import programs  # loaded late: likewise
@@ -213,7 +213,7 @@ def fact_lines(session: Session, changes: Sequence[FactChange], indent: int = LA
     return [" " * indent + line for line in texts.decode("utf-8", "surrogateescape").splitlines()]
 
 
-def with_outputs(history: AroundHistory, snapshot: Snapshot) -> Snapshot:
+def with_outputs(history: EnvHistory, snapshot: Snapshot) -> Snapshot:
     """The snapshot, with what its checks wrote as far as the keys are here."""
     if not any(verdict.sealed_output for verdict in snapshot.verdicts):
         return snapshot
@@ -222,7 +222,7 @@ def with_outputs(history: AroundHistory, snapshot: Snapshot) -> Snapshot:
     return with_output(snapshot, history.keys.opening)
 
 
-def missing_of(history: AroundHistory, snapshot: Snapshot) -> tuple[MissingPath, ...]:
+def missing_of(history: EnvHistory, snapshot: Snapshot) -> tuple[MissingPath, ...]:
     """The paths that are not in a snapshot, and why."""
     if snapshot.complete:
         return ()
@@ -231,7 +231,7 @@ def missing_of(history: AroundHistory, snapshot: Snapshot) -> tuple[MissingPath,
 
 
 def changes_of(
-    history: AroundHistory, snapshot: Snapshot, pathspecs: Sequence[bytes] = ()
+    history: EnvHistory, snapshot: Snapshot, pathspecs: Sequence[bytes] = ()
 ) -> tuple[Change, ...]:
     """Every path in which a snapshot differs from the one before it."""
     from git_envhist.diff.compare import compare  # loaded late: keeps envlog fast
@@ -240,7 +240,7 @@ def changes_of(
     return compare(history.repository.git, snapshot.parent, snapshot.commit, pathspecs=pathspecs)
 
 
-def diff_source(history: AroundHistory, snapshot: Snapshot, pathspecs: Sequence[bytes]) -> DiffSource:
+def diff_source(history: EnvHistory, snapshot: Snapshot, pathspecs: Sequence[bytes]) -> DiffSource:
     """A snapshot and the one before it, side by side."""
     from git_envhist.cli.views.diff_source import DiffSource  # loaded late: keeps envlog fast
     from git_envhist.git.diff import empty_tree  # loaded late: likewise
@@ -252,14 +252,14 @@ def diff_source(history: AroundHistory, snapshot: Snapshot, pathspecs: Sequence[
     return DiffSource(git, before, snapshot.commit, changes, history.open_sealed)
 
 
-def diff_manner(session: Session, *, ended_by_nul: bool, whole_ids: bool = False) -> DiffStyle:
+def diff_manner(session: Session, *, ended_by_nul: bool, full_index: bool = False) -> DiffStyle:
     """How a diff below a snapshot's line is to look."""
     from git_envhist.cli.views.diff_source import DiffStyle  # loaded late: keeps envlog fast
 
     quote_all = dict(session.history.repository.read_config()).get("core.quotepath") != "false"
     plain = session.output.plain
     return DiffStyle(
-        session.palette, session.columns, ended_by_nul, quote_all, plain=plain, whole_ids=whole_ids
+        session.palette, session.columns, ended_by_nul, quote_all, plain=plain, full_index=full_index
     )
 
 

@@ -49,7 +49,7 @@ class DiffStyle:
     """Show the values in sealed files."""
     plain: bool = False
     """Spell our own symbols with plain letters."""
-    whole_ids: bool = False
+    full_index: bool = False
     """Name the contents of a patch by their whole ids, and not by as much of them as tells them apart."""
 
 

@@ -16,22 +16,18 @@ from git_envhist.cli.paths import refuse_place
 from git_envhist.cli.progress import shown_steps
 from git_envhist.cli.views.details import details_of, with_lists, with_outputs
 from git_envhist.diff.sizes import steps_of
-from git_envhist.disk import cannot_write, remove_if_present, sync, write_all
+from git_envhist.disk import Durability, cannot_write, remove_if_present, replacement, write_all
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.git.cat_file import CatFile
 from git_envhist.history.graph import LogLine, fold_turns
-from git_envhist.history.timeline import subject
-from git_envhist.history.titles import title
 from git_envhist.html import BEGINNING, document
 from git_envhist.model import Snapshot
 from git_envhist.platform import SYSTEM, open_itself
 from git_envhist.probes import kinds
-from git_envhist.text import escape, escape_invalid
+from git_envhist.text import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from git_envhist.api import AroundHistory
+    from git_envhist.api import EnvHistory
     from git_envhist.cli.command import Session
 
 
@@ -41,7 +37,7 @@ MAX_AREAS = 40
 
 
 def json_values_with_sizes(
-    history: AroundHistory, shown: Sequence[Snapshot], *, most_paths: int, most_areas: int = MAX_AREAS
+    history: EnvHistory, shown: Sequence[Snapshot], *, most_paths: int, most_areas: int = MAX_AREAS
 ) -> list[Json]:
     """The moments in their order, each as `--json` has it, with its `extent`."""
     values: dict[str, Json] = {}
@@ -50,7 +46,7 @@ def json_values_with_sizes(
     return [values[one.commit] for one in shown]
 
 
-def _runs(history: AroundHistory, shown: Sequence[Snapshot]) -> Iterator[list[Snapshot]]:
+def _runs(history: EnvHistory, shown: Sequence[Snapshot]) -> Iterator[list[Snapshot]]:
     """For each timeline all moments from the oldest shown to the newest, oldest first: sizes add up along them."""
     known = {one.commit: one for one in shown}
     left = dict(known)
@@ -64,7 +60,7 @@ def _runs(history: AroundHistory, shown: Sequence[Snapshot]) -> Iterator[list[Sn
 
 
 def _measured(
-    history: AroundHistory, moments: list[Snapshot], wanted: set[str], most_paths: int, most_areas: int
+    history: EnvHistory, moments: list[Snapshot], wanted: set[str], most_paths: int, most_areas: int
 ) -> dict[str, Json]:
     git = history.repository.git
     told: dict[str, Json] = {}
@@ -109,23 +105,14 @@ def _write_through(place: str, data: bytes) -> None:
 
 
 def _replace(whole: str, data: bytes) -> None:
-    beside = BESIDE.format(whole, os.getpid())
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
-    try:
-        # Held until the end: by it another run knows that somebody is still at it.
+    temporary = BESIDE.format(whole, os.getpid())
+    with replacement(
+        whole, durability=Durability.FILE, mode=None, keep_mode=True, temporary=temporary
+    ) as descriptor:
+        # The lock lasts until the page has its name; another run that sweeps leaves a locked file alone.
         if SYSTEM.flock:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        with suppress(FileNotFoundError):
-            os.fchmod(descriptor, stat.S_IMODE(os.stat(whole).st_mode))
         write_all(descriptor, data, 0)
-        # Else a power cut could leave an empty file in the place of the old page.
-        sync(descriptor)
-        os.replace(beside, whole)
-    except BaseException:
-        remove_if_present(beside)
-        raise
-    finally:
-        os.close(descriptor)
 
 
 def _sweep(whole: str) -> None:
@@ -183,7 +170,7 @@ def write_page(session: Session, file: str, shown: Sequence[Snapshot]) -> None:
     refuse_what_is_no_page(file)
     with shown_steps() as tell:
         tell(f"measuring {count(len(shown), 'moment')}")
-        values = with_titles(json_values_with_sizes(history, shown, most_paths=PATHS_IN_LISTS), shown)
+        values = json_values_with_sizes(history, shown, most_paths=PATHS_IN_LISTS)
         values = folded(values, fold_turns(shown, history.now.tzinfo))
     place = os.path.basename(history.repository.root) or history.repository.root
     text = document(place, moment(history.now), values)
@@ -194,15 +181,6 @@ def write_page(session: Session, file: str, shown: Sequence[Snapshot]) -> None:
     refuse_place(session, file)
     put_page(file, raw)
     session.line(f"wrote '{escape(file)}': {count(len(shown), 'moment')}, {size(len(raw))}")
-
-
-def with_titles(values: Iterable[Json], shown: Sequence[Snapshot]) -> list[Json]:
-    """These moments' values, each with the line that a list prints for it where its own words are another."""
-    return [
-        value if line == subject(one.intent) else {**value, "title": escape_invalid(line)}
-        for value, one in zip(values, shown, strict=True)
-        for line in (title(one),)
-    ]
 
 
 def folded(values: Sequence[Json], lines: Sequence[LogLine]) -> list[Json]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from git_envhist.cli.formats import (
     NOT_CHECKED,
     FormatContext,
+    carried_words,
     claim,
     count,
     effect_words,
@@ -44,7 +45,7 @@ from git_envhist.model import IntentSource, MissingPath, Snapshot, Verdict
 from git_envhist.text import escape
 
 if TYPE_CHECKING:
-    from git_envhist.api import AroundHistory
+    from git_envhist.api import EnvHistory
     from git_envhist.cli.command import Session
     from git_envhist.cli.json_values import Json
 
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 # Many moments as JSON values: one git tells what they changed, where asking of each took two processes a moment.
 
 
-def json_values(history: AroundHistory, shown: Sequence[Snapshot], *, most_paths: int) -> Iterator[Json]:
+def json_values(history: EnvHistory, shown: Sequence[Snapshot], *, most_paths: int) -> Iterator[Json]:
     """The moments in their order, each as `--json` has it, some at a time."""
     from git_envhist.cli.json_values import snapshot_json  # loaded late: only JSON needs it
     from git_envhist.cli.views.details import (  # loaded late: only a card needs it
@@ -88,7 +89,7 @@ def print_list(session: Session, shown: list[Snapshot], *, measured: bool) -> No
     session.line("\n]" if shown else "]")
 
 
-def _json_values(history: AroundHistory, shown: list[Snapshot], *, measured: bool) -> Iterable[Json]:
+def _json_values(history: EnvHistory, shown: list[Snapshot], *, measured: bool) -> Iterable[Json]:
     from git_envhist.cli.json_values import PATHS_IN_LISTS  # loaded late: only JSON needs it
 
     if measured:
@@ -155,7 +156,7 @@ def list_lines(
 
 
 def _story(snapshot: Snapshot, look: FormatContext, timelines: bool) -> str:
-    parts = (look.signed(story_line(snapshot)), _known_from(snapshot, look))
+    parts = (look.signed(story_line(snapshot)), carried_words(snapshot, look))
     story = escape(" · ".join(part for part in parts if part))
     return f"[{escape(snapshot.timeline)}] {story}".rstrip() if timelines else story
 
@@ -173,14 +174,6 @@ def _columns(intent: str, story: str, intent_width: int, room: int | None) -> tu
     return (pad(intent, intent_width) if story else intent), story
 
 
-def _known_from(snapshot: Snapshot, look: FormatContext) -> str:
-    """`✓ from 10:02`, where the verdict is that of an equal moment before."""
-    verdict = snapshot.verdict
-    if verdict is None or verdict.carried_from is None:
-        return ""
-    return f"{symbol(verdict)} from {look.printed(verdict.at)}{services_phrase(verdict)}"
-
-
 def _named(words: str, snapshot: Snapshot) -> str:
     names = f" ({', '.join(map(escape, snapshot.names))})" if snapshot.names else ""
     return escape(words) + names
@@ -188,9 +181,7 @@ def _named(words: str, snapshot: Snapshot) -> str:
 
 def oneline(snapshot: Snapshot, look: FormatContext, palette: Palette, columns: int | None) -> str:
     """Id and intent, as `git log --oneline` has them; cut to the terminal only."""
-    text = " · ".join(
-        part for part in (escape(claim(snapshot)), _named(subject(snapshot.intent), snapshot)) if part
-    )
+    text = " · ".join(part for part in (escape(claim(snapshot)), _named(title(snapshot), snapshot)) if part)
     if columns is not None:
         text = shorten(text, columns - look.id_length - 1)
     return f"{palette.paint('id', look.short_id(snapshot))} {text}"
@@ -334,7 +325,7 @@ class LogQuery:
         return bool(self.pathspecs or searches or choice.verdicts or choice.triggers)
 
 
-def select(history: AroundHistory, wanted: LogQuery) -> list[Snapshot]:
+def select(history: EnvHistory, wanted: LogQuery) -> list[Snapshot]:
     """The snapshots that were asked for, in the order in which they are shown."""
     whole = not (wanted.revisions or wanted.pathspecs or wanted.choice.restricts or wanted.every)
     # Names stand where they were given last, which only the whole timeline tells; a note may stand anywhere.
@@ -348,22 +339,24 @@ def select(history: AroundHistory, wanted: LogQuery) -> list[Snapshot]:
 
         shown = filter_by_summary(history.repository.git, shown, wanted.choice.summary, history.keys.opening)
     if wanted.choice.searches_content:
-        from git_envhist.history.content_search import those_with_content  # loaded late: likewise
+        from git_envhist.context import refuse_oversized_trees  # loaded late: keeps envlog fast
+        from git_envhist.history.search import filter_by_content  # loaded late: likewise
 
-        shown = those_with_content(history, shown, wanted.choice, wanted.pathspecs)
+        refuse_oversized_trees(history, shown)
+        shown = filter_by_content(history.repository.git, shown, wanted.choice, wanted.pathspecs)
     if wanted.limit is not None and wanted.limit >= 0:
         shown = shown[: wanted.limit]
     return shown[::-1] if wanted.reverse else shown
 
 
-def _recent(history: AroundHistory, limit: int | None) -> list[Snapshot]:
+def _recent(history: EnvHistory, limit: int | None) -> list[Snapshot]:
     name = history.timeline
     if name is None:
         return []
     return list(Timeline.of(name, history.log(limit if limit is None or limit >= 0 else None)).snapshots)
 
 
-def _reached(history: AroundHistory, wanted: LogQuery) -> list[Snapshot]:
+def _reached(history: EnvHistory, wanted: LogQuery) -> list[Snapshot]:
     if wanted.every:
         if wanted.revisions:
             raise UsageError("--all and a range exclude each other")
@@ -377,39 +370,39 @@ def _reached(history: AroundHistory, wanted: LogQuery) -> list[Snapshot]:
                 return newest
         # What was fetched may be ours: it is told once, by our own copy.
         everything: dict[str, Snapshot] = {}
-        for line in history.world.timelines():
+        for line in history.catalog.timelines():
             for snapshot in line.snapshots:
                 everything.setdefault(snapshot.id, snapshot)
         return sorted(everything.values(), key=lambda snapshot: snapshot.at, reverse=True)
     if not wanted.revisions:
-        return list(history.world.own.snapshots)
+        return list(history.catalog.own.snapshots)
     return _range(history, wanted.revisions)
 
 
-def _range(history: AroundHistory, revisions: tuple[str, ...]) -> list[Snapshot]:
+def _range(history: EnvHistory, revisions: tuple[str, ...]) -> list[Snapshot]:
     from git_envhist.history.resolve import (  # loaded late: keeps envlog fast
         resolve_range,
         snapshots_in_range,
     )
 
     try:
-        span = resolve_range(revisions[0], history.world, history.now)
+        span = resolve_range(revisions[0], history.catalog, history.now)
     except SnapshotNotFound:
         if is_slip(revisions[0]):
             raise unknown_subcommand(revisions[0]) from None
         raise
     if len(revisions) > 1:
         raise UsageError(f"one range at a time: '{revisions[1]}'", hint="paths stand after '--'")
-    return list(snapshots_in_range(span, history.world.own))
+    return list(snapshots_in_range(span, history.catalog.own))
 
 
 def _that_changed(
-    history: AroundHistory, found: Sequence[Snapshot], pathspecs: tuple[bytes, ...]
+    history: EnvHistory, found: Sequence[Snapshot], pathspecs: tuple[bytes, ...]
 ) -> frozenset[str]:
-    from git_envhist.context import refuse_endless_trees  # loaded late: keeps envlog fast
+    from git_envhist.context import refuse_oversized_trees  # loaded late: keeps envlog fast
     from git_envhist.diff.compare import commits_changing_paths  # loaded late: likewise
 
-    refuse_endless_trees(history, found)
+    refuse_oversized_trees(history, found)
     steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
     return commits_changing_paths(history.repository.git, steps, pathspecs)
 
@@ -420,7 +413,7 @@ FOLDED_AT_ONCE = 8
 """So many times the moments are read as lines are wanted, until there are enough."""
 
 
-def select_folded(history: AroundHistory, wanted: LogQuery) -> list[Snapshot]:
+def select_folded(history: EnvHistory, wanted: LogQuery) -> list[Snapshot]:
     """Return the snapshots that were asked for; of a turn or a run the newest, with the summary of all of it."""
     lines = _lines(history, wanted)
     turns = any(line.is_turn for line in lines)
@@ -428,7 +421,7 @@ def select_folded(history: AroundHistory, wanted: LogQuery) -> list[Snapshot]:
     return shown[::-1] if wanted.reverse else shown
 
 
-def _lines(history: AroundHistory, wanted: LogQuery) -> list[LogLine]:
+def _lines(history: EnvHistory, wanted: LogQuery) -> list[LogLine]:
     most = wanted.limit if wanted.limit is None or wanted.limit >= 0 else None
     # One more tells whether the last line goes on.
     asked = None if most is None else most + 1
@@ -442,12 +435,12 @@ def _lines(history: AroundHistory, wanted: LogQuery) -> list[LogLine]:
         asked *= FOLDED_AT_ONCE
 
 
-def _told(history: AroundHistory, lines: Sequence[LogLine]) -> list[Snapshot]:
-    from git_envhist.context import refuse_endless_trees  # loaded late: keeps envlog fast
+def _told(history: EnvHistory, lines: Sequence[LogLine]) -> list[Snapshot]:
+    from git_envhist.context import refuse_oversized_trees  # loaded late: keeps envlog fast
 
     folded = [line for line in lines if line.is_turn]
     try:
-        refuse_endless_trees(history, (line.newest for line in folded))
+        refuse_oversized_trees(history, (line.newest for line in folded))
         stories = dict(_stories(history, [line.step for line in folded]))
     except EnvhistError:
         # What is damaged is told by others; a list tells as much as it can.
@@ -470,7 +463,7 @@ def _as_one(line: LogLine, story: str | None) -> Snapshot:
     return replace(line.newest, story=" · ".join(part for part in parts if part))
 
 
-def _stories(history: AroundHistory, steps: Sequence[tuple[str, str | None]]) -> Iterator[tuple[str, str]]:
+def _stories(history: EnvHistory, steps: Sequence[tuple[str, str | None]]) -> Iterator[tuple[str, str]]:
     from git_envhist.diff.compare import changes_of  # loaded late: only -S needs it  # loaded late: likewise
     from git_envhist.diff.facts import compare_facts  # loaded late: keeps envlog fast
     from git_envhist.diff.summary import count as count_changes  # loaded late: likewise
@@ -489,16 +482,16 @@ def _stories(history: AroundHistory, steps: Sequence[tuple[str, str | None]]) ->
 # `git envlog --graph`: which moments stand in it, and their lines beside what is told of each.
 
 
-def select_graph(history: AroundHistory, wanted: LogQuery) -> tuple[list[Snapshot], list[GraphRow]]:
+def select_graph(history: EnvHistory, wanted: LogQuery) -> tuple[list[Snapshot], list[GraphRow]]:
     """The moments that were asked for with those that forks and restores tie to them, and a row for each."""
     everything: dict[str, Snapshot] = {}
-    for line in history.world.timelines():
+    for line in history.catalog.timelines():
         for snapshot in line.snapshots:
             everything.setdefault(snapshot.id, snapshot)
     parents = parents_of(everything.values())
     chosen = select(history, replace(wanted, limit=None, every=wanted.every or not wanted.revisions))
     if not wanted.every and not wanted.revisions:
-        tied = connected((one.id for one in history.world.own.snapshots), parents)
+        tied = connected((one.id for one in history.catalog.own.snapshots), parents)
         chosen = [one for one in chosen if one.id in tied]
     shown = [history.judge(one) for one in ordered(chosen, parents)]
     if wanted.limit is not None and wanted.limit >= 0:
@@ -520,7 +513,7 @@ def beside_rows(rows: Sequence[GraphRow], texts: Iterable[str]) -> Iterator[str]
 # Titles of single snapshots, as a list prints them.
 
 
-def format_context(history: AroundHistory) -> FormatContext:
+def format_context(history: EnvHistory) -> FormatContext:
     """Return the style of titles and times in messages about single snapshots."""
     from git_envhist.cli.formats import FormatContext  # loaded late: a list has made its own
 

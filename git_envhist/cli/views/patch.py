@@ -85,7 +85,7 @@ def patch_texts(source: DiffSource, manner: DiffStyle) -> Iterator[bytes]:
     in_words = [change for change in source.changes if change.path not in told_by_git]
     patches = read_patches(
         source.git, source.before, source.after, tuple(told_by_git.values()),
-        renames=source.renames, quote_all=manner.quote_all, whole_ids=manner.whole_ids,
+        renames=source.renames, quote_all=manner.quote_all, whole_ids=manner.full_index,
     )  # fmt: skip
     with CatFile(source.git) as reader:
         contents = DiffContents(source, reader)

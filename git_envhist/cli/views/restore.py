@@ -91,11 +91,11 @@ def plan_id(planned: RestoreResult) -> str:
     """Equal for two plans that do the same to the same files, as they stand here."""
     digest = hashlib.sha256(planned.target.id.encode())
     for step in planned.plan.steps:
-        told = (step.realm, step.path, step.action.value, step.before, step.after, len(step.below), step.unit)
+        told = (step.root, step.path, step.action.value, step.before, step.after, len(step.below), step.unit)
         digest.update(repr(told).encode("utf-8", "surrogateescape"))
     for directory in planned.plan.directories:
         digest.update(
-            repr((directory.realm, directory.path, directory.after)).encode("utf-8", "surrogateescape")
+            repr((directory.root, directory.path, directory.after)).encode("utf-8", "surrogateescape")
         )
     return digest.hexdigest()[:LENGTH]
 
@@ -161,6 +161,7 @@ MAX_ROWS = 12
 FEW_ROWS = 5
 MAX_TOLD = 20
 MAX_OUTSIDE = 3
+Signed = Callable[[str], str]
 WAY_BACK = "git envrestore --undo"
 SHORTER = dict.fromkeys((NOT_CAPTURED, LEFT_OUT_THEN, PLAN_NOT_CAPTURED), "never captured")
 """What of a reason stands behind a count."""
@@ -172,19 +173,24 @@ TITLES = (
 )
 
 
-def plan_lines(restored: RestoreResult, moment: str) -> Iterator[str]:
-    """The plan in two lines, as a restore says them before it begins."""
+def plan_lines(restored: RestoreResult, moment: str, signed: Signed) -> Iterator[str]:
+    """Yield the plan in two lines, as a restore prints them before it begins; `signed`: the signs of counts."""
     yield f"  restore {moment}"
     yield "  " + counts_line(restored)
     gone = [change for change in _of_action(restored.plan, PlanAction.REMOVE) if not _is_directory(change)]
     rows = fold_by_directory(gone, FEW_ROWS)
     if rows:
-        yield f"  removes {', '.join(f'{row.more:,} more' if row.more else _row(row) for row in rows)}"
+        named = (f"{row.more:,} more" if row.more else _row(row, signed) for row in rows)
+        yield f"  removes {', '.join(named)}"
     yield from root_lines(restored.roots)
 
 
 def dry_run_lines(
-    restored: RestoreResult, moment: str, back: str | None = WAY_BACK, story: Iterable[str] = ()
+    restored: RestoreResult,
+    moment: str,
+    signed: Signed,
+    back: str | None = WAY_BACK,
+    story: Iterable[str] = (),
 ) -> Iterator[str]:
     """The whole plan; `back`: None where it would be written elsewhere; `story`: what it changes beyond files."""
     if back is not None and _is_idle(restored):
@@ -198,7 +204,7 @@ def dry_run_lines(
         rows = _rows(restored.plan, action)
         if rows:
             yield f"{title}:"
-            yield from (f"    {_row(row)}" for row in rows)
+            yield from (f"    {_row(row, signed)}" for row in rows)
     yield from _left_lines(notable_skips(restored.plan.left_alone))
     yield from (f"service {escape(line)}" for line in restored.services)
     if restored.head is not None:
@@ -328,23 +334,23 @@ def _goal_lines(target: Snapshot) -> Iterator[str]:
 
 
 def _tracked_line(now: int, before: int) -> str:
-    """`5 tracked files now differ from HEAD (to keep your code: --keep-code)`; those that did before are told apart."""
+    """`5 tracked files now differ from HEAD (to keep your code: --keep-tracked)`; counts files that differed before."""
     told = count(now, "tracked file")
     if before == now:
         return f"{told} {'differs' if now == 1 else 'differ'} from HEAD, as before"
     did = f"{before:,} did before; " if before else ""
-    return f"{told} now {'differs' if now == 1 else 'differ'} from HEAD ({did}to keep your code: --keep-code)"
+    return (
+        f"{told} now {'differs' if now == 1 else 'differ'} from HEAD ({did}to keep your code: --keep-tracked)"
+    )
 
 
 def _edits_line(restored: RestoreResult) -> str:
-    """`uncommitted changes of app.py were replaced: they are in 906b11a (to keep your code: --keep-code)`."""
+    """`uncommitted changes of app.py were replaced: they are in 906b11a (to keep your code: --keep-tracked)`."""
     paths = [escape(quoted(path, quote_all=False)) for path in restored.edits_replaced[:FEW_ROWS]]
     more = len(restored.edits_replaced) - len(paths)
     named = ", ".join(paths) + (f" and {more:,} more" if more else "")
     where = restored.safety.id[:7] if restored.safety is not None else "@~1"
-    return (
-        f"uncommitted changes of {named} were replaced: they are in {where} (to keep your code: --keep-code)"
-    )
+    return f"uncommitted changes of {named} were replaced: they are in {where} (to keep your code: --keep-tracked)"
 
 
 def since_restore_line(restored: RestoreResult, steps: int, *, dry_run: bool) -> str:
@@ -434,11 +440,11 @@ def _is_directory(change: Change) -> bool:
     return change.before is not None and change.before.kind is EntryKind.DIRECTORY
 
 
-def _row(row: SummaryRow) -> str:
+def _row(row: SummaryRow, signed: Signed) -> str:
     path = escape(quoted(row.path, quote_all=False)) or "."
     if row.more:
-        return f"{path} and {row.more} more: {describe_marks(row.count)}"
-    return path if row.change is not None else f"{path} {describe_marks(row.count)}"
+        return f"{path} and {row.more} more: {signed(describe_marks(row.count))}"
+    return path if row.change is not None else f"{path} {signed(describe_marks(row.count))}"
 
 
 def _changes(step: PlanStep) -> Iterator[Change]:
@@ -477,7 +483,7 @@ def tell_check(session: Session, checked: CheckResult, restored: RestoreResult, 
         return answer_status(checked.verdict)
     if not session.json and _is_wanted(session):
         with shown_progress("reading what is here") as progress:
-            undone = session.history.going.undo(1, RestoreOptions(progress=progress))
+            undone = session.history.restorer.undo(1, RestoreOptions(progress=progress))
         session.line(f"taken back: the environment is as it was, {undone.target.id[:7]}")
     else:
         print_error_line(f"hint: take it back: {WAY_BACK}")

@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.compat.chimera.storage import (
     UNDO,
     USER_EMAIL,
@@ -179,7 +179,7 @@ class GhostStack:
     def _file(self) -> str:
         return os.path.join(self._keeping.place_of(self._root), self._keeping.inner, STACK)
 
-    def _open(self, places: Iterable[str]) -> AroundHistory:
+    def _open(self, places: Iterable[str]) -> EnvHistory:
         return self._keeping.open(
             self._root, LibraryRules(only_patterns(places), USER_NAME, USER_EMAIL, named_only=True)
         )
@@ -256,7 +256,7 @@ def _bytes_of(reader: FileReader, path: EnvPath) -> bytes:
         return b""
 
 
-def _known(history: AroundHistory, commit: str) -> Snapshot:
+def _known(history: EnvHistory, commit: str) -> Snapshot:
     return next(one for one in history.log() if one.id == commit)
 
 

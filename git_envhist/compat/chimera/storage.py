@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.compat.storage import LibraryRules, LibraryStorage, ThreadLock
 from git_envhist.discovery import COMPAT, own_data
 from git_envhist.disk import locked
@@ -127,7 +127,7 @@ class EnvironmentCheckpoints:
         fields = {"name": info.name, "description": info.description, "timestamp": info.timestamp}
         with self._lock:
             history = self._open()
-            history.tell(snapshot, NoteRecord(LABEL, history.now, {"id": info.id, **fields}))
+            history.add_records(snapshot, NoteRecord(LABEL, history.now, {"id": info.id, **fields}))
 
     def labels(self) -> list[CheckpointInfo]:
         """Return the named checkpoints, oldest first."""
@@ -140,20 +140,20 @@ class EnvironmentCheckpoints:
             history = self._open()
             for one in self.all():
                 if _label(one) is not None:
-                    history.tell(one, NoteRecord(LABEL, history.now, {}))
+                    history.add_records(one, NoteRecord(LABEL, history.now, {}))
 
     @contextmanager
-    def _numbering(self) -> Iterator[AroundHistory]:
+    def _numbering(self) -> Iterator[EnvHistory]:
         # Under a lock, because two processes must not use the same number.
         history = self._open()
         with locked(os.path.join(history.repository.git_dir, NUMBERS)):
             yield history
 
-    def _open(self) -> AroundHistory:
+    def _open(self) -> EnvHistory:
         return library_storage(ENVIRONMENT).open(self.root, self._rules)
 
 
-def _capture(history: AroundHistory, number: str) -> CaptureResult:
+def _capture(history: EnvHistory, number: str) -> CaptureResult:
     return history.capture(f"checkpoint {number}", meta=[(NUMBER, number)])
 
 

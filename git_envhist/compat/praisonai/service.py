@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from git_envhist.aio import in_a_thread
+from git_envhist.around import in_thread
 from git_envhist.compat.praisonai.store import (
     CheckpointStore,
     Conversation,
@@ -118,7 +118,7 @@ class CheckpointService:
             logger.error("no checkpoints of '%s': there is no such directory", workspace)
             return False
         try:
-            await in_a_thread(self._keeper.begin)
+            await in_thread(self._keeper.begin)
         except ANY_ERROR as error:
             logger.error("no checkpoints of '%s': %s", workspace, error)
             return False
@@ -169,7 +169,7 @@ class CheckpointService:
         if steps < 1:
             return CheckpointResult.fail("steps must be >= 1")
         try:
-            line = await in_a_thread(self._keeper.line)
+            line = await in_thread(self._keeper.line)
         except ANY_ERROR as error:
             return await self._failed(str(error))
         if steps >= len(line):
@@ -185,7 +185,7 @@ class CheckpointService:
             return nothing
         words = [None if one is None else str(getattr(one, "id", one)) for one in (from_id, to_id)]
         try:
-            return await in_a_thread(self._keeper.diff, *words)
+            return await in_thread(self._keeper.diff, *words)
         except ANY_ERROR as error:
             logger.error("no comparison: %s", error)
             return nothing
@@ -224,7 +224,7 @@ class CheckpointService:
         """Delete every checkpoint of the workspace from disk."""
         self._initialized = False
         try:
-            await in_a_thread(self._keeper.forget)
+            await in_thread(self._keeper.forget)
         except ANY_ERROR as error:
             logger.error("the checkpoints could not be removed: %s", error)
             return False
@@ -234,7 +234,7 @@ class CheckpointService:
         self, message: str, allow_empty: bool, metadata: Mapping[str, Any] | None = None
     ) -> CheckpointResult:
         try:
-            saved, pruned = await in_a_thread(self._keeper.save, message, allow_empty, metadata)
+            saved, pruned = await in_thread(self._keeper.save, message, allow_empty, metadata)
         except NothingChanged:
             return CheckpointResult.fail(NO_CHANGES)
         except ANY_ERROR as error:
@@ -244,7 +244,7 @@ class CheckpointService:
 
     async def _restore(self, words: str | Snapshot) -> CheckpointResult:
         try:
-            unsaved, restored = await in_a_thread(self._keeper.restore, words, PRE_RESTORE)
+            unsaved, restored = await in_thread(self._keeper.restore, words, PRE_RESTORE)
         except ANY_ERROR as error:
             return await self._failed(str(error))
         if unsaved is not None:
@@ -266,7 +266,7 @@ class CheckpointService:
         if not self._initialized:
             return otherwise
         try:
-            return await in_a_thread(question, *words)
+            return await in_thread(question, *words)
         except ANY_ERROR as error:
             logger.error("the checkpoints cannot be read: %s", error)
             return otherwise

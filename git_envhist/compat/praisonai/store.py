@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, MutableSequence, Sequence
 from functools import partial
 from typing import Any
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.compat.file_diff import changed_files, compare_contents
 from git_envhist.compat.praisonai.types import (
     EXCLUDED,
@@ -65,7 +65,7 @@ class CheckpointStore:
         if not history.log(limit=1):
             self._capture(history, INITIAL_MESSAGE, INITIAL, {}, ())
 
-    def history(self, *, capped: bool = True) -> AroundHistory:
+    def history(self, *, capped: bool = True) -> EnvHistory:
         """Return the history, opened with the rules of the workspace."""
         config = self._config
         large = self._too_large() if capped else ()
@@ -92,7 +92,7 @@ class CheckpointStore:
     def restore(self, target: Snapshot) -> RestoreResult:
         """Restore the workspace to a checkpoint."""
         # Files above the size limit are not captured, so a restore does not change them.
-        restored = self.history().restore(target, wish=RestoreOptions())
+        restored = self.history().restore(target, options=RestoreOptions())
         self._set_current(target.id)
         return restored
 
@@ -104,7 +104,7 @@ class CheckpointStore:
         """Return all checkpoints that can be restored, newest first, including pruned ones that still exist."""
         history = self.history(capped=False)
         deleted = self._read_position().get(DELETED) or ()
-        pruned = [item.snapshot for item in history.dropping.trash() if item.snapshot.id not in deleted]
+        pruned = [item.snapshot for item in history.dropper.trash() if item.snapshot.id not in deleted]
         return [one for one in (*history.log(), *pruned) if _kind(one)]
 
     def line(self) -> list[Snapshot]:
@@ -140,7 +140,7 @@ class CheckpointStore:
 
     def _capture(
         self,
-        history: AroundHistory,
+        history: EnvHistory,
         message: str,
         kind: str,
         metadata: Mapping[str, Any],
@@ -180,7 +180,7 @@ class CheckpointStore:
     def _write_position(self, values: Mapping[str, Any]) -> None:
         write_json(self._position_file, dict(values))
 
-    def _current(self, history: AroundHistory) -> str:
+    def _current(self, history: EnvHistory) -> str:
         position = self._read_position().get(AT)
         return str(position) if position else next((one.id for one in history.log() if _kind(one)), "")
 
@@ -213,7 +213,7 @@ def before_of(snapshot: Snapshot, every: Sequence[Snapshot]) -> Snapshot | None:
     return named or next(iter(older), None)
 
 
-def _unseal(history: AroundHistory, name: EnvPath, sealed: bytes) -> bytes:
+def _unseal(history: EnvHistory, name: EnvPath, sealed: bytes) -> bytes:
     return unseal(history.keys.to_open, name, b"attachment", sealed)
 
 

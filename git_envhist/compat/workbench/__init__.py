@@ -111,7 +111,7 @@ def find(history: EnvHistory, external_id: str) -> WorkbenchCheckpoint:
 
 def next_id(history: EnvHistory) -> str:
     """Return the next free id (`v1`, `v2`, …), above all numbers ever used."""
-    line = [*history.log(), *(one.snapshot for one in history.dropping.trash())]
+    line = [*history.log(), *(one.snapshot for one in history.dropper.trash())]
     numbers = [int(match[1]) for one in known_ids(line) if (match := NUMBERED.fullmatch(one))]
     return f"v{max(numbers, default=0) + 1}"
 

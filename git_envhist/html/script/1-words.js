@@ -57,7 +57,12 @@ const VERDICTS = {
   error: { mark: "!", word: "could not run" },
   none: { mark: "·", word: "not checked" },
 };
-const verdictOf = (snapshot) => (snapshot.verify ? snapshot.verify.status : "none");
+const isCarried = (snapshot) => Boolean(snapshot.verify && snapshot.verify.carried_from && !snapshot.verify.claimed_by);
+// As in the list: a result carried over from an equal snapshot is no check of this one; the summary mentions it.
+const verdictOf = (snapshot) => (snapshot.verify && !isCarried(snapshot) ? snapshot.verify.status : "none");
+const summaryOf = (snapshot) => (isCarried(snapshot)
+  ? [snapshot.summary, `${VERDICTS[snapshot.verify.status].mark} from ${snapshot.verify.at.slice(0, 10)} ${clock(snapshot.verify.at)}`].filter(Boolean).join(" · ")
+  : snapshot.summary);
 
 const TRIGGERS = {
   manual: "manually", commit: "after a commit", merge: "after a merge", checkout: "after a checkout",

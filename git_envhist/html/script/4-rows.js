@@ -29,7 +29,7 @@ function row(snapshot, several, choose) {
     // The writing direction of the text itself, so that a long line is cut at its end.
     make("span", { class: "why", dir: "auto" }, subject(snapshot)),
     make("span", {}, ...snapshot.names.slice(0, 2).map(badge)),
-    make("span", { class: "told" }, several ? isolated(`${snapshot.timeline} · `) : "", isolated(snapshot.summary), snapshot.folds ? ` · ${count(snapshot.folds, "snapshot")}` : "")));
+    make("span", { class: "told" }, several ? isolated(`${snapshot.timeline} · `) : "", isolated(summaryOf(snapshot)), snapshot.folds ? ` · ${count(snapshot.folds, "snapshot")}` : "")));
 }
 
 function haystack(snapshot) {
@@ -53,7 +53,7 @@ function printed(snapshots) {
     parts[parts.length - 1].append(make("li", {},
       make("span", { class: `v-${verdictOf(snapshot)}` }, VERDICTS[verdictOf(snapshot)].mark), make("span", {}, clock(snapshot.at)), make("code", {}, snapshot.id.slice(0, 7)),
       make("span", {}, make("b", {}, isolated(heading(snapshot))), ...snapshot.names.map(badge)),
-      make("span", { class: "told" }, isolated(snapshot.summary))));
+      make("span", { class: "told" }, isolated(summaryOf(snapshot)))));
   }
   return parts;
 }

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from git_envhist.disk import locked, state_directory
+from git_envhist.disk import Durability, locked, remove_if_present, replace_file, state_directory
 from git_envhist.errors import EnvhistError, in_words
 from git_envhist.lazy import dataclass, replace
 from git_envhist.platform import open_file_only
@@ -41,6 +41,10 @@ READ_ONLY_TOOLS = frozenset((
 ))  # fmt: skip
 """Tools that only read; a tool with any other name may change something."""
 
+MACHINE_PROMPT = re.compile(
+    r"\s*(?:<(?:task-notification|system-reminder|local-command-[a-z]+)\b|\[System: )"
+)
+"""The beginning of a prompt that the agent's own program wrote: a background task ended, a reminder."""
 SESSION = re.compile(r"[0-9A-Za-z_-]{1,100}")
 VERSION = re.compile(rb'"(?:version|cli_version|copilotVersion)"\s*:\s*"([0-9][0-9A-Za-z.+-]{0,40})"')
 
@@ -67,11 +71,19 @@ class AgentEvent:
     """The arguments of the tool."""
     transcript: str | None
     version: str | None
+    subagent: str | None = None
+    """The agent's own id of the subagent that works, if one does."""
+    subagent_type: str | None = None
 
     @property
     def modifies(self) -> bool:
         """Return whether the tool may change something."""
         return self.tool is None or self.tool not in READ_ONLY_TOOLS
+
+    @property
+    def begins_turn(self) -> bool:
+        """Return whether a person spoke: neither the agent's own program nor the parent of a subagent did."""
+        return self.kind == "prompt" and self.subagent is None and not MACHINE_PROMPT.match(self.prompt)
 
     @property
     def key(self) -> str:
@@ -109,6 +121,8 @@ def read_event(
         return None
     agent = _agent(registered, value)
     copilot = _copilot_transcript(value, environ) if agent == "copilot" else None
+    subagent = _word(value, "agent_id", "agentId")
+    own = _path(value, "agent_transcript_path") if subagent else None
     return AgentEvent(
         kind=kind,
         agent=agent,
@@ -120,8 +134,10 @@ def read_event(
         tool=_word(value, "tool_name", "toolName"),
         call=_word(value, "tool_use_id", "tool_call_id", "toolCallId"),
         arguments=_as_text(_first(value, "tool_input", "toolArgs")),
-        transcript=_path(value, "transcript_path", "transcriptPath") or copilot,
+        transcript=own or _path(value, "transcript_path", "transcriptPath") or copilot,
         version=_word(value, "cursor_version"),
+        subagent=subagent,
+        subagent_type=_word(value, "agent_type", "agentType") if subagent else None,
     )
 
 
@@ -214,6 +230,8 @@ class SessionState:
     tools: int = 0
     """How many tools of this turn may have changed something."""
     seen: tuple[Seen, ...] = ()
+    is_open: bool = False
+    """Whether a tool may have changed something since the last capture after a turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,12 +250,17 @@ def advance(
     if repeated:
         return turn, None
     if event.kind == "prompt":
-        return replace(turn, number=turn.number + 1, prompt="", sealed="", tools=0), None
+        if not event.begins_turn:
+            return turn, None
+        # A turn that a person broke off, or that an error ended, has no end of its own.
+        unfinished = Job(event, turn) if turn.is_open else None
+        new = replace(turn, number=turn.number + 1, prompt="", sealed="", tools=0, is_open=False)
+        return new, unfinished
     if event.kind != "before":
-        return turn, Job(event, turn)
+        return replace(turn, is_open=False), Job(event, turn)
     if not event.modifies:
         return turn, None
-    turn = replace(turn, tools=turn.tools + 1)
+    turn = replace(turn, tools=turn.tools + 1, is_open=True)
     return turn, Job(event, turn) if is_due(turn.tools, every) else None
 
 
@@ -253,6 +276,7 @@ def write_turn(turn: SessionState) -> dict[str, Any]:
         "sealed": turn.sealed,
         "tools": turn.tools,
         "seen": turn.seen,
+        "open": turn.is_open,
     }
 
 
@@ -263,7 +287,10 @@ def read_turn(value: object) -> SessionState:
             return SessionState()
         seen = tuple((str(key), float(at), tuple(map(str, by))) for key, at, by in value["seen"])
         sealed = str(value.get("sealed", ""))
-        return SessionState(int(value["number"]), str(value["prompt"]), sealed, int(value["tools"]), seen)
+        is_open = value.get("open") is True
+        return SessionState(
+            int(value["number"]), str(value["prompt"]), sealed, int(value["tools"]), seen, is_open
+        )
     except (KeyError, TypeError, ValueError):
         return SessionState()
 
@@ -271,9 +298,10 @@ def read_turn(value: object) -> SessionState:
 def _mark_seen(turn: SessionState, event: AgentEvent, now: float) -> tuple[SessionState, bool]:
     """Return the turn with this event added to the seen ones, and whether it was seen before."""
     key = event.key if event.kind in ("before", "prompt") else f"{event.kind} {turn.number}"
-    known = {each[0]: each for each in turn.seen if now - each[1] < REPEAT_SECONDS}
-    by = known[key][2] if key in known else ()
+    known = {each[0]: each for each in turn.seen}
     named = event.call is not None if event.kind == "before" else event.turn is not None
+    # An id names one event for the whole session; equal words are one event only for a short time.
+    by = known[key][2] if key in known and (named or now - known[key][1] < REPEAT_SECONDS) else ()
     repeated = bool(by) and (named or event.registered not in by)
     known.pop(key, None)
     known[key] = (key, now, (*by, event.registered) if repeated else (event.registered,))
@@ -284,6 +312,7 @@ def _mark_seen(turn: SessionState, event: AgentEvent, now: float) -> tuple[Sessi
 # one lock, in the order of the events.
 
 SPOOLED = ".told"
+TAKEN = ".taken."
 LOCK = "lock"
 UNFINISHED = 3600
 """Seconds after which an unfinished spool file is deleted, because its writer no longer runs."""
@@ -300,25 +329,29 @@ def spool_lock(spool: str) -> Iterator[None]:
         yield
 
 
-def take_spooled(spool: str, environ: Mapping[str, str]) -> Iterator[AgentEvent]:
-    """Yield the events in the spool, oldest first; each is deleted before it is yielded.
+def take_spooled(spool: str, environ: Mapping[str, str]) -> Iterator[tuple[AgentEvent, str]]:
+    """Yield the events in the spool, oldest first, each with the file to remove after it was handled.
 
-    The first line of each file is the project directory that the agent named, or empty.
+    The first line of each file is the project directory that the agent named, or empty. A file that is being handled
+    has the id of the process in its name; if that process was killed, the next one handles the event again.
     """
     for path in _oldest_first(spool):
         name = os.path.basename(path)
         agent, _, rest = name.partition(".")
         kind = rest.partition(".")[0]
+        taken = f"{path.partition(TAKEN)[0]}{TAKEN}{os.getpid()}"
         try:
-            with open(path, "rb", opener=open_file_only) as file:
+            os.rename(path, taken)
+            with open(taken, "rb", opener=open_file_only) as file:
                 data = file.read()
-            os.unlink(path)
         except OSError:
             continue
         project, _, message = data.partition(b"\n")
         event = read_event(agent, kind, message, environ, os.fsdecode(project)) if kind in KINDS else None
-        if event is not None:
-            yield event
+        if event is None:
+            remove_if_present(taken)
+        else:
+            yield event, taken
 
 
 def turn_after(state: str, event: AgentEvent, every: int, seal: Callable[[str], str]) -> Job | None:
@@ -343,11 +376,25 @@ def _oldest_first(spool: str) -> list[str]:
     with suppress(OSError), os.scandir(spool) as entries:
         for entry in entries:
             with suppress(OSError):
-                if entry.name.endswith(SPOOLED):
+                if entry.name.endswith(SPOOLED) or _is_left(entry.name):
                     rows.append((entry.stat().st_mtime_ns, entry.path))
                 elif _is_abandoned(entry):
                     os.unlink(entry.path)
     return [path for _, path in sorted(rows)]
+
+
+def _is_left(name: str) -> bool:
+    """Return whether a process that was killed had taken this event."""
+    _, mark, process = name.partition(TAKEN)
+    if not mark or not process.isdigit():
+        return False
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
 
 
 def _is_abandoned(entry: os.DirEntry[str]) -> bool:
@@ -365,12 +412,8 @@ def _read(path: str) -> SessionState:
 
 def _write(path: str, turn: SessionState) -> None:
     value = write_turn(turn)
-    new = f"{path}.new"
     try:
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "w", encoding="utf-8") as file:
-            json.dump(value, file)
-        os.rename(new, path)
+        replace_file(path, json.dumps(value).encode("utf-8"), durability=Durability.NONE)
     except OSError as error:
         raise EnvhistError(f"cannot store the state of a session: {in_words(error)}") from error
 

@@ -21,7 +21,7 @@ FILES = (
     *("core/test_checkpoints.py", "core/test_transactions.py", "core/test_loop_config_hooks.py"),
     *("env/test_checkpoint_hardening.py", "env/test_glob_match.py", "config/test_ignore.py"),
     *("config/test_paths.py", "integration/test_env_git.py", "integration/test_env_local.py"),
-    *("integration/test_git_workflow.py"),
+    "integration/test_git_workflow.py",
     *("integration/test_env_local_containment.py", "integration/test_env_session_integration.py"),
     *("integration/test_integration_wiring.py", "integration/test_phase38.py", "otter/test_file_undo.py"),
     *("otter/test_multi_step_undo.py", "otter/test_slash_undo_redo.py", "tools/test_rollback.py"),
@@ -53,6 +53,9 @@ def main() -> int:
         ours, failed = _run(libraries, tests, "ours")
         print(f"on ours:   {ours}")
         print("not expected:", *(sorted(failed - PLAIN_COPIES) or ["nothing"]), sep="\n  ")
+        if not all(" passed" in ran for ran in (theirs, ours)):
+            print("a suite ran no test")
+            return 1
         return 1 if failed - PLAIN_COPIES else 0
 
 

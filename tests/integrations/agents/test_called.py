@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.integrations.agents.registry import AGENTS
 from git_envhist.model import IntentSource, Snapshot, Trigger
 from tests.support.repository import Repo
@@ -108,7 +108,7 @@ class Working:
         """The history, newest first, as soon as it has so many moments."""
         until = time.monotonic() + LONG
         while time.monotonic() < until:
-            found = AroundHistory.open(str(self.repo.path)).log()
+            found = EnvHistory.open(str(self.repo.path), one_command=True).log()
             if len(found) >= count and settled(found):
                 assert len(found) == count
                 return found
@@ -119,7 +119,7 @@ class Working:
         """Wait until nothing is left that a hook asked for."""
         spool = hooks_of(self.repo) / "spool"
         until = time.monotonic() + LONG
-        while any(spool.glob("*.told")):
+        while any((*spool.glob("*.told"), *spool.glob("*.taken.*"))):
             assert time.monotonic() < until
             time.sleep(0.02)
         with open(spool / "lock", "ab") as lock:
@@ -145,7 +145,7 @@ def test_agent_hooks_capture_before_a_tool_and_after_the_turn(
     here.call(agent, "after")
     after, before = here.snapshots(2)
 
-    history = AroundHistory.open(str(here.repo.path), workers="here")
+    history = EnvHistory.open(str(here.repo.path), workers="here", one_command=True)
     assert here.repo.git("cat-file", "blob", f"{before.tree}:f") == "old bytes"
     assert here.repo.git("cat-file", "blob", f"{after.tree}:f") == "new bytes"
     tool = TOOLS[agent].get("tool_name") or TOOLS[agent]["toolName"]
@@ -221,7 +221,7 @@ def test_hook_is_silent_and_succeeds_for_any_input(working: Callable[..., Workin
     for data in (b"", b"garbage", b'{"prompt": 5, "session_id": [], "cwd": {}}', b"x" * (9 << 20)):
         here.call("copilot", "prompt", data)
     here.idle()
-    assert AroundHistory.open(str(here.repo.path)).log() == []
+    assert EnvHistory.open(str(here.repo.path), one_command=True).log() == []
     # Nor does what follows suffer from it.
     here.call("claude-code", "before")
     here.snapshots(1)
@@ -273,7 +273,7 @@ def test_hook_does_nothing_without_the_program_or_script(working: Callable[..., 
     shim.unlink()
     here.call("cursor", "before")
     here.call("cursor", "after")
-    assert AroundHistory.open(str(here.repo.path)).log() == []
+    assert EnvHistory.open(str(here.repo.path), one_command=True).log() == []
 
 
 def test_two_hooks_for_one_event_make_one_capture(working: Callable[..., Working]) -> None:
@@ -356,4 +356,4 @@ def test_agent_hook_captures_nothing_when_disabled(working: Callable[..., Workin
     here.call("gemini", "before")
     here.call("gemini", "after")
     here.idle()
-    assert AroundHistory.open(str(here.repo.path)).log() == []
+    assert EnvHistory.open(str(here.repo.path), one_command=True).log() == []

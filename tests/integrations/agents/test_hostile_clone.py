@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from git_envhist.model import Snapshot
 from tests.integrations.agents.test_called import LONG, TOOLS, Working, hooks_of, told
 from tests.support.repository import Repo, make_repo
@@ -128,11 +128,11 @@ def test_hook_for_every_repository_captures_only_where_a_person_did(
     clone.run("envlog", "capture", "by an agent", env={"CLAUDECODE": "1"}, check=True)
     clone.write("f", "before\n")
     call(clone.path)
-    assert len(AroundHistory.open(str(clone.path)).log()) == 1
+    assert len(EnvHistory.open(str(clone.path), one_command=True).log()) == 1
     clone.run("envlog", "capture", "by hand", check=True)
     clone.write("f", "changed\n")
     call(clone.path)
-    assert len(AroundHistory.open(str(clone.path)).log()) == 3
+    assert len(EnvHistory.open(str(clone.path), one_command=True).log()) == 3
     assert not pwned.exists()
     # Nothing of it stays in the list once its history is forgotten.
     clone.run("envlog", "uninstall", "--history", "--yes", check=True)

@@ -7,7 +7,7 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
-from git_envhist.api import AroundHistory
+from git_envhist.api import EnvHistory
 from tests.integrations.agents.test_called import hooks_of, told
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo
@@ -63,7 +63,9 @@ def test_two_agents_in_two_worktrees_and_four_processes_in_one(repo: Repo) -> No
         assert each.returncode == 0, err
         ids.append(out.decode().strip())
 
-    here, there = (AroundHistory.open(str(directory)).log() for directory in (repo.path, other))
+    here, there = (
+        EnvHistory.open(str(directory), one_command=True).log() for directory in (repo.path, other)
+    )
     assert set(ids) <= {snapshot.id for snapshot in here}
     assert len(set(ids)) == PROCESSES
     sessions = Counter(snapshot.actor.session for snapshot in here if snapshot.actor.agent)

@@ -14,13 +14,16 @@ CACHE = "cache"
 
 
 def recover_name(repository: Repository, prefix: str, configured: str | None, *, damaged: bool) -> str | None:
-    """Return the name that the working tree's last capture used, or None if nothing shows it.
+    """Return the name that the working tree's last capture used, or None if it cannot be determined.
 
-    `prefix`: the start of each name that would be minted here. `configured`: the timeline of the working trees that are
-    no forks, which this one is then. `damaged`: the file with the name exists, so that this
-    working tree certainly had a timeline; then the newest timeline that no other working tree uses is taken as well.
+    `prefix`: the start of every name that would be created here. `configured`: the timeline that the configuration
+    gives to the working trees that are not forks; it is never recovered. `damaged`: the file with the name exists, so
+    this working tree certainly had a timeline; then the newest timeline that no other working tree uses is accepted
+    as well.
     """
-    from git_envhist.snapshots.timelines import read_name  # loaded late: it imports this module late itself
+    from git_envhist.worktree.timeline_name import (
+        read_name,  # loaded late: it imports this module late itself
+    )
 
     try:
         tips = _tips_by_age(repository)
@@ -42,7 +45,9 @@ def recover_name(repository: Repository, prefix: str, configured: str | None, *,
 
 def unused_timelines(repository: Repository, prefix: str) -> list[str]:
     """Return the timelines with this prefix that no working tree uses, the newest first."""
-    from git_envhist.snapshots.timelines import read_name  # loaded late: likewise
+    from git_envhist.worktree.timeline_name import (
+        read_name,  # loaded late: it imports this module late itself
+    )
 
     used = {read_name(state) for state in states_of(repository)}
     return [name for name in _tips_by_age(repository) if name.startswith(prefix) and name not in used]

@@ -1,0 +1,124 @@
+"""Make and remove the worktrees of an agent: `git-envhist agent-worktree create|remove`, as hooks of Claude Code.
+
+`create` captures the project and forks it, so that the worktree starts with `.env`, `node_modules` and `.venv` in
+place; it prints the directory. If that fails, it makes a plain worktree: the agent is never blocked. `remove` captures
+the worktree under a name and removes it then; what cannot be captured is not removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+
+from git_envhist.api import EnvHistory
+from git_envhist.consent import UNATTENDED, refuse_place, trusted_list
+from git_envhist.discovery import open_repository
+from git_envhist.errors import EnvhistError, NotARepository, Refused
+from git_envhist.git.process import SAFE_GIT
+from git_envhist.git.repository import Repository
+from git_envhist.handlers.agent_hook import read_input
+from git_envhist.model import Trigger
+from git_envhist.text import escape
+
+CREATE, REMOVE = "create", "remove"
+MAX_NAME = 60
+MAX_TRIES = 100
+BRANCH = "worktree-"
+
+
+def handle_agent_worktree(words: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Answer the hook whose JSON is on standard input; return the exit status."""
+    own = {**environ, UNATTENDED: "1"}
+    try:
+        value = json.loads(read_input(0))
+        if not isinstance(value, dict) or tuple(words) not in ((CREATE,), (REMOVE,)):
+            raise Refused(
+                "the event is not JSON of a hook", hint="git-envhist agent-worktree create|remove <event.json"
+            )
+        if words[0] == CREATE:
+            print(_create(value, own))
+        else:
+            _remove(value, own)
+    except (EnvhistError, ValueError, OSError) as error:
+        print(escape(f"git-envhist: {error}"), file=sys.stderr)
+        return 1
+    return 0
+
+
+def _create(value: Mapping[str, object], environ: dict[str, str]) -> str:
+    project = _directory(environ.get("CLAUDE_PROJECT_DIR")) or _directory(value.get("cwd")) or os.getcwd()
+    repository = open_repository(project, environ).repository
+    name = _slug(value.get("name"))
+    directory, branch = _free_place(repository, name)
+    refuse_place(directory, repository, environ)
+    try:
+        _require_named(repository, environ)
+        history = EnvHistory.open(project, environ=environ, workers="fork", one_command=True)
+        captured = history.capture(f"before worktree {name}", if_changed=True, trigger=Trigger.AGENT)
+        made = history.fork(
+            captured.snapshot or "@", directory, branch=branch, relocate=True, trigger=Trigger.AGENT
+        )
+        return made.repository.root
+    except (EnvhistError, OSError) as error:
+        print(escape(f"git-envhist: {error}; the worktree has tracked files only"), file=sys.stderr)
+        _plain_worktree(repository, directory, branch)
+        return directory
+
+
+def _remove(value: Mapping[str, object], environ: dict[str, str]) -> None:
+    directory = _directory(value.get("worktree_path"))
+    if directory is None:
+        raise Refused("the event names no worktree_path", hint="call it as a WorktreeRemove hook")
+    repository = open_repository(directory, environ).repository
+    _require_named(repository, environ)
+    name = f"removed-{_slug(os.path.basename(directory))}"
+    history = EnvHistory.open(directory, environ=environ, workers="fork", one_command=True)
+    captured = history.capture(
+        f"worktree {os.path.basename(directory)} before it was removed", if_changed=True
+    )
+    history.name(name, captured.snapshot or "@")
+    words = [*SAFE_GIT, f"--git-dir={repository.common_dir}", "worktree", "remove", "--force", directory]
+    done = subprocess.run(words, check=False, capture_output=True, text=True, cwd="/")
+    if done.returncode:
+        raise Refused(
+            f"captured as '{name}', but not removed: {done.stderr.strip()}",
+            hint=f"git worktree remove --force {directory}",
+        )
+
+
+def _free_place(repository: Repository, name: str) -> tuple[str, str]:
+    """Return a new directory next to the project, and a new branch for it."""
+    base = f"{repository.root}-{name}"
+    for number in range(1, MAX_TRIES):
+        tail = "" if number == 1 else f"-{number}"
+        branch = f"{BRANCH}{name}{tail}"
+        known = repository.git.try_run("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
+        if not os.path.lexists(base + tail) and known.status != 0:
+            return base + tail, branch
+    raise Refused(f"too many worktrees are called '{name}'", hint="git worktree list")
+
+
+def _plain_worktree(repository: Repository, directory: str, branch: str) -> None:
+    words = [*SAFE_GIT, "-C", repository.root, "worktree", "add", "--quiet", "-b", branch, directory]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise Refused(f"git made no worktree: {done.stderr.strip()}", hint="git worktree list")
+
+
+def _require_named(repository: Repository, environ: Mapping[str, str]) -> None:
+    if not trusted_list(environ).has_repository(repository.common_dir):
+        raise NotARepository(f"no person installed hooks in the repository of '{repository.root}'")
+
+
+def _directory(value: object) -> str | None:
+    usable = isinstance(value, str) and value.startswith("/") and "\0" not in value
+    return value if usable and isinstance(value, str) and os.path.isdir(value) else None
+
+
+def _slug(value: object) -> str:
+    text = value if isinstance(value, str) else ""
+    return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")[:MAX_NAME].strip("-") or "worktree"

@@ -1,0 +1,15 @@
+"""Rows of the list of the terminal browser."""
+
+from __future__ import annotations
+
+from git_envhist.tui.programs import FIELDS, read_rows
+
+
+def test_verdict_of_an_equal_snapshot_is_no_check_of_the_row_but_part_of_its_summary() -> None:
+    fields = ("1" * 40, "1111111", "10:20", "verify passing", "restore of 0123abc", "", "~1 file", "restore")
+    [own, carried] = read_rows(
+        "".join("\0".join((*fields, last, "")) + "\0" for last in ("", "✓ from 10:02"))
+    )
+    assert len(FIELDS) == len(fields) + 1
+    assert (own.verdict, own.story) == ("verify passing", "~1 file")
+    assert (carried.verdict, carried.story) == ("", "~1 file · ✓ from 10:02")
