@@ -87,7 +87,7 @@ class Working:
 
     def command(self, agent: str, kind: str) -> str:
         """The command that stands in the settings for an event."""
-        shape = AGENTS[agent].shape  # type: ignore[attr-defined]
+        shape = AGENTS[agent].form  # type: ignore[attr-defined]
         event = next(hook.event for hook in shape.hooks if hook.kind == kind)
         entry = json.loads(self.repo.read(shape.project))["hooks"][event][0]
         return str((entry["hooks"][0] if shape.grouped else entry)[shape.command])

@@ -36,7 +36,7 @@ def test_install_is_idempotent_and_uninstall_leaves_nothing(repo: Repo, agent: s
 
     repo.run("envlog", "install", "--agent", agent, check=True)
     settings = json.loads(repo.read(PLACES[agent]))
-    shape = AGENTS[agent].shape  # type: ignore[attr-defined]
+    shape = AGENTS[agent].form  # type: ignore[attr-defined]
     assert list(settings["hooks"]) == [hook.event for hook in shape.hooks]
     # Such files are shared: nothing of this machine stands in them.
     assert str(repo.path) not in repo.read(PLACES[agent]).decode()
